@@ -1,0 +1,36 @@
+"""Run a frozen encoder once and keep every layer's pooled states on disk.
+
+>>> import gaam_cache
+>>> config = gaam_cache.ExtractConfig(dataset="news-sample", out="cache")  # doctest: +SKIP
+>>> gaam_cache.extract(config)  # doctest: +SKIP
+>>> gaam_cache.open_cache("cache")["train"].embeddings.shape  # doctest: +SKIP
+(360, 6, 384)
+
+Importing this package imports neither torch nor transformers; the names below load on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gaam_cache.registry import lazy_attributes
+
+if TYPE_CHECKING:
+    from gaam_cache.cache import EmbeddingCache, open_cache
+    from gaam_cache.config import ExtractConfig
+    from gaam_cache.errors import GaamError
+    from gaam_cache.extract import extract
+
+__version__ = "0.1.0"
+__all__ = ["EmbeddingCache", "ExtractConfig", "GaamError", "extract", "open_cache"]
+
+lazy_attributes(
+    __name__,
+    {
+        "EmbeddingCache": "cache",
+        "ExtractConfig": "config",
+        "GaamError": "errors",
+        "extract": "extract",
+        "open_cache": "cache",
+    },
+)

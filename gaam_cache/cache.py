@@ -1,0 +1,307 @@
+"""The read side: a cache on disk as arrays, all shards of a split as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.plan import Plan, read_plan
+from gaam_cache.shard import Receipt, map_array, read_receipt, receipt_path
+
+
+class ShardedArray:
+    """Arrays of several shards, indexed as one along the first axis.
+
+    Indexing takes what NumPy takes for one axis (an integer, a slice, an array of row numbers or
+    a mask) and returns a NumPy array; only the rows asked for are read. bfloat16 comes back as
+    float32, which holds it exactly.
+    """
+
+    def __init__(self, parts: list[NDArray[Any]], *, bfloat16: bool = False) -> None:
+        """Join ``parts`` (memory maps) along the first axis."""
+        self._parts = parts
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+        self._bfloat16 = bfloat16
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
+        self.dtype: np.dtype[Any] = np.dtype(np.float32) if bfloat16 else parts[0].dtype
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Rows, in the order asked for."""
+        if isinstance(index, tuple):
+            return self[index[0]][(slice(None), *index[1:]) if np.ndim(index[0]) else index[1:]]
+        row_N = np.arange(len(self))[index]
+        out = self._gather(np.atleast_1d(row_N))
+        return out if np.ndim(row_N) else out[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The whole array in memory."""
+        return np.asarray(self[:], dtype=dtype)
+
+    def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
+        out = np.empty((len(row_N), *self.shape[1:]), dtype=self._parts[0].dtype)
+        part_N = np.searchsorted(self._starts, row_N, side="right") - 1
+        for part in np.unique(part_N):
+            chosen_N = part_N == part
+            out[chosen_N] = self._parts[part][row_N[chosen_N] - self._starts[part]]
+        return (out.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else out
+
+
+class Split:
+    """One split of a cache."""
+
+    def __init__(self, root: Path, plan: Plan, name: str, receipts: list[Receipt]) -> None:
+        """Use ``EmbeddingCache[name]``."""
+        self.name = name
+        self.class_names = plan.class_names
+        self._root = root
+        self._plan = plan
+        self._receipts = receipts
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._plan.rows[self.name]
+
+    def _array(self, key: str) -> ShardedArray:
+        parts = [map_array(self._root, receipt, key) for receipt in self._receipts]
+        bfloat16 = self._receipts[0].datasets[key].dtype == "bfloat16"
+        return ShardedArray(parts, bfloat16=bfloat16)
+
+    @cached_property
+    def embeddings(self) -> ShardedArray:
+        """Pooled states, (rows, num_layers, hidden_size); the first pooling of the cache."""
+        return self.pooled(self._plan.pooling[0])
+
+    def pooled(self, pooling: str) -> ShardedArray:
+        """Pooled states of a named pooling, (rows, num_layers, hidden_size).
+
+        Raises:
+            ConfigError: the cache does not hold that pooling.
+        """
+        if pooling not in self._plan.pooling:
+            raise ConfigError(
+                f"the cache has no pooling '{pooling}'",
+                expected=f"one of: {', '.join(self._plan.pooling)}",
+                where=str(self._root),
+                hint="extract it with --pool",
+            )
+        return self._array(embeddings_key(self._plan, pooling))
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Class number of every row, (rows,); ``class_names`` has their names."""
+        return self._array("label")[:]
+
+    @cached_property
+    def num_tokens(self) -> NDArray[np.int32]:
+        """Tokens of every row after truncation, (rows,)."""
+        return self._array("num_tokens")[:]
+
+    @property
+    def truncated(self) -> int:
+        """Number of rows that were cut at the maximum length."""
+        return sum(receipt.truncated for receipt in self._receipts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
+        return sum(receipt.bytes for receipt in self._receipts)
+
+
+def embeddings_key(plan: Plan, pooling: str) -> str:
+    """Name of the HDF5 dataset of a pooling."""
+    return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
+
+
+class EmbeddingCache(Mapping[str, Split]):
+    """A complete cache; ``cache["train"]`` is a split."""
+
+    def __init__(self, root: Path) -> None:
+        """Use ``open_cache``."""
+        self.root = root
+        self.plan = read_plan(root)
+        missing = missing_shards(root, self.plan)
+        if missing:
+            total = sum(1 for _ in self.plan.shards())
+            raise CacheError(
+                "the cache is incomplete",
+                expected=f"{total} shards",
+                found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
+                where=str(root.absolute()),
+                hint="run the gaam extract that made it again; it goes on where it stopped",
+            )
+        self._splits = {name: self._read_split(name) for name in self.plan.rows}
+
+    def _read_split(self, name: str) -> Split:
+        receipts = []
+        for shard in self.plan.shards(name):
+            receipt = read_receipt(self.root, shard.name)
+            if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != (
+                self.plan.fingerprint,
+                name,
+                shard.start,
+                shard.stop,
+            ):
+                raise CacheError(
+                    f"the shard '{shard.name}' belongs to another cache",
+                    where=str(receipt_path(self.root, shard.name)),
+                    hint="delete the receipt and run gaam extract again",
+                )
+            self._check_arrays(shard.name, receipt)
+            receipts.append(receipt)
+        return Split(self.root, self.plan, name, receipts)
+
+    def _check_arrays(self, name: str, receipt: Receipt) -> None:
+        rows = receipt.stop - receipt.start
+        states = (rows, self.plan.num_layers, self.plan.hidden_size)
+        expected: dict[str, tuple[tuple[int, ...], str]] = {
+            key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()
+        }
+        for pooling in self.plan.pooling:
+            expected[embeddings_key(self.plan, pooling)] = (states, self.plan.storage_dtype)
+        found = {key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()}
+        if found != expected:
+            raise CacheError(
+                f"the shard '{name}' does not hold what the plan says",
+                expected=str(expected),
+                found=str(found),
+                where=str(receipt_path(self.root, name)),
+                hint="delete the receipt and run gaam extract again",
+            )
+
+    def __getitem__(self, split: str) -> Split:
+        """The split of that name.
+
+        Raises:
+            ConfigError: the cache has no such split; lists those it has.
+        """
+        if split not in self._splits:
+            raise ConfigError(
+                f"the cache has no split '{split}'",
+                expected=f"one of: {', '.join(self._splits)}",
+                where=str(self.root.absolute()),
+                hint="extract it with --split",
+            )
+        return self._splits[split]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the splits."""
+        return iter(self._splits)
+
+    def __contains__(self, split: object) -> bool:
+        """Whether there is a split of that name."""
+        return split in self._splits
+
+    def __len__(self) -> int:
+        """Number of splits."""
+        return len(self._splits)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the numbers."""
+        return self.plan.fingerprint
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes; a label is an index into them."""
+        return self.plan.class_names
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the encoder."""
+        return self.plan.num_layers
+
+    @property
+    def hidden_size(self) -> int:
+        """Hidden size of the encoder."""
+        return self.plan.hidden_size
+
+
+ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
+"""Arrays with one number per row, and their types."""
+
+
+def missing_shards(root: Path, plan: Plan) -> list[str]:
+    """Names of the planned shards that have no receipt."""
+    return [shard.name for shard in plan.shards() if not receipt_path(root, shard.name).exists()]
+
+
+def open_cache(path: str | Path) -> EmbeddingCache:
+    """Open a complete cache for reading.
+
+    Raises:
+        NotFoundError: no cache there.
+        CacheError: shards are missing or damaged.
+    """
+    return EmbeddingCache(Path(path).expanduser())
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What ``gaam inspect`` says about a cache, complete or not. JSON values only."""
+    plan = read_plan(path)
+    missing = missing_shards(path, plan)
+    about: dict[str, Any] = {
+        "kind": "cache",
+        "path": str(path.absolute()),
+        "complete": not missing,
+        "missing_shards": missing,
+        "fingerprint": plan.fingerprint,
+        "encoder": plan.encoder["name"],
+        "revision": plan.encoder["revision"],
+        "dataset": plan.dataset["name"],
+        "num_layers": plan.num_layers,
+        "hidden_size": plan.hidden_size,
+        "pooling": list(plan.pooling),
+        "storage_dtype": plan.storage_dtype,
+        "compute_dtype": plan.fingerprint_fields["encoder"]["dtype"],
+        "max_length": plan.fingerprint_fields["encoder"]["max_length"],
+        "class_names": list(plan.class_names),
+        "splits": {name: {"rows": rows} for name, rows in plan.rows.items()},
+        "created_with": plan.created_with,
+    }
+    if not missing:
+        cache = open_cache(path)
+        for name, split in cache.items():
+            counts = np.bincount(split.labels, minlength=len(plan.class_names))
+            about["splits"][name] |= {
+                "rows_per_class": dict(zip(plan.class_names, counts.tolist(), strict=True)),
+                "mean_tokens": round(float(split.num_tokens.mean()), 1),
+                "truncated_rows": split.truncated,
+                "bytes": split.nbytes,
+            }
+    return about
+
+
+def in_words(about: dict[str, Any]) -> str:
+    """The result of ``describe`` as lines for people."""
+    missing = about["missing_shards"]
+    state = "complete" if not missing else f"incomplete, {len(missing)} shards are missing"
+    revision = f" at {about['revision'][:12]}" if about["revision"] else ""
+    lines = [
+        f"cache {about['path']}: {state}",
+        f"  encoder      {about['encoder']}{revision}, computed in {about['compute_dtype']}",
+        f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
+        f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
+        f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
+        f"  fingerprint  {about['fingerprint'][:12]}",
+    ]
+    for name, split in about["splits"].items():
+        line = f"  {name:<12} {split['rows']:,} rows"
+        if "bytes" in split:
+            classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
+            shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+            line += (
+                f" ({shown}), {split['mean_tokens']} tokens on average, "
+                f"{split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
+            )
+        lines.append(line)
+    return "\n".join(lines)

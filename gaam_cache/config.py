@@ -1,0 +1,91 @@
+"""What an extraction is: one frozen dataclass that validates itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gaam_cache.errors import ConfigError
+
+DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
+"""What a split may be called: it becomes part of a file name."""
+
+
+def check_at_least(config: object, minimum: int, *fields: str) -> None:
+    """Refuse values below ``minimum`` in the named fields; None means not set and passes.
+
+    Raises:
+        ConfigError: naming the option, the bound and the value.
+    """
+    for field in fields:
+        value = getattr(config, field)
+        if value is not None and value < minimum:
+            option = "--" + field.replace("_", "-")
+            raise ConfigError(
+                f"{option} is out of range", expected=f">= {minimum}", found=str(value)
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtractConfig:
+    """Everything ``gaam extract`` can be told.
+
+    Raises:
+        ConfigError: on construction, when a value is out of its range.
+    """
+
+    encoder: str = DEFAULT_ENCODER
+    """Folder of a saved model, or its id on the model hub."""
+    revision: str | None = None
+    """Branch, tag or commit of the encoder on the hub; resolved to a commit and recorded."""
+    dataset: str = "news-sample"
+    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, or a hub id."""
+    dataset_revision: str | None = None
+    """Branch, tag or commit of the data set on the hub."""
+    text_columns: tuple[str, ...] = ()
+    """Columns joined by a space; default: what the source declares, else 'text'."""
+    label_column: str = "label"
+    """Column that holds the class."""
+    splits: tuple[str, ...] = ("train", "test")
+    """Splits to encode; class names come from 'train', or else from the first."""
+    out: Path = Path("cache")
+    """Folder of the cache."""
+    pool: tuple[str, ...] = ("mean",)
+    """How a layer's token states become one vector: mean, last, first or max."""
+    max_length: int | None = None
+    """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Arithmetic of the encoder; pooling is float32 always."""
+    storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
+    """What the cache stores."""
+    batch_tokens: int | None = None
+    """Tokens of one batch, padding included; default: 2,048 on a CPU, 16,384 on a GPU."""
+    shard_rows: int = 2048
+    """Rows of one shard at most (a shard is also at most 512 MB)."""
+    limit: int | None = None
+    """Only the first so many rows of each split."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    device_map: str | None = None
+    """'auto' spreads an encoder over several GPUs (needs the accelerate package)."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work, before anything is loaded."""
+        check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
+        if not self.splits or not self.pool:
+            raise ConfigError("nothing to do", expected="at least one --split and one --pool")
+        if repeated := {s for s in self.splits if self.splits.count(s) > 1}:
+            raise ConfigError(f"--split {', '.join(repeated)} is given twice")
+        for split in self.splits:
+            if not NAME_PATTERN.fullmatch(split):
+                raise ConfigError(
+                    f"split '{split}' cannot be part of a file name",
+                    expected="letters, digits, '_' and '.'",
+                )
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ConfigError(
+                "unknown --device", expected="auto, cpu, cuda or cuda:N", found=self.device
+            )

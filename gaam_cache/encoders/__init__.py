@@ -1,0 +1,1 @@
+"""Frozen encoders; a file in this folder is a kind of encoder."""

@@ -1,0 +1,69 @@
+"""What an encoder is to the extraction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gaam_cache.config import ExtractConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """Rows made ready for an encoder, on the CPU."""
+
+    items: Sequence[Any]
+    """One entry per row, such as a list of token ids."""
+    lengths: Sequence[int]
+    """Length of every row in the encoder's unit (tokens)."""
+    truncated: Sequence[bool]
+    """Whether the row was longer than the maximum and was cut."""
+
+
+class Encoder(ABC):
+    """A frozen encoder: rows in, pooled states of every layer out.
+
+    ``open`` reads configuration and tokenizer only; ``load`` brings the weights, so that a
+    complete cache or a wrong argument never costs a model load.
+    """
+
+    name: str
+    """Id or path as the user gave it."""
+    revision: str | None
+    """Commit on the hub, where it came from there."""
+    num_layers: int
+    hidden_size: int
+    max_length: int
+    device: torch.device
+    """Where it runs."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, config: ExtractConfig) -> Encoder:
+        """Find the encoder and read all but its weights."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What decides the numbers: hashes of weights and tokenizer, settings. JSON values."""
+
+    @abstractmethod
+    def prepare(self, rows: Sequence[str]) -> Inputs:
+        """Tokenise."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Load the weights onto the device and check that the states are what they should be."""
+
+    @abstractmethod
+    def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of one batch.
+
+        Returns:
+            For every pooling a float32 tensor of shape (B, num_layers, hidden_size).
+        """

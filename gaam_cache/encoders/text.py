@@ -1,0 +1,290 @@
+"""Text encoders of the transformers library, BERT-like and Llama-like.
+
+B batch, T tokens, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._locate import Located, locate
+from gaam_cache.errors import ConfigError
+from gaam_cache.fingerprint import hash_file
+from gaam_cache.pooling import POOLINGS, check_names
+
+DEFAULT_MAX_LENGTH = 512
+LAYER_CONVENTION = "transformers.hidden_states[1:]"
+PROBE_TEXT = "A frozen encoder reads this sentence once."
+
+
+class TextEncoder(Encoder):
+    """Pools every layer of a transformers text model while the forward pass produces it.
+
+    A forward hook on each layer pools its output at once, so that no layer's token states outlive
+    the layer. Whether the hooks see what ``transformers`` calls ``hidden_states[1:]``, and whether
+    the model is causal, is not read off its name: a probe of a few tokens measures both when the
+    weights are loaded.
+
+    Numerics:
+        Causal models run with right padding, no attention mask and no key-value cache: a real
+        token never sees the padding behind it, and the kernel for plain causal attention stays
+        available. Others get a mask, in batches that have padding.
+    """
+
+    def __init__(
+        self,
+        located: Located,
+        config: ExtractConfig,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        model_config: transformers.PretrainedConfig,
+    ) -> None:
+        """Use ``TextEncoder.open``."""
+        self.name = config.encoder
+        self.revision = located.revision
+        self.num_layers = int(model_config.num_hidden_layers)
+        self.hidden_size = int(model_config.hidden_size)
+        self.max_length = _max_length(config.max_length, tokenizer, model_config)
+        self.device = resolve_device(config.device)
+        self._located = located
+        self._config = config
+        self._tokenizer = tokenizer
+        self._pad_id = tokenizer.pad_token_id or 0
+
+    @classmethod
+    def open(cls, config: ExtractConfig) -> TextEncoder:
+        """Find the encoder and read its configuration and tokenizer.
+
+        Raises:
+            ConfigError: not a text encoder that transformers knows without remote code, or no such
+                device.
+        """
+        check_names(config.pool)
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        located = locate(config.encoder, config.revision)
+        options = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            model_config = transformers.AutoConfig.from_pretrained(located.path, **options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(located.path, **options)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise ConfigError(
+                f"cannot read the encoder '{config.encoder}'",
+                expected="a text encoder and tokenizer that transformers knows by itself",
+                found=str(error).strip().splitlines()[0],
+                where=str(located.path),
+            ) from error
+        if not getattr(model_config, "num_hidden_layers", None):
+            raise ConfigError(
+                f"the architecture '{model_config.model_type}' is not supported",
+                expected="one stack of layers (BERT, GPT, Llama and their kin)",
+                where=str(located.path),
+            )
+        return cls(located, config, tokenizer, model_config)
+
+    def identity(self) -> dict[str, Any]:
+        """Hashes of all files that decide the numbers, and the settings that do."""
+        return {
+            "files": {file.name: hash_file(file) for file in self._located.files()},
+            "dtype": self._config.dtype,
+            "max_length": self.max_length,
+            "special_tokens": True,
+            "pooling": list(self._config.pool),
+            "layers": LAYER_CONVENTION,
+        }
+
+    def prepare(self, rows: Sequence[str]) -> Inputs:
+        """Token ids of every text, special tokens included, cut at the maximum length."""
+        cut = self._token_ids(rows, max_length=self.max_length)
+        full = [i for i, ids in enumerate(cut) if len(ids) == self.max_length]
+        truncated = [False] * len(cut)
+        if full:
+            # only a text that fills the maximum can have been cut: ask for its true length
+            for i, ids in zip(full, self._token_ids([rows[i] for i in full]), strict=True):
+                truncated[i] = len(ids) > self.max_length
+        return Inputs(items=cut, lengths=[len(ids) for ids in cut], truncated=truncated)
+
+    def _token_ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
+        encoded = self._tokenizer(
+            list(rows),
+            add_special_tokens=True,
+            padding=False,
+            truncation=max_length is not None,
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
+        return encoded["input_ids"]
+
+    def load(self) -> None:
+        """Load the weights and probe the model.
+
+        Raises:
+            ConfigError: weights that do not fit the architecture.
+        """
+        options: dict[str, Any] = {}
+        if self._config.device_map is not None:
+            options["device_map"] = self._config.device_map
+        try:
+            model, info = transformers.AutoModel.from_pretrained(
+                self._located.path,
+                dtype=getattr(torch, self._config.dtype),
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **options,
+            )
+        except (OSError, ValueError, ImportError, RuntimeError) as error:
+            raise ConfigError(
+                f"cannot load the weights of '{self.name}'",
+                found=str(error).strip().splitlines()[0],
+                where=str(self._located.path),
+                hint="pip install accelerate" if "accelerate" in str(error).lower() else None,
+            ) from error
+        # a pooler sits on top of the last layer and plays no part here
+        missing = [key for key in info["missing_keys"] if "pooler" not in key]
+        if missing:
+            raise ConfigError(
+                f"the weights of '{self.name}' are incomplete",
+                expected="a tensor for every parameter of the architecture",
+                found=f"{len(missing)} missing, first {sorted(missing)[0]}",
+                where=str(self._located.path),
+            )
+        if self._config.device_map is None:
+            model.to(self.device)
+        self._attach(model.eval())
+
+    def _attach(self, model: transformers.PreTrainedModel) -> None:
+        self._model = model
+        model.config.use_cache = False
+        self._states: dict[int, Any] = {}
+        self._reduce: Any = None
+        stacks = [
+            module
+            for module in model.modules()
+            if isinstance(module, nn.ModuleList) and len(module) == self.num_layers
+        ]
+        if not stacks:
+            raise ConfigError(
+                f"found no stack of {self.num_layers} layers in {type(model).__name__}",
+                expected="a text encoder with one list of layers",
+                where=self.name,
+            )
+        for index, layer in enumerate(stacks[0]):
+            layer.register_forward_hook(self._hook(index))
+        self._probe()
+
+    def _hook(self, index: int) -> Any:
+        def keep(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
+            x_BTD = output if isinstance(output, Tensor) else output[0]
+            self._states[index] = self._reduce(x_BTD)
+
+        return keep
+
+    @torch.inference_mode()
+    def _probe(self) -> None:
+        """Measure what the hooks see and whether later tokens reach earlier states."""
+        ids = (self._token_ids([PROBE_TEXT])[0] * 4)[: min(12, self.max_length)]
+        self._reduce = lambda x_BTD: x_BTD
+        changed = [*ids[:-1], ids[0] if ids[-1] != ids[0] else ids[0] + 1]
+        output, other = (
+            self._model(
+                input_ids=torch.tensor([tokens], device=self.device), output_hidden_states=True
+            )
+            for tokens in (changed, ids)
+        )
+        expected = other.hidden_states[1:]
+        if len(expected) != self.num_layers:
+            raise ConfigError(
+                f"'{self.name}' returns {len(expected)} layers of hidden states",
+                expected=f"{self.num_layers}, as its configuration says",
+            )
+        same = [torch.equal(self._states[i], x_BTD) for i, x_BTD in enumerate(expected)]
+        # Llama and GPT-2 normalise after the last layer and call the result its hidden state
+        self._last_from_output = not same[-1]
+        if not all(same[:-1]) or not (
+            same[-1] or torch.equal(other.last_hidden_state, expected[-1])
+        ):
+            raise ConfigError(
+                f"the layers of {type(self._model).__name__} do not yield its hidden states",
+                expected="layer outputs equal to transformers' hidden_states[1:]",
+                found=f"layers {[i + 1 for i, ok in enumerate(same) if not ok]} differ",
+            )
+        before_BTD = expected[-1][:, :-1].float()
+        shift = (output.hidden_states[-1][:, :-1].float() - before_BTD).norm()
+        self.causal = bool(shift <= 1e-3 * before_BTD.norm())
+        self._states.clear()
+
+    @torch.inference_mode()
+    def encode(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
+        """Pooled states of every layer for one batch of token ids.
+
+        Shape:
+            items: B lists of T_b token ids. Result: (B, L, D) float32 for every pooling.
+        """
+        lengths = [len(ids) for ids in items]
+        longest = max(lengths)
+        padded = [ids + [self._pad_id] * (longest - len(ids)) for ids in items]
+        ids_BT = torch.tensor(padded, device=self.device)
+        length_B = torch.tensor(lengths, device=self.device)
+        mask_BT = None
+        if not self.causal and min(lengths) < longest:
+            mask_BT = (torch.arange(longest, device=self.device) < length_B[:, None]).long()
+
+        def reduce(x_BTD: Tensor) -> dict[str, Tensor]:
+            here_B = length_B.to(x_BTD.device)
+            return {name: POOLINGS[name](x_BTD, here_B) for name in self._config.pool}
+
+        self._reduce = reduce
+        output = self._model(input_ids=ids_BT, attention_mask=mask_BT)
+        if self._last_from_output:
+            self._states[self.num_layers - 1] = reduce(output.last_hidden_state)
+        layers = [self._states.pop(i) for i in range(self.num_layers)]
+        return {
+            name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
+            for name in self._config.pool
+        }
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
+
+    Raises:
+        ConfigError: a GPU is asked for and there is none.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"no device '{name}'",
+            expected="a GPU that this build of torch can use",
+            found=f"torch {torch.__version__}, no GPU",
+            hint="--device cpu",
+        )
+    return torch.device(name)
+
+
+def _max_length(
+    asked: int | None,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    model_config: transformers.PretrainedConfig,
+) -> int:
+    limits = [tokenizer.model_max_length, getattr(model_config, "max_position_embeddings", None)]
+    limit = min((int(n) for n in limits if n and n < 10**9), default=None)
+    if asked is None:
+        return min(DEFAULT_MAX_LENGTH, limit or DEFAULT_MAX_LENGTH)
+    if limit is not None and asked > limit:
+        raise ConfigError(
+            "--max-length is more than the encoder can take",
+            expected=f"at most {limit} tokens",
+            found=str(asked),
+        )
+    return asked

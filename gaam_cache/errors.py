@@ -1,0 +1,70 @@
+"""Every error that gaam raises on purpose; each carries the exit code of the command line."""
+
+from __future__ import annotations
+
+
+class GaamError(Exception):
+    """A problem that a person can act on.
+
+    Args:
+        message: what went wrong, in one sentence.
+        expected: what must hold.
+        found: what was there instead.
+        where: the file, row, option or address.
+        hint: what to do about it.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message = message
+        parts = {"expected": expected, "found": found, "where": where, "to do": hint}
+        self.details = {label: text for label, text in parts.items() if text}
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        """The message and one indented line for each detail that is known."""
+        lines = [f"  {label + ':':<10}{text}" for label, text in self.details.items()]
+        return "\n".join([self.message, *lines])
+
+
+class ConfigError(GaamError, ValueError):
+    """An argument, option or configuration file is wrong."""
+
+    exit_code = 2
+
+
+class NotFoundError(ConfigError, FileNotFoundError):
+    """A path, encoder or data set that was named does not exist."""
+
+
+class DataError(GaamError, ValueError):
+    """Rows that cannot be used: ragged, empty, or with an unknown label."""
+
+    exit_code = 3
+
+
+class CacheError(GaamError, RuntimeError):
+    """A cache or run on disk is incomplete, corrupt or of another kind."""
+
+    exit_code = 3
+
+
+class NumericsError(GaamError, ArithmeticError):
+    """A number that cannot be stored truthfully (overflow, inf, NaN)."""
+
+
+class HubError(GaamError, ConnectionError):
+    """A model hub or data-set hub could not be reached or said no."""
+
+
+class StorageError(GaamError, OSError):
+    """The file system refused: full, read-only, or without the feature that is needed."""

@@ -1,0 +1,158 @@
+"""The plan of a cache (``cache.json``): which rows lie in which shard. Written once, immutable."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.fingerprint import differences, fingerprint
+from gaam_cache.shard import ITEM_BYTES, write_exclusive
+
+FORMAT = "gaam-cache"
+FORMAT_VERSION = 1
+PLAN_FILE = "cache.json"
+MAX_SHARD_BYTES = 512 * 10**6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardSpec:
+    """One shard: rows ``start`` to ``stop`` (exclusive) of a split."""
+
+    split: str
+    index: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """File name without hash and suffix, such as ``train-00003``."""
+        return f"{self.split}-{self.index:05d}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """All that is known about a cache before its first shard is written."""
+
+    fingerprint: str
+    fingerprint_fields: dict[str, Any]
+    encoder: dict[str, Any]
+    dataset: dict[str, Any]
+    num_layers: int
+    hidden_size: int
+    pooling: tuple[str, ...]
+    storage_dtype: str
+    class_names: tuple[str, ...]
+    rows: dict[str, int]
+    """Rows of every split."""
+    shard_rows: int
+    """Rows of every shard but the last of a split."""
+    created_with: dict[str, str]
+
+    def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
+        """The shards of one split, or of all, in order."""
+        for name in self.rows if split is None else (split,):
+            for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
+                stop = min(start + self.shard_rows, self.rows[name])
+                yield ShardSpec(split=name, index=index, start=start, stop=stop)
+
+    def to_json(self) -> str:
+        """The text of ``cache.json``."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        return json.dumps(content, indent=2, ensure_ascii=True) + "\n"
+
+
+def rows_per_shard(plan_bytes_per_row: int, shard_rows: int) -> int:
+    """Rows of a shard under both bounds: the number asked for and 512 MB."""
+    return max(1, min(shard_rows, MAX_SHARD_BYTES // plan_bytes_per_row))
+
+
+def write_plan(root: Path, plan: Plan) -> Plan:
+    """Write the plan, or adopt the one that is there if it has the same fingerprint.
+
+    Raises:
+        ConfigError: the folder holds a cache with another fingerprint; every field that differs
+            is named.
+    """
+    path = root / PLAN_FILE
+    if not path.exists() and write_exclusive(path, plan.to_json().encode()):
+        return plan
+    there = read_plan(root)
+    if there.fingerprint != plan.fingerprint:
+        rows = differences(plan.fingerprint_fields, there.fingerprint_fields)
+        width = max((len(name) for name, _, _ in rows), default=0)
+        table = "\n".join(
+            f"    {name:<{width}}  now {_short(ours)}, in the folder {_short(theirs)}"
+            for name, ours, theirs in rows
+        )
+        raise ConfigError(
+            f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
+            expected=f"fingerprint {plan.fingerprint[:12]}",
+            found=there.fingerprint[:12],
+            where=str(path.absolute()),
+            hint="choose another folder with --out, or delete this one",
+        )
+    return there
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 40 else value[:12] + "..."
+
+
+def read_plan(root: Path) -> Plan:
+    """Read and check ``cache.json``.
+
+    Raises:
+        NotFoundError: no cache in that folder.
+        CacheError: the plan is unreadable, of another version, or inconsistent.
+    """
+    path = root / PLAN_FILE
+    if not path.is_file():
+        raise NotFoundError(
+            f"no cache at '{root}'",
+            expected=f"a folder with {PLAN_FILE}",
+            found="no such folder" if not root.exists() else "no such file in it",
+            where=str(root.absolute()),
+            hint="build one with 'gaam extract', or name another folder",
+        )
+    try:
+        content = json.loads(path.read_bytes())
+        if content.pop("format") != FORMAT:
+            raise ValueError("not a gaam cache")
+        version = content.pop("format_version")
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format version {version}, this gaam reads {FORMAT_VERSION}")
+        for name in ("pooling", "class_names"):
+            content[name] = tuple(content[name])
+        plan = Plan(**content)
+        _check(plan)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CacheError(
+            "the plan of the cache is unusable",
+            expected="cache.json as gaam wrote it",
+            found=str(error),
+            where=str(path.absolute()),
+            hint="restore the file, or extract into another folder",
+        ) from error
+    return plan
+
+
+def _check(plan: Plan) -> None:
+    counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *plan.rows.values()]
+    if not all(type(n) is int and 0 < n < 2**40 for n in counts):
+        raise ValueError("sizes must be positive whole numbers")
+    if not plan.pooling or not all(re.fullmatch(r"[a-z]{1,16}", name) for name in plan.pooling):
+        raise ValueError("bad pooling names")
+    if not plan.rows or not all(NAME_PATTERN.fullmatch(split) for split in plan.rows):
+        raise ValueError("bad split names")
+    if plan.storage_dtype not in ITEM_BYTES:
+        raise ValueError(f"unknown storage dtype {plan.storage_dtype!r}")
+    if not plan.class_names or not all(isinstance(name, str) for name in plan.class_names):
+        raise ValueError("bad class names")
+    if fingerprint(plan.fingerprint_fields) != plan.fingerprint:
+        raise ValueError("the fingerprint does not match its fields")

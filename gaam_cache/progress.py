@@ -1,0 +1,70 @@
+"""Progress on stderr: a bar on a terminal, elsewhere a plain line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[int, int, str], None]
+LINE_SECONDS = 30.0
+
+
+@contextmanager
+def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """A callback ``(done, total, what is going on)`` that shows how far the work is.
+
+    Args:
+        title: what is being done.
+        unit: what ``done`` and ``total`` count.
+        quiet: show nothing.
+    """
+    if quiet:
+        yield lambda done, total, text: None
+    elif sys.stderr.isatty():
+        with _bar(title, unit) as progress:
+            yield progress
+    else:
+        yield _lines(title, unit)
+
+
+@contextmanager
+def _bar(title: str, unit: str) -> Iterator[Progress]:
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(bar_width=20),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TextColumn(unit),
+        rich_progress.TimeRemainingColumn(compact=True),
+        rich_progress.TextColumn("{task.fields[text]}", style="dim"),
+    )
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(title, total=None, text="")
+
+        def update(done: int, total: int, text: str) -> None:
+            bars.update(task, completed=done, total=total, text=text)
+
+        yield update
+
+
+def _lines(title: str, unit: str) -> Progress:
+    started = last = time.monotonic()
+    first: int | None = None
+
+    def update(done: int, total: int, text: str) -> None:
+        nonlocal last, first, started
+        now = time.monotonic()
+        if first is None:
+            first, started = done, now
+        if now - last < LINE_SECONDS:
+            return
+        last = now
+        left = (now - started) * (total - done) / (done - first) if done > first else None
+        about = f", about {left:,.0f} s left" if left is not None else ""
+        print(f"{title}: {done:,}/{total:,} {unit}{about}; {text}", file=sys.stderr, flush=True)
+
+    return update

@@ -1,0 +1,246 @@
+"""One shard: arrays <-> bytes on disk, published atomically, read through a memory map.
+
+A shard is an HDF5 file plus a JSON receipt. The file is built in memory and written by us:
+libhdf5 itself would crash the interpreter at exit when the disk is full. The receipt is linked
+into place last and makes the shard exist; see FORMAT.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import CacheError, StorageError
+
+SHARD_FOLDER = "shards"
+ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+"""Storage types of embeddings; bfloat16 lies on disk as raw bits in uint16."""
+NUMPY_DTYPES = {
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "float32": "<f4",
+    "int64": "<i8",
+    "int32": "<i4",
+}
+_FILE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*-\d{5,}-[0-9a-f]{8}\.h5")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetSpec:
+    """Where one array lies inside the file."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """What makes a shard exist: its file, size, hash, and the place of every array."""
+
+    file: str
+    bytes: int
+    sha256: str
+    fingerprint: str
+    split: str
+    start: int
+    stop: int
+    truncated: int
+    """Rows that were cut at the maximum length."""
+    datasets: dict[str, DatasetSpec]
+
+    def to_json(self) -> str:
+        """The text of the receipt file."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def build_image(
+    arrays: Mapping[str, tuple[str, NDArray[Any]]], attributes: Mapping[str, Any]
+) -> tuple[bytes, dict[str, DatasetSpec]]:
+    """An HDF5 file in memory: contiguous, uncompressed, the same bytes for the same input.
+
+    Args:
+        arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16.
+        attributes: attributes of the root group.
+
+    Returns:
+        The bytes, and where each array lies in them.
+    """
+    options: dict[str, Any] = {"libver": ("v108", "v108"), "alignment_threshold": 1}
+    with h5py.File(
+        "image", "w", driver="core", backing_store=False, alignment_interval=64, **options
+    ) as file:
+        file.attrs.update(attributes)
+        specs = {}
+        for name, (dtype, array) in arrays.items():
+            stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
+            dataset = file.create_dataset(name, data=stored, track_times=False)
+            dataset.attrs["dtype"] = dtype
+            offset = dataset.id.get_offset()
+            specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
+        file.flush()
+        return file.id.get_file_image(), specs
+
+
+def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> bool:
+    """Put a shard on disk so that it exists either completely or not at all.
+
+    Returns:
+        False where another worker's receipt was there first; ours is dropped then.
+
+    Raises:
+        StorageError: the file system refused; published shards are untouched.
+    """
+    folder = root / SHARD_FOLDER
+    digest = hashlib.sha256(image).hexdigest()
+    path = folder / f"{name}-{digest[:8]}.h5"
+    with storage_errors(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = _write_temporary(folder, path.name, image)
+        temporary.rename(path)
+        _sync_folder(folder)
+    filled = Receipt(file=path.name, bytes=len(image), sha256=digest, **receipt)
+    if write_exclusive(receipt_path(root, name), filled.to_json().encode()):
+        return True
+    if read_receipt(root, name).file != path.name:
+        path.unlink(missing_ok=True)
+    return False
+
+
+def receipt_path(root: Path, name: str) -> Path:
+    """The receipt file of the shard called ``name``."""
+    return root / SHARD_FOLDER / f"{name}.json"
+
+
+def write_exclusive(path: Path, content: bytes) -> bool:
+    """Create ``path`` with its whole content, or return False if it exists already.
+
+    The link is the one exclusive step: whoever comes first wins, and no reader ever sees a part.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _write_temporary(path.parent, path.name, content)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        _sync_folder(path.parent)
+    return True
+
+
+def _write_temporary(folder: Path, name: str, content: bytes) -> Path:
+    temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn a refusal of the file system into one message.
+
+    Raises:
+        StorageError: disk full, no permission, read-only, no hard links.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot write '{path.name}'",
+            found=error.strerror or str(error),
+            where=str(path.parent.absolute()),
+            hint="make room or choose another folder with --out; "
+            "what is finished is kept, and the same command goes on from there",
+        ) from error
+
+
+def read_receipt(root: Path, name: str) -> Receipt:
+    """Read a receipt and check it against itself and the size of its file.
+
+    Raises:
+        CacheError: unreadable, out of bounds, or the file is missing or of another size.
+    """
+    path = receipt_path(root, name)
+    try:
+        content = json.loads(path.read_bytes())
+        specs = {
+            key: DatasetSpec(**{**spec, "shape": tuple(spec["shape"])})
+            for key, spec in content.pop("datasets").items()
+        }
+        receipt = Receipt(datasets=specs, **content)
+        _check(receipt, name)
+        size = (path.parent / receipt.file).stat().st_size
+        if size != receipt.bytes:
+            raise ValueError(f"{receipt.file} has {size} bytes, the receipt says {receipt.bytes}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CacheError(
+            f"the shard '{name}' is damaged",
+            expected="a receipt and a file that agree",
+            found=str(error),
+            where=str(path.absolute()),
+            hint=f"delete {path} and run gaam extract again",
+        ) from error
+    return receipt
+
+
+def _check(receipt: Receipt, name: str) -> None:
+    if not _FILE_PATTERN.fullmatch(receipt.file) or not receipt.file.startswith(f"{name}-"):
+        raise ValueError(f"bad file name {receipt.file!r}")
+    numbers = [receipt.bytes, receipt.start, receipt.stop, receipt.truncated]
+    for spec in receipt.datasets.values():
+        numbers += [spec.offset, *spec.shape]
+        if spec.dtype not in NUMPY_DTYPES:
+            raise ValueError(f"unknown dtype {spec.dtype!r}")
+    if not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
+        raise ValueError("offsets and sizes must be whole numbers")
+    for key, spec in receipt.datasets.items():
+        if spec.offset + spec.nbytes > receipt.bytes:
+            raise ValueError(f"'{key}' reaches beyond the end of the file")
+        if spec.shape[:1] != (receipt.stop - receipt.start,):
+            raise ValueError(f"'{key}' has not one entry per row")
+
+
+def map_array(root: Path, receipt: Receipt, key: str) -> NDArray[Any]:
+    """A read-only memory map of one array of a shard; the HDF5 parser is not involved."""
+    spec = receipt.datasets[key]
+    return np.memmap(
+        root / SHARD_FOLDER / receipt.file,
+        dtype=NUMPY_DTYPES[spec.dtype],
+        mode="r",
+        offset=spec.offset,
+        shape=spec.shape,
+    )

@@ -1,0 +1,1 @@
+"""Where rows come from; a file in this folder is a source."""
