@@ -1,0 +1,27 @@
+"""Train small attention decoders on a cache, over many seeds, and say what came of it.
+
+>>> import gaam_decoder
+>>> config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))  # doctest: +SKIP
+>>> gaam_decoder.train(config)  # doctest: +SKIP
+>>> gaam_decoder.load_runs("runs")[0].accuracy.mean()  # doctest: +SKIP
+
+Nothing in this package loads an encoder or imports transformers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gaam_cache.registry import lazy_attributes
+
+if TYPE_CHECKING:
+    from gaam_decoder.config import TrainConfig
+    from gaam_decoder.runs import RunResult, load_runs
+    from gaam_decoder.sweep import train
+
+__all__ = ["RunResult", "TrainConfig", "load_runs", "train"]
+
+lazy_attributes(
+    __name__,
+    {"RunResult": "runs", "TrainConfig": "config", "load_runs": "runs", "train": "sweep"},
+)

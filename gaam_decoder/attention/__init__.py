@@ -1,0 +1,1 @@
+"""Attention over encoder layers; a file in this folder is a mechanism."""

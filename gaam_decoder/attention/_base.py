@@ -1,0 +1,41 @@
+"""What a mechanism is.
+
+B batch, L encoder layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+
+class Attention(nn.Module, ABC):
+    """Maps a stack of pooled encoder states (B, L, D) to (B, L', D').
+
+    A mechanism is written for one seed. Its options are the keyword-only arguments of its
+    constructor, annotated and with defaults: the command line, ``gaam describe`` and the checks of
+    option names all read them from there.
+
+    Args:
+        num_layers: L, layers of the encoder.
+        hidden_size: D, hidden size of the encoder.
+    """
+
+    def __init__(self, num_layers: int, hidden_size: int) -> None:
+        super().__init__()
+        self.num_layers = num_layers
+        self.hidden_size = hidden_size
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """(L', D'); most mechanisms keep (L, D)."""
+        return self.num_layers, self.hidden_size
+
+    @abstractmethod
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Apply the mechanism: (B, L, D) -> (B, L', D')."""
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor | None:  # noqa: ARG002
+        """The weights that ``forward`` applies, one set per sample, or None if it has none."""
+        return None

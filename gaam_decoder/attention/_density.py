@@ -1,0 +1,111 @@
+"""The frame of all density gates; a mechanism adds its density.
+
+B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._groups import heads_over_layers
+
+VARIANCE_FLOOR = 1e-8
+EPSILON = 1e-5
+PARAMETER_FLOOR = 1e-3
+"""Shape parameters are clamped here when they are used; the stored value is free to move."""
+
+
+def positive(parameter: Tensor) -> Tensor:
+    """A shape parameter inside its domain: clamped, so that a published value stays what it is."""
+    return parameter.clamp_min(PARAMETER_FLOOR)
+
+
+class DensityGate(Attention):
+    """Multiplies every feature by a density of its standardised value.
+
+    The layers fall into H groups of G neighbours. Over the layers of a group, per feature::
+
+        loc    = mean(x)            spread^2 = |mean(x^2) - mean(x)^2| + 1e-8
+        r      = (x - (loc + offset)) / sqrt(spread^2 + 1e-5)
+        y      = x * density(r)
+
+    With ``location='median'`` loc is the median and the spread is the mean absolute deviation from
+    it, the maximum-likelihood pair of the Laplace distribution.
+
+    Args:
+        heads: H; must divide L and leave groups of two or more layers.
+        location: statistics of the standardisation.
+        normalize: 'peak' leaves the density with peak 1, as published; 'density' multiplies it by
+            its own constant, so that it integrates to 1 over r.
+
+    Numerics:
+        Statistics and density are computed in float32 at least, whatever the type of x: the
+        difference of two moments cancels.
+
+    Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, section 3 (multi-head form).
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int | None = None,
+        location: Literal["mean", "median"] = "mean",
+        normalize: Literal["peak", "density"] = "peak",
+    ) -> None:
+        super().__init__(num_layers, hidden_size)
+        if location not in ("mean", "median"):
+            raise ConfigError(f"unknown location '{location}'", expected="mean or median")
+        if normalize not in ("peak", "density"):
+            raise ConfigError(f"unknown normalize '{normalize}'", expected="peak or density")
+        self.heads = heads_over_layers(num_layers, heads)
+        self.location = location
+        self.normalize = normalize
+        self.offset = self._parameter(0.0)
+
+    def _parameter(self, value: float) -> nn.Parameter:
+        """A learned (H, D) parameter that starts at ``value`` everywhere."""
+        return nn.Parameter(torch.full((self.heads, self.hidden_size), value))
+
+    @abstractmethod
+    def density(self, r_BHGD: Tensor) -> Tensor:
+        """The density at r, peak 1, of the same shape; parameters broadcast as (H, 1, D)."""
+
+    @abstractmethod
+    def constant(self) -> Tensor:
+        """What makes ``density`` integrate to 1 over r, (H, D)."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Gate the features: (B, L, D) -> (B, L, D)."""
+        return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """The gate of every layer and feature, (B, L, D)."""
+        wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
+        x_BHGD = wide_BLD.unflatten(1, (self.heads, self.num_layers // self.heads))
+        loc_BH1D, variance_BH1D = self._statistics(x_BHGD)
+        centre_BH1D = loc_BH1D + self.offset[:, None]
+        w_BHGD = self.density((x_BHGD - centre_BH1D) * torch.rsqrt(variance_BH1D + EPSILON))
+        if self.normalize == "density":
+            w_BHGD = w_BHGD * self.constant()[:, None]
+        return w_BHGD.flatten(1, 2)
+
+    def _statistics(self, x_BHGD: Tensor) -> tuple[Tensor, Tensor]:
+        if self.location == "median":
+            size = x_BHGD.shape[2]
+            ordered_BHGD = x_BHGD.sort(dim=2).values
+            # torch.median takes the lower of two middle values; the median is their mean
+            middle_BHGD = ordered_BHGD[:, :, (size - 1) // 2 : size // 2 + 1]
+            loc_BH1D = middle_BHGD.mean(2, keepdim=True)
+            spread_BH1D = (x_BHGD - loc_BH1D).abs().mean(2, keepdim=True)
+            return loc_BH1D, spread_BH1D.square() + VARIANCE_FLOOR
+        loc_BH1D = x_BHGD.mean(2, keepdim=True)
+        square_BH1D = x_BHGD.square().mean(2, keepdim=True)
+        return loc_BH1D, (square_BH1D - loc_BH1D.square()).abs() + VARIANCE_FLOOR

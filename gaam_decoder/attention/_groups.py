@@ -1,0 +1,50 @@
+"""How many heads a mechanism has where nobody says."""
+
+from __future__ import annotations
+
+from gaam_cache.errors import ConfigError
+
+DEFAULT_HEADS = 8
+
+
+def heads_over_layers(num_layers: int, heads: int | None) -> int:
+    """Heads that split the layers into equal groups of at least two.
+
+    Args:
+        num_layers: L.
+        heads: the number asked for; None takes the largest divisor of L up to 8 that leaves groups
+            of two or more layers (40 -> 8, 24 -> 8, 6 -> 3).
+
+    Raises:
+        ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose spread is
+            zero.
+    """
+    valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
+    if heads is None and valid:
+        return max(n for n in valid if n <= DEFAULT_HEADS)
+    if heads not in valid:
+        raise ConfigError(
+            f"heads={heads} does not fit an encoder of {num_layers} layers",
+            expected=f"one of: {', '.join(map(str, valid))} (equal groups of two or more layers)"
+            if valid
+            else "an encoder of at least two layers",
+            found=str(heads),
+        )
+    return heads
+
+
+def heads_over_features(hidden_size: int, heads: int | None) -> int:
+    """Heads that split the hidden size equally; None takes the largest divisor up to 8.
+
+    Raises:
+        ConfigError: ``heads`` does not divide the hidden size.
+    """
+    if heads is None:
+        return max(n for n in range(1, DEFAULT_HEADS + 1) if hidden_size % n == 0)
+    if heads < 1 or hidden_size % heads:
+        raise ConfigError(
+            f"heads={heads} does not fit a hidden size of {hidden_size}",
+            expected=f"a divisor of {hidden_size}",
+            found=str(heads),
+        )
+    return heads

@@ -1,0 +1,18 @@
+"""No attention: the control that every mechanism has to beat."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_decoder.attention._base import Attention
+
+
+class NoAttention(Attention):
+    """The identity: the head reads all layers as they are.
+
+    Formula: ``y = x``. No parameters.
+    """
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, L, D), unchanged."""
+        return x_BLD

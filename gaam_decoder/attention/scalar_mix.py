@@ -1,0 +1,38 @@
+"""Scalar mix: a learned weighted sum of the layers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gaam_decoder.attention._base import Attention
+
+
+class ScalarMix(Attention):
+    """One softmax weight per layer and one scale.
+
+    Formula: ``y = gamma * sum_l softmax(s)_l x_l``; s starts at 0, gamma at 1.
+
+    Source: Peters et al. 2018 (ELMo), arXiv 1802.05365, equation 1; the probe of SUPERB,
+    arXiv 2105.01051.
+    """
+
+    def __init__(self, num_layers: int, hidden_size: int) -> None:
+        super().__init__(num_layers, hidden_size)
+        self.s = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(1))
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """One mixed layer: (1, D)."""
+        return 1, self.hidden_size
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Mix the layers: (B, L, D) -> (B, 1, D)."""
+        weight_L = torch.softmax(self.s, dim=0).to(x_BLD.dtype)
+        mixed_BD = torch.einsum("l,bld->bd", weight_L, x_BLD)
+        return (self.gamma * mixed_BD).unsqueeze(1)
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """The layer weights, the same for every sample, (B, L, 1)."""
+        return torch.softmax(self.s, dim=0)[:, None].expand(len(x_BLD), -1, -1)

@@ -1,0 +1,211 @@
+"""What a training is: decoder specs, seeds, and one frozen dataclass that validates itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gaam_cache import registry
+from gaam_cache.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A plug-in and its options, such as ``laplace:heads=4,location=median``."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+    """Options that differ from their defaults, sorted by name."""
+
+    def __str__(self) -> str:
+        """The canonical form: two specs mean the same exactly when this is equal."""
+        text = ",".join(f"{key}={_spell(value)}" for key, value in self.options)
+        return f"{self.name}:{text}" if text else self.name
+
+
+def _spell(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
+    """Options of a plug-in: name -> (annotated type, default).
+
+    They are the keyword-only arguments of its constructor, and of its base's where it passes
+    ``**options`` on.
+    """
+    options: dict[str, tuple[Any, Any]] = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        hints = typing.get_type_hints(base.__init__)  # type: ignore[misc]
+        parameters = inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
+        for parameter in parameters:
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                options.setdefault(parameter.name, (hints[parameter.name], parameter.default))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return options
+
+
+def parse_spec(text: str, *, package: str, kind: str) -> Spec:
+    """Read ``name:key=value,...`` and check it against the plug-in of that name.
+
+    Args:
+        text: what the user wrote.
+        package: folder of plug-ins, such as 'gaam_decoder.attention'.
+        kind: what to call it in messages.
+
+    Raises:
+        ConfigError: unknown name or option, or a value of the wrong type.
+    """
+    name, _, tail = text.strip().partition(":")
+    known = plugin_options(registry.load(package, name, kind=kind))
+    options = {}
+    for part in tail.split(",") if tail else ():
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or key not in known:
+            raise ConfigError(
+                f"unknown option '{part}' of {kind} '{name}'",
+                expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
+                found=f"'{text}'",
+            )
+        hint, default = known[key]
+        parsed = _parse_value(value.strip(), hint, f"{name}:{key}")
+        if parsed != default:
+            options[key] = parsed
+    return Spec(name, tuple(sorted(options.items())))
+
+
+def _parse_value(value: str, hint: Any, where: str) -> Any:
+    kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
+    if typing.get_origin(hint) is Literal:
+        if value in kinds:
+            return value
+        expected = f"one of: {', '.join(map(str, kinds))}"
+    elif kinds[0] is bool:
+        if value in ("true", "false"):
+            return value == "true"
+        expected = "true or false"
+    else:
+        try:
+            return kinds[0](value)
+        except ValueError:
+            expected = f"a value of type {kinds[0].__name__}"
+    raise ConfigError(f"bad value for {where}", expected=expected, found=f"'{value}'")
+
+
+def parse_attention(text: str) -> Spec:
+    """Read an attention spec."""
+    return parse_spec(text, package="gaam_decoder.attention", kind="mechanism")
+
+
+def parse_head(text: str) -> Spec:
+    """Read a head spec."""
+    return parse_spec(text, package="gaam_decoder.heads", kind="head")
+
+
+def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, (list, tuple)):
+        seeds = [int(seed) for seed in value]
+    else:
+        text = str(value).replace(" ", "")
+        if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text):
+            raise ValueError("a number of seeds (10), a range (0-31) or a list (3,5,9)")
+        if text.isdecimal():
+            text = f"0-{int(text) - 1}" if int(text) else ""
+        seeds = []
+        for part in filter(None, text.split(",")):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ValueError("at least one seed, and each only once")
+    return tuple(sorted(seeds))
+
+
+def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """One spec or several; commas belong to the options of a spec and do not separate specs."""
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """Everything ``gaam train`` can be told.
+
+    Raises:
+        ConfigError: on construction, when a value is out of its range or a name is unknown.
+    """
+
+    attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
+    """Mechanisms, each ``name`` or ``name:key=value,...``."""
+    head: str = "linear"
+    """Classifier head: linear, or conv as published."""
+    cache: Path = Path("cache")
+    """Folder of the cache."""
+    runs: Path = Path("runs")
+    """Folder that holds the runs."""
+    seeds: tuple[int, ...] = field(default=tuple(range(10)), metadata={"parse": parse_seeds})
+    """A number (10), a range (0-31) or a list (3,5,9)."""
+    epochs: int = 35
+    """Passes over the training rows."""
+    batch_size: int = 32
+    """Rows of one step."""
+    lr: float = 3e-4
+    """Learning rate of AdamW."""
+    weight_decay: float = 0.01
+    """Weight decay of AdamW."""
+    schedule: Literal["constant", "plateau"] = "constant"
+    """plateau: divide the rate by 10 when the watched accuracy has not risen for 10 epochs."""
+    clip_grad_norm: float | None = None
+    """Largest gradient norm; default: no clipping."""
+    select: Literal["val", "last", "test"] = "val"
+    """Epoch that is kept: best on a part of train, the last, or best on test (optimistic)."""
+    val_fraction: float = 0.1
+    """Share of every class of train that --select val holds out."""
+    split_seed: int = 0
+    """Decides which rows --select val holds out."""
+    pool: str | None = None
+    """Pooling to read; default: the first in the cache."""
+    train_split: str = "train"
+    """Split to train on."""
+    test_split: str = "test"
+    """Split to report on."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work, before anything is read."""
+        at_least: dict[str, float] = {"epochs": 1, "batch_size": 1, "split_seed": 0}
+        for name, minimum in at_least.items():
+            if getattr(self, name) < minimum:
+                raise _range_error(name, f">= {minimum:g}", getattr(self, name))
+        for name in ("lr", "clip_grad_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise _range_error(name, "a positive number", value)
+        if not 0 <= self.weight_decay < float("inf"):
+            raise _range_error("weight_decay", ">= 0", self.weight_decay)
+        if not 0 < self.val_fraction <= 0.5:
+            raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise _range_error("device", "auto, cpu, cuda or cuda:N", self.device)
+        if not self.attn:
+            raise ConfigError("nothing to train", expected="at least one --attn")
+        specs = [str(parse_attention(text)) for text in self.attn]
+        parse_head(self.head)
+        if repeated := {spec for spec in specs if specs.count(spec) > 1}:
+            raise ConfigError(f"--attn {', '.join(repeated)} is given twice")
+
+
+def _range_error(name: str, expected: str, found: Any) -> ConfigError:
+    option = "--" + name.replace("_", "-")
+    return ConfigError(f"{option} is out of range", expected=expected, found=str(found))

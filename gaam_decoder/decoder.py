@@ -1,0 +1,92 @@
+"""Attention and head as one model.
+
+B batch, L layers, D hidden size, C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gaam_cache import registry
+from gaam_decoder.attention._base import Attention
+from gaam_decoder.config import Spec
+from gaam_decoder.heads._base import Head
+
+STREAMS = {"attention": 1, "head": 2, "order": 3}
+"""Independent random streams of one seed; the numbers are part of what a seed means."""
+
+
+def stream_seed(seed: int, stream: str, *counters: int) -> int:
+    """The seed of one random stream.
+
+    Attention and head draw from streams of their own, so that under one seed all mechanisms get
+    the same head and see the rows in the same order: comparisons are paired.
+
+    Args:
+        seed: the seed of the experiment.
+        stream: what the numbers are for, a key of ``STREAMS``.
+        counters: further positions, such as the epoch.
+    """
+    sequence = np.random.SeedSequence([seed, STREAMS[stream], *counters])
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecoderSpec:
+    """What is needed to build a decoder, whatever the seed."""
+
+    attention: Spec
+    head: Spec
+    num_layers: int
+    hidden_size: int
+    num_classes: int
+
+
+class Decoder(nn.Module):
+    """``logits = head(attention(x))``, for one seed.
+
+    Shape:
+        x (B, L, D) -> logits (B, C).
+    """
+
+    def __init__(self, attention: Attention, head: Head) -> None:
+        super().__init__()
+        self.attention = attention
+        self.head = head
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, C)."""
+        return self.head(self.attention(x_BLD))
+
+    def num_parameters(self) -> dict[str, int]:
+        """Learned numbers of the attention and in all."""
+        attention = sum(p.numel() for p in self.attention.parameters())
+        return {"attention": attention, "total": sum(p.numel() for p in self.parameters())}
+
+
+def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
+    """The mechanism that a spec names.
+
+    Raises:
+        ConfigError: an option does not fit these dimensions.
+    """
+    cls = registry.load("gaam_decoder.attention", spec.name, kind="mechanism")
+    return cls(num_layers, hidden_size, **dict(spec.options))
+
+
+def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
+    """A freshly initialised decoder; the same seed gives the same bits on every device.
+
+    The global random state is left as it was. Under ``torch.device('meta')`` nothing is allocated.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, "attention"))
+        attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
+        torch.manual_seed(stream_seed(seed, "head"))
+        cls = registry.load("gaam_decoder.heads", spec.head.name, kind="head")
+        head = cls(*attention.output_shape, spec.num_classes, **dict(spec.head.options))
+    return Decoder(attention, head)

@@ -1,0 +1,1 @@
+"""Classifier heads; a file in this folder is a head."""

@@ -1,0 +1,30 @@
+"""What a head is.
+
+B batch, L layers (as the attention leaves them), D hidden size, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+
+class Head(nn.Module, ABC):
+    """Maps what an attention leaves, (B, L, D), to logits (B, C).
+
+    Args:
+        num_layers: L of the attention's output.
+        hidden_size: D of the attention's output.
+        num_classes: C.
+    """
+
+    def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
+        super().__init__()
+        self.num_layers = num_layers
+        self.hidden_size = hidden_size
+        self.num_classes = num_classes
+
+    @abstractmethod
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> logits (B, C)."""

@@ -1,0 +1,1 @@
+"""Reports on runs; a file in this folder is a format."""

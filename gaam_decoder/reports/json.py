@@ -1,0 +1,21 @@
+"""Everything, for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TextIO
+
+from gaam_decoder.reports._base import Format, Table
+
+
+class Json(Format):
+    """One object; further caches, if there are any, under ``other_caches``."""
+
+    def write(self, tables: Sequence[Table], stream: TextIO) -> None:
+        """Write the object; accuracies are fractions."""
+        first, *others = (table.to_dict() for table in tables)
+        if others:
+            first["other_caches"] = others
+        json.dump(first, stream, indent=2, ensure_ascii=False, allow_nan=False)
+        stream.write("\n")
