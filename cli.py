@@ -1,0 +1,228 @@
+"""The command line: parse -> config -> one library call -> show. Nothing is computed here.
+
+Imports of torch and transformers happen inside the commands: ``gaam --help`` needs neither.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+import gaam_cache
+from gaam_cache import registry, settings
+from gaam_cache.errors import GaamError, NotFoundError, StorageError
+from gaam_cache.progress import show_progress
+from gaam_decoder.config import TrainConfig
+
+app = typer.Typer(
+    name="gaam",
+    help="Run a frozen encoder once, then train attention decoders on its layers over many seeds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+EXTRACT = settings.defaults(
+    gaam_cache.ExtractConfig,
+    text_columns="text",
+    max_length="512, or the encoder's limit",
+    batch_tokens="2048 on a CPU, 16384 on a GPU",
+)
+TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache")
+Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+ConfigFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--config", metavar="FILE.toml", help="TOML with the sections extract and train."),
+]
+
+
+def _option(*names: str, help: str, default: Any = None, metavar: str | None = None) -> Any:
+    """An option whose value is None unless given; ``default`` is what the help says."""
+    text = ", ".join(default) if isinstance(default, tuple) else default
+    help = help if text is None else f"{help.removesuffix('.')} (default: {text})."
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+def _extract(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=EXTRACT.get(field), metavar=metavar)
+
+
+def _train(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=TRAIN.get(field), metavar=metavar)
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"gaam {gaam_cache.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
+
+
+@app.command()
+def extract(
+    preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
+    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
+    revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
+    dataset: Annotated[str | None, _extract("dataset", "--dataset", metavar="PATH|ID", help="File, folder with train.csv and test.csv (or .jsonl, .parquet), or hub id.")] = None,
+    dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", help="Branch, tag or commit of the data set.")] = None,
+    text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Repeatable; joined by a space.")] = None,
+    label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
+    splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Repeatable.")] = None,
+    out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
+    pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass.")] = None,
+    max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
+    dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16", help="Arithmetic of the encoder.")] = None,
+    storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
+    batch_tokens: Annotated[int | None, _extract("batch_tokens", "--batch-tokens", help="Tokens of one batch.")] = None,
+    shard_rows: Annotated[int | None, _extract("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
+    limit: Annotated[int | None, _extract("limit", "--limit", help="Only the first rows of each split.")] = None,
+    device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda", help="Where the encoder runs.")] = None,
+    device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate).")] = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Run the encoder once over a data set and keep every layer's pooled states in ./cache.
+
+    Without arguments: the bundled news sample through all-MiniLM-L6-v2. Run again after an
+    interruption, it goes on where it stopped.
+    """
+    given = _given(locals(), "preset", "config", "quiet", "as_json")
+    resolved = settings.resolve(
+        gaam_cache.ExtractConfig, "extract", given, config_file=config, preset=preset
+    )
+    with show_progress("extract", "rows", quiet=quiet) as progress:
+        summary = gaam_cache.extract(resolved, progress=progress)
+    if as_json:
+        _print_json(summary.to_dict())
+    else:
+        print(summary.in_words())
+        print(f"next: gaam train --attn laplace --cache {summary.path}")
+
+
+@app.command()
+def train(
+    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(registry.names('gaam_decoder.attention'))}.")] = None,
+    preset: Annotated[str | None, _option("--preset", help="A recipe of data/presets, such as paper.")] = None,
+    cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
+    runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
+    seeds: Annotated[str | None, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list.")] = None,
+    head: Annotated[str | None, _train("head", "--head", metavar="linear|conv", help="Classifier on top.")] = None,
+    epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
+    batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
+    lr: Annotated[float | None, _train("lr", "--lr", help="Learning rate of AdamW.")] = None,
+    weight_decay: Annotated[float | None, _train("weight_decay", "--weight-decay", help="Weight decay of AdamW.")] = None,
+    schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the rate.")] = None,
+    clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
+    select: Annotated[str | None, _train("select", "--select", metavar="val|last|test", help="Epoch that is kept: best on a part of train, last, or best on test (optimistic).")] = None,
+    val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
+    split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
+    pool: Annotated[str | None, _train("pool", "--pool", help="Pooling to read.")] = None,
+    train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
+    test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
+    device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
+    config: ConfigFile = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Train attention decoders on a cache over many seeds and keep the runs in ./runs.
+
+    What is there already is not trained again. No encoder is loaded.
+    """
+    import gaam_decoder
+
+    given = _given(locals(), "preset", "config", "quiet", "as_json")
+    resolved = settings.resolve(TrainConfig, "train", given, config_file=config, preset=preset)
+    with show_progress("train", "seed-epochs", quiet=quiet) as progress:
+        results = gaam_decoder.train(resolved, progress=progress)
+    if as_json:
+        _print_json([run.to_dict() for run in results])
+    else:
+        print("\n".join(run.summary() for run in results))
+        print(f"next: gaam report {resolved.runs}")
+
+
+@app.command()
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",
+    out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:  # fmt: skip
+    """Print accuracy tables of the runs."""
+    from gaam_decoder import load_runs
+    from gaam_decoder.reports._base import build_tables
+
+    name = "json" if as_json else format
+    writer = registry.load("gaam_decoder.reports", name, kind="report format")()
+    tables = build_tables(load_runs(runs))
+    with ExitStack() as stack:
+        stream = stack.enter_context(_open(out)) if out else sys.stdout
+        writer.write(tables, stream)
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a cache or a run is."""
+    from gaam_cache import cache
+    from gaam_decoder import runs
+
+    if not path.exists():
+        raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
+    kind = cache if (path / "cache.json").exists() else runs
+    about = kind.describe(path)
+    if as_json:
+        _print_json(about)
+    else:
+        print(kind.in_words(about))
+
+
+def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in (*without, "gaam_decoder")}
+
+
+def _open(path: Path) -> Any:
+    try:
+        return path.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise StorageError(f"cannot write '{path}'", found=error.strerror) from error
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def main() -> None:
+    """Entry point: run a command; every error becomes one message and an exit code."""
+    try:
+        app()
+    except SystemExit as stop:
+        if stop.code == 130:
+            print("interrupted; what is finished is kept: run the same again", file=sys.stderr)
+        raise
+    except GaamError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()
