@@ -37,11 +37,11 @@ class ShardedArray:
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Rows, in the order asked for."""
-        if isinstance(index, tuple):
-            return self[index[0]][(slice(None), *index[1:]) if np.ndim(index[0]) else index[1:]]
-        row_N = np.arange(len(self))[index]
+        first, *others = index if isinstance(index, tuple) else (index,)
+        row_N = np.arange(len(self))[first]
         out = self._gather(np.atleast_1d(row_N))
-        return out if np.ndim(row_N) else out[0]
+        rows: Any = slice(None) if np.ndim(row_N) else 0
+        return out[(rows, *others)]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The whole array in memory."""

@@ -1,4 +1,4 @@
-"""A table for the terminal."""
+"""A table for the terminal that stays whole in 80 columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,23 @@ from rich.table import Table as RichTable
 
 from gaam_decoder.reports._base import Format, Table, columns, notes
 
-PLAIN_WIDTH = 160
-"""Width where the output is no terminal: wide enough that nothing is broken."""
+PLAIN_WIDTH = 120
+"""Width where the output is no terminal."""
+HEADERS = {
+    "attention": "decoder",
+    "accuracy %": "acc %",
+    "sd": "sd",
+    "95% CI": "95% CI",
+    "macro-F1 %": "F1 %",
+    "parameters (attn / total)": "parameters",
+    "s/seed": "s/seed",
+    "seeds": "seeds",
+}
+"""Columns that are shown, and headers short enough for them."""
 
 
 class Terminal(Format):
-    """Tables drawn by rich; columns that are the same in all rows move below the table."""
+    """Tables drawn by rich; head, options and settings stand below the name of the mechanism."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; width and colour follow the stream."""
@@ -32,23 +43,34 @@ class Terminal(Format):
 
     def _write(self, table: Table, console: Console) -> None:
         header, lines = columns(table)
-        constant = {
-            name: lines[0][index]
-            for index, name in enumerate(header)
-            if name in ("head", "select", "seeds") and len({line[index] for line in lines}) == 1
-        }
-        shown = [index for index, name in enumerate(header) if name not in constant]
-        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        for index in shown:
-            left = header[index] in ("attention", "head", "select", "settings")
-            rich_table.add_column(header[index], justify="left" if left else "right")
-        for line in lines:
-            rich_table.add_row(*(escape(line[index]) for index in shown))
+        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
+        for name, short in HEADERS.items():
+            first = name == "attention"
+            rich_table.add_column(short, justify="left" if first else "right", no_wrap=True)
+        heads, selects = {row.head for row in table.rows}, {row.select for row in table.rows}
+        for row, line in zip(table.rows, lines, strict=True):
+            cells = dict(zip(header, line, strict=True))
+            name, _, options = row.attention.partition(":")
+            below = [*options.split(","), *cells.get("settings", "").split(", ")]
+            below += [f"select={row.select}"] if len(selects) > 1 else []
+            decoder = f"{name} + {row.head}" if len(heads) > 1 else name
+            cells["attention"] = "\n  ".join([decoder, *filter(None, below)])
+            cells["95% CI"] = cells["95% CI"].replace(" to ", "-")
+            counts = (row.parameters["attention"], row.parameters["total"])
+            cells["parameters (attn / total)"] = "/".join(map(_short, counts))
+            rich_table.add_row(*(escape(cells[name]) for name in HEADERS))
         console.print(escape(table.title()), style="bold", soft_wrap=True)
         console.print(rich_table)
-        for name, value in constant.items():
-            if name == "select":
-                continue  # the notes say it in words
-            console.print(escape(f"{name}: {value}"), soft_wrap=True)
+        if len(heads) == 1:
+            console.print(f"head: {escape(table.rows[0].head)}", soft_wrap=True)
+        console.print("parameters: attention/total", soft_wrap=True)
         for note in notes(table):
             console.print(escape(note), soft_wrap=True)
+
+
+def _short(count: int) -> str:
+    """``591360`` as ``591k``."""
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.{0 if count >= 100 * size else 1}f}{letter}"
+    return str(count)

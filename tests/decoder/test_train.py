@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+import gaam_decoder
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_decoder import RunResult, TrainConfig, sweep
+from gaam_decoder.decoder import build_decoder, stream_seed
+from gaam_decoder.runs import SeedStore
+from gaam_decoder.train import train_seed
+
+ATTENTIONS = ("gaam", "laplace", "mha", "none", "scalar-mix")
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=3, lr=0.01
+    )
+
+
+def one(config: TrainConfig) -> RunResult:
+    runs = gaam_decoder.train(config)
+    assert len(runs) == 1
+    return runs[0]
+
+
+def weights(run: RunResult) -> dict[str, torch.Tensor]:
+    return load_file(run.path / "weights.safetensors")
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("head", ["linear", "conv"])
+def test_a_seed_alone_equals_the_seed_among_others(
+    attention: str, head: str, config: TrainConfig, tmp_path: Path
+) -> None:
+    config = replace(config, attn=(attention,), head=head, epochs=2)
+    among = one(config)
+    alone = one(replace(config, seeds=(2,), runs=tmp_path / "alone"))
+    np.testing.assert_array_equal(alone.logits[0], among.logits[2])
+    for name, value in weights(alone).items():
+        assert torch.equal(value[0], weights(among)[name][2]), name
+
+
+def test_two_runs_give_the_same_bits_and_other_seeds_others(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    first, second = one(config), one(replace(config, runs=tmp_path / "again"))
+    for file in ("weights.safetensors", "test.safetensors"):
+        assert (first.path / file).read_bytes() == (second.path / file).read_bytes()
+    assert not np.array_equal(first.logits[0], first.logits[1])
+
+
+def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: Path) -> None:
+    config = TrainConfig(attn=("gaam", "mha", "none"), cache=tiny_cache)
+    cache = gaam_decoder.sweep.open_cache(tiny_cache)
+    heads = [
+        build_decoder(sweep._decoder_spec(text, config, cache), seed=4).head.fc.weight
+        for text in config.attn
+    ]
+    assert torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], heads[2])
+    streams = {stream_seed(4, s, e) for s in ("attention", "head", "order") for e in (1, 2, 3)}
+    assert len(streams) == 9
+
+
+def test_building_leaves_the_global_random_state_alone(tiny_cache: Path) -> None:
+    config = TrainConfig(cache=tiny_cache)
+    spec = sweep._decoder_spec("mha", config, gaam_decoder.sweep.open_cache(tiny_cache))
+    state = torch.random.get_rng_state()
+    build_decoder(spec, seed=1)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_training_learns(config: TrainConfig) -> None:
+    run = one(replace(config, epochs=40, seeds=(0,), lr=0.05))
+    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    assert [entry["epoch"] for entry in log] == list(range(1, 41))
+    assert log[-1]["loss"] < 0.5 * log[0]["loss"]
+    assert run.accuracy[0] > run.majority_accuracy + 0.15
+
+
+def test_accuracy_is_that_of_the_stored_logits(config: TrainConfig) -> None:
+    run = one(config)
+    with safe_open(run.path / "test.safetensors", "np") as file:
+        logits, labels = file.get_tensor("logits"), file.get_tensor("labels")
+        attention_map = file.get_tensor("attention_map")
+    assert logits.shape == (3, 24, 2)
+    assert attention_map.shape == (3, 6, 32)
+    np.testing.assert_allclose(run.accuracy, (logits.argmax(-1) == labels).mean(1))
+
+
+def test_stored_weights_reproduce_the_stored_logits(config: TrainConfig) -> None:
+    run = one(config)
+    cache = sweep.open_cache(config.cache)
+    decoder = build_decoder(sweep._decoder_spec("gaam", config, cache), seed=0)
+    x = torch.from_numpy(cache["test"].embeddings[:]).float()
+    for place in range(3):
+        decoder.load_state_dict({name: value[place] for name, value in weights(run).items()})
+        with torch.inference_mode():
+            logits = decoder(x).numpy()
+        np.testing.assert_allclose(logits, run.logits[place], atol=1e-6)
+
+
+@pytest.mark.parametrize("select", ["val", "test", "last"])
+def test_the_kept_epoch_follows_the_protocol(select: str, config: TrainConfig) -> None:
+    run = one(replace(config, select=select, epochs=12, lr=0.05))
+    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    for place, seed in enumerate(run.seeds):
+        entries = [entry for entry in log if entry["seed"] == seed]
+        if select == "last":
+            assert run.epochs[seed] == 12
+            assert "accuracy" not in entries[0]
+            continue
+        best = max(entries, key=lambda e: (e["accuracy"], -e["choose_loss"], -e["epoch"]))
+        assert run.epochs[seed] == best["epoch"]
+        if select == "test":
+            assert run.accuracy[place] == pytest.approx(best["accuracy"])
+
+
+def test_selection_on_val_never_sees_test_labels(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = one(config)
+    prepare = sweep.prepare_data
+
+    def scramble(*arguments: object) -> object:
+        data = prepare(*arguments)  # type: ignore[arg-type]
+        return replace(data, test=replace(data.test, label_N=1 - data.test.label_N))
+
+    monkeypatch.setattr(sweep, "prepare_data", scramble)
+    second = one(replace(config, runs=tmp_path / "scrambled"))
+    np.testing.assert_array_equal(first.logits, second.logits)
+
+
+def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = one(config)
+    trained: list[int] = []
+
+    def count(spec, data, config, seed, **options):
+        trained.append(seed)
+        return train_seed(spec, data, config, seed, **options)
+
+    monkeypatch.setattr(sweep, "train_seed", count)
+    assert one(config).path == first.path
+    assert trained == []
+    runs = gaam_decoder.train(replace(config, seeds=(1, 2, 3, 5)))
+    assert trained == [3, 5]
+    assert [run.seeds for run in runs] == [(0, 1, 2), (3, 5)]
+    gaam_decoder.train(replace(config, lr=0.02))
+    assert trained == [3, 5, 0, 1, 2]
+    assert len(gaam_decoder.load_runs(config.runs)) == 3
+
+
+def test_an_interruption_keeps_finished_seeds(config: TrainConfig, tmp_path: Path) -> None:
+    def interrupt(done: int, total: int, text: str) -> None:
+        if "seed 1" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gaam_decoder.train(config, progress=interrupt)
+    with pytest.raises(NotFoundError, match="1 unfinished"):
+        gaam_decoder.load_runs(config.runs)
+    seen: list[str] = []
+    resumed = gaam_decoder.train(config, progress=lambda done, total, text: seen.append(text))[0]
+    assert not any("seed 0" in text for text in seen)
+    whole = one(replace(config, runs=tmp_path / "whole"))
+    assert (resumed.path / "weights.safetensors").read_bytes() == (
+        whole.path / "weights.safetensors"
+    ).read_bytes()
+    assert not list(config.runs.glob(".*"))
+
+
+def test_a_damaged_leftover_is_trained_again(config: TrainConfig) -> None:
+    run = one(config)
+    store = SeedStore(config.runs, f"gaam-{run.key[:8]}")
+    shutil.rmtree(run.path)
+    store.folder.mkdir()
+    (store.folder / "seed-1.safetensors").write_bytes(b"half a file")
+    np.testing.assert_array_equal(one(config).logits.shape, (3, 24, 2))
+
+
+def test_a_non_finite_loss_fails_the_seed_and_is_kept_as_failed(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gaam_decoder import train as _  # noqa: F401 the module below is loaded
+
+    build = build_decoder
+
+    def poisoned(spec, seed):
+        decoder = build(spec, seed)
+        if seed == 1 and not decoder.head.fc.weight.is_meta:
+            with torch.no_grad():
+                decoder.head.fc.weight.fill_(torch.nan)
+        return decoder
+
+    import sys
+
+    monkeypatch.setattr(sys.modules["gaam_decoder.train"], "build_decoder", poisoned)
+    run = one(config)
+    assert run.failed == {1: "the loss became nan in epoch 1"}
+    assert run.finished == (0, 2)
+    assert len(run.accuracy) == 2
+    assert np.isnan(run.logits[1]).all()
+
+
+def test_options_that_do_not_fit_fail_before_training(config: TrainConfig) -> None:
+    with pytest.raises(ConfigError, match="heads=4 does not fit"):
+        gaam_decoder.train(replace(config, attn=("none", "gaam:heads=4")))
+    assert not config.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test_split": "dev"}, "no split 'dev'"),
+        ({"pool": "last"}, "no pooling 'last'"),
+    ],
+)
+def test_what_the_cache_lacks_is_named(options: dict, message: str, config: TrainConfig) -> None:
+    with pytest.raises(ConfigError, match=message):
+        gaam_decoder.train(replace(config, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"weight_decay": -1.0},
+        {"val_fraction": 0.6},
+        {"device": "tpu"},
+        {"attn": ()},
+        {"attn": ("gaam", "gaam:normalize=peak")},
+        {"head": "tree"},
+    ],
+)
+def test_bad_settings_are_refused_at_once(options: dict) -> None:
+    with pytest.raises(ConfigError):
+        TrainConfig(**options)
+
+
+def test_a_damaged_run_is_named(config: TrainConfig) -> None:
+    run = one(config)
+    file = run.path / "run.json"
+    text = file.read_text()
+    for wrong in (text[:-10], text.replace('"run_version": 1', '"run_version": 9'), "[]"):
+        file.write_text(wrong)
+        with pytest.raises(CacheError, match=r"run\.json"):
+            gaam_decoder.load_runs(config.runs)
+    file.write_text(text)
+    (run.path / "test.safetensors").write_bytes(b"")
+    with pytest.raises(CacheError, match="damaged"):
+        _ = gaam_decoder.load_runs(config.runs)[0].accuracy
+
+
+def test_rows_that_do_not_fit_into_memory_come_from_the_map(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_memory = one(config)
+    monkeypatch.setattr("gaam_decoder.features.RESIDENT_SHARE", 0.0)
+    mapped = one(replace(config, runs=tmp_path / "mapped"))
+    np.testing.assert_array_equal(in_memory.logits, mapped.logits)
+
+
+def test_the_plateau_schedule_lowers_the_rate(config: TrainConfig) -> None:
+    run = one(replace(config, schedule="plateau", epochs=40, seeds=(0,), lr=1e-6))
+    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    rates = [entry["lr"] for entry in log]
+    assert rates[0] == 1e-6
+    assert rates[-1] < 1.1e-7
