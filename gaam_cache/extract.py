@@ -72,7 +72,7 @@ class ExtractSummary:
         """Lines for people."""
         rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
         lines = [
-            f"cache {self.path} is complete",
+            f"the cache in '{self.path}' is complete",
             f"  encoder      {self.encoder}, {self.num_layers} layers x {self.hidden_size}",
             f"  rows         {rows}",
             f"  fingerprint  {self.fingerprint[:12]}",

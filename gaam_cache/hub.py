@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError, HubError, NotFoundError
+from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 
 TIMEOUT_SECONDS = 8.0
 WANTED = re.compile(r"[^/]+\.json|model[^/]*\.safetensors|(vocab|merges)[^/]*\.txt|[^/]+\.model")
@@ -32,6 +32,8 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
     kind = "data set" if kind == "dataset" else kind
     try:
         yield
+    except GaamError:
+        raise  # said already; some are OSErrors too
     except errors.HFValidationError as error:
         raise ConfigError(
             f"'{repo_id}' is neither an existing path nor a {kind} id",
