@@ -183,17 +183,17 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say what a cache or a run is."""
-    from gaam_cache import cache
-    from gaam_decoder import runs
+    import gaam_cache.describe
+    import gaam_decoder.describe
 
     if not path.exists():
         raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
-    kind = cache if (path / "cache.json").exists() else runs
-    about = kind.describe(path)
+    package = gaam_cache if (path / "cache.json").exists() else gaam_decoder
+    about = package.describe.describe(path)
     if as_json:
         _print_json(about)
     else:
-        print(kind.in_words(about))
+        print(package.describe.in_words(about))
 
 
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:

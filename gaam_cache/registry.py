@@ -1,4 +1,6 @@
-"""A module in a folder is a name on the command line: ``student_t.py`` <-> ``student-t``.
+"""What names on the command line stand for.
+
+A module in a folder is a name: ``student_t.py`` <-> ``student-t``.
 
 Listing reads the folder and imports nothing from it; only the chosen module is imported. A
 plug-in module defines exactly one public class.
@@ -12,9 +14,12 @@ import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def names(package: str) -> list[str]:
@@ -45,6 +50,26 @@ def load(package: str, name: str, *, kind: str) -> Any:
     if len(classes) != 1:
         raise TypeError(f"{module.__name__} must define one public class, has {len(classes)}")
     return classes[0]
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
+
+    Raises:
+        ConfigError: a GPU is asked for and there is none.
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"no device '{name}'",
+            expected="a GPU that this build of torch can use",
+            found=f"torch {torch.__version__}, no GPU",
+            hint="--device cpu",
+        )
+    return torch.device(name)
 
 
 def lazy_attributes(package: str, homes: dict[str, str]) -> None:

@@ -31,10 +31,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 
-from gaam_cache.errors import CacheError, NotFoundError, StorageError
+from gaam_cache.errors import CacheError, NotFoundError
 from gaam_decoder import stats
+from gaam_decoder.seed_store import cannot_write, save_tensors, unfinished_runs
 from gaam_decoder.train import SeedResult
 
 RUN_VERSION = 1
@@ -157,64 +157,6 @@ def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     return f"{slug[:80]}-{key[:8]}-s{text}"
 
 
-class SeedStore:
-    """Finished seeds of a run that is still unfinished, one file each."""
-
-    def __init__(self, runs: Path, name: str) -> None:
-        """The folder is made when the first seed is saved."""
-        self.folder = runs / f".{name}.partial"
-
-    def _path(self, seed: int) -> Path:
-        return self.folder / f"seed-{seed}.safetensors"
-
-    def save(self, result: SeedResult) -> None:
-        """Write one seed under a temporary name, then rename it."""
-        tensors = {f"weights.{name}": value for name, value in result.weights.items()}
-        tensors["logits"] = result.test_logits
-        if result.attention_map is not None:
-            tensors["attention_map"] = result.attention_map
-        about = {
-            name: getattr(result, name) for name in ("seed", "failed", "epoch", "seconds", "log")
-        }
-        temporary = self.folder / f"seed-{result.seed}.{secrets.token_hex(4)}.tmp"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _save(tensors, temporary, {"about": json.dumps(about)})
-            temporary.rename(self._path(result.seed))
-        except OSError as error:
-            raise _cannot_write(self.folder, error) from error
-
-    def load(self, seed: int) -> SeedResult | None:
-        """A seed that was saved, or None; a damaged file counts as absent."""
-        try:
-            tensors = load_file(self._path(seed))
-            with safe_open(self._path(seed), "pt") as file:
-                about = json.loads(file.metadata()["about"])
-        except (OSError, SafetensorError, ValueError, KeyError):
-            return None
-        return SeedResult(
-            weights={
-                name.removeprefix("weights."): value
-                for name, value in tensors.items()
-                if name.startswith("weights.")
-            },
-            test_logits=tensors["logits"],
-            attention_map=tensors.get("attention_map"),
-            **about,
-        )
-
-    def remove(self) -> None:
-        """Drop the folder, once the run is published."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
-    contiguous = {name: value.contiguous() for name, value in tensors.items()}
-    save_file(contiguous, path, metadata=metadata)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 def write_run(
     runs: Path,
     name: str,
@@ -251,8 +193,8 @@ def write_run(
     try:
         temporary.mkdir(parents=True)
         try:
-            _save(weights, temporary / "weights.safetensors", order)
-            _save(test, temporary / "test.safetensors", order)
+            save_tensors(weights, temporary / "weights.safetensors", order)
+            save_tensors(test, temporary / "test.safetensors", order)
             lines = [json.dumps(entry) + "\n" for r in results for entry in r.log]
             (temporary / "log.jsonl").write_text("".join(lines), "utf-8")
             content = {"run_version": RUN_VERSION, **about, "seeds": seeds}
@@ -263,7 +205,7 @@ def write_run(
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         if not (final / RUN_FILE).exists():
-            raise _cannot_write(runs, error) from error
+            raise cannot_write(runs, error) from error
     return final
 
 
@@ -318,24 +260,6 @@ def load_runs(path: str | Path) -> list[RunResult]:
     return [read_run(run) for run in found]
 
 
-def unfinished_runs(folder: Path) -> list[str]:
-    """Names of runs that were started and not finished."""
-    return sorted(p.name[1:].removesuffix(".partial") for p in folder.glob(".*.partial"))
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """What ``gaam inspect`` says about a run or a folder of runs. JSON values only."""
-    runs = [run.to_dict() for run in load_runs(path)]
-    if (path / RUN_FILE).is_file():
-        return runs[0]
-    return {
-        "kind": "runs",
-        "path": str(path.absolute()),
-        "unfinished": unfinished_runs(path),
-        "runs": runs,
-    }
-
-
 def _damaged(path: Path, error: Exception) -> CacheError:
     return CacheError(
         f"the run '{path.parent.name}' is damaged",
@@ -344,39 +268,3 @@ def _damaged(path: Path, error: Exception) -> CacheError:
         where=str(path.absolute()),
         hint="remove that folder; 'gaam train' makes the run again",
     )
-
-
-def _cannot_write(folder: Path, error: OSError) -> StorageError:
-    return StorageError(
-        "cannot write a run",
-        found=error.strerror or str(error),
-        where=str(folder.absolute()),
-        hint="make room or choose another folder with --runs; finished seeds are kept",
-    )
-
-
-def in_words(about: dict[str, Any]) -> str:
-    """The result of ``describe`` as lines for people."""
-    if about["kind"] == "runs":
-        blocks = [in_words(run) for run in about["runs"]]
-        blocks += [f"unfinished: {name}" for name in about["unfinished"]]
-        return "\n".join(blocks)
-    recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
-    lines = [
-        f"run {about['path']}",
-        f"  decoder      {about['attention']} + {about['head']} head, "
-        f"{about['parameters']['attention']:,} of {about['parameters']['total']:,} parameters "
-        "in the attention",
-        f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
-        f"through {about['cache']['encoder']}",
-        f"  recipe       {recipe}",
-        f"  majority     {100 * about['majority_accuracy']:.1f}%",
-    ]
-    for seed in about["seeds"]:
-        what = (
-            f"failed: {seed['failed']}"
-            if seed["failed"]
-            else f"{100 * seed['accuracy']:.2f}% on test, epoch {seed['epoch']}"
-        )
-        lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
-    return "\n".join(lines)

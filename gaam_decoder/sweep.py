@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig, parse_attention, parse_head
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.runs import RUN_FILE, RunResult, SeedStore, read_run, run_name, write_run
+from gaam_decoder.runs import RUN_FILE, RunResult, read_run, run_name, write_run
+from gaam_decoder.seed_store import SeedStore
 from gaam_decoder.train import SeedResult, TrainData, prepare_data, train_seed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunR
         StorageError: the file system refused; finished seeds are kept.
     """
     report = progress or (lambda done, total, text: None)
-    device = resolve_device(config.device)
+    device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
     specs = [_decoder_spec(text, config, cache) for text in config.attn]
     for spec in specs:
@@ -125,21 +126,6 @@ def _train_run(
     path = write_run(config.runs, name, results, data.test.label_N, about)
     store.remove()
     return path
-
-
-def resolve_device(name: str) -> torch.device:
-    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
-
-    Raises:
-        ConfigError: a GPU is asked for and there is none.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"no device '{name}'", expected="a GPU that torch can use", hint="--device cpu"
-        )
-    return torch.device(name)
 
 
 def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:

@@ -12,6 +12,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._locate import Located, locate
@@ -51,7 +52,7 @@ class TextEncoder(Encoder):
         self.num_layers = int(model_config.num_hidden_layers)
         self.hidden_size = int(model_config.hidden_size)
         self.max_length = _max_length(config.max_length, tokenizer, model_config)
-        self.device = resolve_device(config.device)
+        self.device = registry.resolve_device(config.device)
         self._located = located
         self._config = config
         self._tokenizer = tokenizer
@@ -252,24 +253,6 @@ class TextEncoder(Encoder):
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
             for name in self._config.pool
         }
-
-
-def resolve_device(name: str) -> torch.device:
-    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
-
-    Raises:
-        ConfigError: a GPU is asked for and there is none.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"no device '{name}'",
-            expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, no GPU",
-            hint="--device cpu",
-        )
-    return torch.device(name)
 
 
 def _max_length(

@@ -15,7 +15,7 @@ import gaam_decoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder import RunResult, TrainConfig, sweep
 from gaam_decoder.decoder import build_decoder, stream_seed
-from gaam_decoder.runs import SeedStore
+from gaam_decoder.seed_store import SeedStore
 from gaam_decoder.train import train_seed
 
 ATTENTIONS = ("gaam", "laplace", "mha", "none", "scalar-mix")

@@ -1,0 +1,54 @@
+"""What ``gaam inspect`` says about runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gaam_decoder.runs import RUN_FILE, load_runs
+from gaam_decoder.seed_store import unfinished_runs
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """A run or a folder of runs as JSON values.
+
+    Raises:
+        NotFoundError: no finished run there.
+        CacheError: a run is damaged.
+    """
+    runs = [run.to_dict() for run in load_runs(path)]
+    if (path / RUN_FILE).is_file():
+        return runs[0]
+    return {
+        "kind": "runs",
+        "path": str(path.absolute()),
+        "unfinished": unfinished_runs(path),
+        "runs": runs,
+    }
+
+
+def in_words(about: dict[str, Any]) -> str:
+    """The result of ``describe`` as lines for people."""
+    if about["kind"] == "runs":
+        blocks = [in_words(run) for run in about["runs"]]
+        blocks += [f"unfinished: {name}" for name in about["unfinished"]]
+        return "\n".join(blocks)
+    recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
+    lines = [
+        f"run {about['path']}",
+        f"  decoder      {about['attention']} + {about['head']} head, "
+        f"{about['parameters']['attention']:,} of {about['parameters']['total']:,} parameters "
+        "in the attention",
+        f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
+        f"through {about['cache']['encoder']}",
+        f"  recipe       {recipe}",
+        f"  majority     {100 * about['majority_accuracy']:.1f}%",
+    ]
+    for seed in about["seeds"]:
+        what = (
+            f"failed: {seed['failed']}"
+            if seed["failed"]
+            else f"{100 * seed['accuracy']:.2f}% on test, epoch {seed['epoch']}"
+        )
+        lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
+    return "\n".join(lines)
