@@ -87,13 +87,14 @@ def extract(
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
     pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass.")] = None,
     max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
-    dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16", help="Arithmetic of the encoder.")] = None,
+    dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it.")] = None,
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
     batch_tokens: Annotated[int | None, _extract("batch_tokens", "--batch-tokens", help="Tokens of one batch.")] = None,
     shard_rows: Annotated[int | None, _extract("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
     limit: Annotated[int | None, _extract("limit", "--limit", help="Only the first rows of each split.")] = None,
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda", help="Where the encoder runs.")] = None,
     device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost in tokens, bytes and time; write nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -103,10 +104,17 @@ def extract(
     Without arguments: the bundled news sample through all-MiniLM-L6-v2. Run again after an
     interruption, it goes on where it stopped.
     """
-    given = _given(locals(), "preset", "config", "quiet", "as_json")
+    given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
     resolved = settings.resolve(
         gaam_cache.ExtractConfig, "extract", given, config_file=config, preset=preset
     )
+    if dry_run:
+        estimate = gaam_cache.estimate(resolved)
+        if as_json:
+            _print_json(estimate.to_dict())
+        else:
+            print(estimate.in_words())
+        return
     with show_progress("extract", "rows", quiet=quiet) as progress:
         summary = gaam_cache.extract(resolved, progress=progress)
     if as_json:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
+    from gaam_cache.estimate import estimate
     from gaam_cache.extract import extract
 
 __version__ = "0.1.0"
-__all__ = ["EmbeddingCache", "ExtractConfig", "GaamError", "extract", "open_cache"]
+__all__ = ["EmbeddingCache", "ExtractConfig", "GaamError", "estimate", "extract", "open_cache"]
 
 lazy_attributes(
     __name__,
@@ -30,6 +31,7 @@ lazy_attributes(
         "EmbeddingCache": "cache",
         "ExtractConfig": "config",
         "GaamError": "errors",
+        "estimate": "estimate",
         "extract": "extract",
         "open_cache": "cache",
     },

@@ -14,6 +14,9 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.plan import Plan, read_plan
 from gaam_cache.shard import Receipt, map_array, read_receipt, receipt_path
 
+LARGE_ROW_BYTES = 2**14
+"""Rows from this size on are copied one by one; smaller ones shard by shard."""
+
 
 class ShardedArray:
     """Arrays of several shards, indexed as one along the first axis.
@@ -38,10 +41,16 @@ class ShardedArray:
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Rows, in the order asked for."""
         first, *others = index if isinstance(index, tuple) else (index,)
-        row_N = np.arange(len(self))[first]
+        row_N = self._row_numbers(first)
         out = self._gather(np.atleast_1d(row_N))
         rows: Any = slice(None) if np.ndim(row_N) else 0
         return out[(rows, *others)]
+
+    def _row_numbers(self, index: Any) -> Any:
+        plain = isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind == "i"
+        if plain and (index.size == 0 or (index.min() >= 0 and index.max() < len(self))):
+            return index  # every training batch: no work that grows with the number of rows
+        return np.arange(len(self))[index]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The whole array in memory."""
@@ -50,9 +59,14 @@ class ShardedArray:
     def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
         out = np.empty((len(row_N), *self.shape[1:]), dtype=self._parts[0].dtype)
         part_N = np.searchsorted(self._starts, row_N, side="right") - 1
-        for part in np.unique(part_N):
-            chosen_N = part_N == part
-            out[chosen_N] = self._parts[part][row_N[chosen_N] - self._starts[part]]
+        local_N = row_N - self._starts[part_N]
+        if out[:1].nbytes >= LARGE_ROW_BYTES:
+            for place, (part, local) in enumerate(zip(part_N, local_N, strict=True)):
+                out[place] = self._parts[part][local]
+        else:
+            for part in np.unique(part_N):
+                chosen_N = part_N == part
+                out[chosen_N] = self._parts[part][local_N[chosen_N]]
         return (out.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else out
 
 

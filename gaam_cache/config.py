@@ -57,8 +57,9 @@ class ExtractConfig:
     """How a layer's token states become one vector: mean, last, first or max."""
     max_length: int | None = None
     """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Arithmetic of the encoder; pooling is float32 always."""
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    """Arithmetic of the encoder; pooling is float32 always. auto: bfloat16 where the device
+    computes in it natively."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
     """What the cache stores."""
     batch_tokens: int | None = None

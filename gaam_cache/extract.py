@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gaam_cache
 from gaam_cache import registry
@@ -23,7 +23,7 @@ from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
 from gaam_cache.shard import ITEM_BYTES
 from gaam_cache.sources._base import Rows, find_source
-from gaam_cache.worker import ShardWorker, Tally
+from gaam_cache.worker import ShardWorker, Tally, Unstorable
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
@@ -36,6 +36,8 @@ class ExtractSummary:
     path: str
     fingerprint: str
     encoder: str
+    dtype: str
+    """Arithmetic of the encoder, as chosen where 'auto' was asked for."""
     num_layers: int
     hidden_size: int
     rows: dict[str, int]
@@ -51,6 +53,8 @@ class ExtractSummary:
     padding_share: float
     seconds: float
     """Wall time of this run's shards, without loading the encoder."""
+    write_seconds: float
+    """Time of checking, hashing and writing, most of it beside the encoder."""
     bytes: int
     """Bytes of this run's shards."""
 
@@ -63,7 +67,8 @@ class ExtractSummary:
         rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
         lines = [
             f"the cache in '{self.path}' is complete",
-            f"  encoder      {self.encoder}, {self.num_layers} layers x {self.hidden_size}",
+            f"  encoder      {self.encoder}, {self.num_layers} layers x {self.hidden_size}, "
+            f"computed in {self.dtype}",
             f"  rows         {rows}",
             f"  fingerprint  {self.fingerprint[:12]}",
         ]
@@ -99,23 +104,41 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
         StorageError: the file system refused.
     """
     report = progress or (lambda done, total, text: None)
-    source = find_source(config.dataset)
-    rows = {split: source.read(config, split) for split in config.splits}
-    class_names = _class_names(rows)
-    encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    plan = write_plan(config.out, make_plan(config, rows, class_names, encoder))
+    job = prepare_job(config)
+    encoder, rows = job.encoder, job.rows
+    plan = write_plan(config.out, job.plan)
     missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
     if not todo:
         return _summary(config, plan, encoder, todo, Tally())
     total = sum(plan.rows.values())
     report(0, total, "loading the encoder")
-    encoder.load()
+    encoder.load()  # after a look at what is missing: a complete cache costs no model load
     worker = ShardWorker(config, plan, encoder, rows)
     start = time.perf_counter()
-    _run(worker, todo, total, report)
+    try:
+        _run(worker, todo, total, report)
+    except Unstorable as error:
+        raise worker.explain(error) from None
     worker.tally.seconds = time.perf_counter() - start
     return _summary(config, plan, encoder, todo, worker.tally)
+
+
+class Job(NamedTuple):
+    """An extraction that is ready to begin: rows read and checked, encoder found, plan made."""
+
+    rows: dict[str, Rows]
+    encoder: Encoder
+    plan: Plan
+
+
+def prepare_job(config: ExtractConfig) -> Job:
+    """Read the rows, find the encoder and make the plan; writes nothing, loads no weights."""
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split) for split in config.splits}
+    class_names = _class_names(rows)
+    encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    return Job(rows, encoder, make_plan(config, rows, class_names, encoder))
 
 
 def make_plan(
@@ -183,11 +206,11 @@ def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
 def _summary(
     config: ExtractConfig, plan: Plan, encoder: Encoder, made: list[ShardSpec], tally: Tally
 ) -> ExtractSummary:
-    padded = tally.padded_tokens
     return ExtractSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint,
         encoder=encoder.name,
+        dtype=encoder.dtype,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
         rows=plan.rows,
@@ -197,8 +220,9 @@ def _summary(
         tokens=tally.tokens,
         truncated=tally.truncated,
         max_length=encoder.max_length,
-        padding_share=1 - tally.tokens / padded if padded else 0.0,
+        padding_share=tally.padding_share,
         seconds=tally.seconds,
+        write_seconds=tally.write_seconds,
         bytes=tally.bytes,
     )
 

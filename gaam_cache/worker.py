@@ -6,25 +6,51 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.batching import padding_share, token_budget_batches
+from gaam_cache.batching import token_budget_batches
 from gaam_cache.cache import ROW_DATASETS, embeddings_key
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, NumericsError
+from gaam_cache.finite import first_not_finite
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec
-from gaam_cache.shard import build_image, publish
+from gaam_cache.shard import NUMPY_DTYPES, build_image, publish
 from gaam_cache.sources._base import Rows
 
 CPU_BATCH_TOKENS = 2048
 """More is slower on a CPU: the activations leave its cache."""
 GPU_BATCH_TOKENS = 16384
+
+
+def batch_tokens(config: ExtractConfig, encoder: Encoder) -> int:
+    """The token budget of a batch: as configured, else what suits the device."""
+    if config.batch_tokens is not None:
+        return config.batch_tokens
+    return CPU_BATCH_TOKENS if encoder.device.type == "cpu" else GPU_BATCH_TOKENS
+
+
+class EncodedBatch(NamedTuple):
+    """Rows of a shard and their states."""
+
+    rows: NDArray[np.int64]
+    states: dict[str, Tensor]
+    """Pooling -> (B, L, D) in the storage type, on the host."""
+
+
+class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
+    """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
+
+    def __init__(self, shard: ShardSpec, pooling: str, index: tuple[int, ...]) -> None:
+        super().__init__(shard.name, pooling, index)
+        self.shard = shard
+        self.pooling = pooling
+        self.index = index
 
 
 @dataclass(slots=True)
@@ -37,6 +63,13 @@ class Tally:
     truncated: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    write_seconds: float = 0.0
+    """Time of checking, hashing and writing, which runs beside the encoder."""
+
+    @property
+    def padding_share(self) -> float:
+        """Share of the encoded positions that were padding."""
+        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
 
 
 class ShardWorker:
@@ -54,9 +87,8 @@ class ShardWorker:
         self._labels = {
             name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
         }
-        self._batch_tokens = config.batch_tokens or (
-            CPU_BATCH_TOKENS if encoder.device.type == "cpu" else GPU_BATCH_TOKENS
-        )
+        self._batch_tokens = batch_tokens(config, encoder)
+        self._copies = _CopyBack(encoder.device)
         self._started = time.perf_counter()
 
     def prepare(self, shard: ShardSpec) -> Inputs:
@@ -80,61 +112,44 @@ class ShardWorker:
 
     def encode(
         self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]
-    ) -> dict[str, Tensor]:
-        """Storage-type states of one shard for every pooling, (rows, L, D), in data-set order.
+    ) -> list[EncodedBatch]:
+        """Pooled states of one shard in the storage type, batch by batch.
 
-        Raises:
-            NumericsError: a state that the storage type cannot hold.
+        On a GPU this returns while the last batches are still being computed and copied: the device
+        never waits for the disk, nor for Python to look at a number.
         """
-        plan = self._plan
-        dtype = getattr(torch, plan.storage_dtype)
-        shape = (shard.stop - shard.start, plan.num_layers, plan.hidden_size)
-        states = {name: torch.empty(shape, dtype=dtype) for name in plan.pooling}
+        dtype = getattr(torch, self._plan.storage_dtype)
         batches = token_budget_batches(inputs.lengths, self._batch_tokens)
+        encoded = []
         done = 0
         for batch in batches:
             pooled = self._encoder.encode([inputs.items[i] for i in batch])
-            for name, states_BLD in pooled.items():
-                stored_BLD = states_BLD.to(dtype)
-                if not torch.isfinite(stored_BLD).all():
-                    self._refuse(shard, batch, states_BLD, stored_BLD)
-                states[name][torch.from_numpy(batch)] = stored_BLD.cpu()
+            states = {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
+            encoded.append(EncodedBatch(batch, states))
             done += len(batch)
-            self.tally.tokens += sum(inputs.lengths[i] for i in batch)
+            lengths = [inputs.lengths[i] for i in batch]
+            self.tally.tokens += sum(lengths)
+            self.tally.padded_tokens += max(lengths) * len(batch)
             tick(done)
         self.tally.rows += done
         self.tally.truncated += sum(inputs.truncated)
-        tokens = sum(inputs.lengths)
-        self.tally.padded_tokens += round(tokens / (1 - padding_share(inputs.lengths, batches)))
-        return states
+        return encoded
 
-    def _refuse(
-        self, shard: ShardSpec, batch: NDArray[np.int64], states: Tensor, stored: Tensor
-    ) -> None:
-        bad = (~torch.isfinite(stored)).nonzero()[0].tolist()
-        value = float(states[tuple(bad)])
-        row = shard.start + int(batch[bad[0]]) + 1
-        overflow = bool(np.isfinite(value))
-        raise NumericsError(
-            f"a state of layer {bad[1] + 1} cannot be stored as {self._plan.storage_dtype}"
-            if overflow
-            else f"the encoder's layer {bad[1] + 1} yields {value}",
-            expected=f"finite values up to {torch.finfo(stored.dtype).max:g}",
-            found=f"{value:g} in feature {bad[2]}",
-            where=f"{self._rows[shard.split].origin}, row {row}",
-            hint="--storage-dtype float32 and a new --out"
-            if overflow
-            else "look at the row, or compute in --dtype float32 with a new --out",
-        )
+    def write(self, shard: ShardSpec, inputs: Inputs, encoded: list[EncodedBatch]) -> None:
+        """Check and publish a shard.
 
-    def write(self, shard: ShardSpec, inputs: Inputs, states: dict[str, Tensor]) -> None:
-        """Publish a shard."""
+        Raises:
+            Unstorable: a state that the storage type cannot hold.
+            StorageError: the file system refused.
+        """
+        self._copies.wait()
+        start = time.perf_counter()
         plan = self._plan
         label = self._labels[shard.split][shard.start : shard.stop]
         row = np.arange(shard.start, shard.stop)
         values = {"label": label, "row": row, "num_tokens": np.asarray(inputs.lengths)}
         arrays = {
-            embeddings_key(plan, name): (plan.storage_dtype, _bits(states[name]))
+            embeddings_key(plan, name): (plan.storage_dtype, self._assemble(shard, encoded, name))
             for name in plan.pooling
         }
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
@@ -162,11 +177,69 @@ class ShardWorker:
                 "datasets": specs,
             },
         )
+        self.tally.write_seconds += time.perf_counter() - start
+
+    def _assemble(
+        self, shard: ShardSpec, encoded: list[EncodedBatch], pooling: str
+    ) -> NDArray[Any]:
+        """States of one pooling in data-set order, (rows, L, D), as NumPy sees them; all finite."""
+        shape = (shard.stop - shard.start, self._plan.num_layers, self._plan.hidden_size)
+        states = np.empty(shape, dtype=NUMPY_DTYPES[self._plan.storage_dtype])
+        for batch, tensors in encoded:
+            states[batch] = _bits(tensors[pooling])
+        if (bad := first_not_finite(states, self._plan.storage_dtype)) is not None:
+            raise Unstorable(shard, pooling, bad)
+        return states
+
+    def explain(self, error: Unstorable) -> NumericsError:
+        """Say what the encoder yields where a state could not be stored; encodes that row again."""
+        place, layer, feature = error.index
+        part = self._rows[error.shard.split]
+        row = error.shard.start + place
+        items = self._encoder.prepare([part.texts[row]]).items
+        value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
+        overflow = bool(np.isfinite(value))
+        dtype = self._plan.storage_dtype
+        return NumericsError(
+            f"a state of layer {layer + 1} cannot be stored as {dtype}"
+            if overflow
+            else f"the encoder's layer {layer + 1} yields {value}",
+            expected=f"finite values up to {torch.finfo(getattr(torch, dtype)).max:g}",
+            found=f"{value:g} in feature {feature}",
+            where=f"{part.origin}, row {row + 1}",
+            hint="--storage-dtype float32 and a new --out"
+            if overflow
+            else "look at the row, or compute in --dtype float32 with a new --out",
+        )
 
     def speed(self) -> str:
         """Tokens per second so far, for people."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
-        return f"{self.tally.tokens / seconds:,.0f} tokens/s"
+        share = 100 * self.tally.padding_share
+        return f"{self.tally.tokens / seconds:,.0f} tokens/s, {share:.1f}% padding"
+
+
+class _CopyBack:
+    """Brings tensors to the host on a stream of their own, so that the device need not wait."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def start(self, x: Tensor) -> Tensor:
+        """The tensor on the host; its content is there after ``wait``."""
+        if self._stream is None:
+            return x
+        self._stream.wait_stream(torch.cuda.current_stream(x.device))
+        with torch.cuda.stream(self._stream):
+            host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+            host.copy_(x, non_blocking=True)
+        x.record_stream(self._stream)  # its memory is not reused before the copy is done
+        return host
+
+    def wait(self) -> None:
+        """Wait for every copy that was started."""
+        if self._stream is not None:
+            self._stream.synchronize()
 
 
 def _bits(states: Tensor) -> NDArray[Any]:

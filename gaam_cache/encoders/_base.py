@@ -40,6 +40,8 @@ class Encoder(ABC):
     num_layers: int
     hidden_size: int
     max_length: int
+    dtype: str
+    """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
     """Where it runs."""
 

@@ -53,6 +53,7 @@ class TextEncoder(Encoder):
         self.hidden_size = int(model_config.hidden_size)
         self.max_length = _max_length(config.max_length, tokenizer, model_config)
         self.device = registry.resolve_device(config.device)
+        self.dtype = choose_dtype(config.dtype, self.device)
         self._located = located
         self._config = config
         self._tokenizer = tokenizer
@@ -93,7 +94,7 @@ class TextEncoder(Encoder):
         """Hashes of all files that decide the numbers, and the settings that do."""
         return {
             "files": {file.name: hash_file(file) for file in self._located.files()},
-            "dtype": self._config.dtype,
+            "dtype": self.dtype,
             "max_length": self.max_length,
             "special_tokens": True,
             "pooling": list(self._config.pool),
@@ -136,7 +137,7 @@ class TextEncoder(Encoder):
         try:
             model, info = transformers.AutoModel.from_pretrained(
                 self._located.path,
-                dtype=getattr(torch, self._config.dtype),
+                dtype=getattr(torch, self.dtype),
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
@@ -224,6 +225,13 @@ class TextEncoder(Encoder):
         self.causal = bool(shift <= 1e-3 * before_BTD.norm())
         self._states.clear()
 
+    def _to_device(self, values: list[Any]) -> Tensor:
+        """A tensor on the device; a copy to a GPU neither waits nor makes Python wait."""
+        tensor = torch.tensor(values)
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor
+
     @torch.inference_mode()
     def encode(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
         """Pooled states of every layer for one batch of token ids.
@@ -234,8 +242,8 @@ class TextEncoder(Encoder):
         lengths = [len(ids) for ids in items]
         longest = max(lengths)
         padded = [ids + [self._pad_id] * (longest - len(ids)) for ids in items]
-        ids_BT = torch.tensor(padded, device=self.device)
-        length_B = torch.tensor(lengths, device=self.device)
+        ids_BT = self._to_device(padded)
+        length_B = self._to_device(lengths)
         mask_BT = None
         if not self.causal and min(lengths) < longest:
             mask_BT = (torch.arange(longest, device=self.device) < length_B[:, None]).long()
@@ -253,6 +261,16 @@ class TextEncoder(Encoder):
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
             for name in self._config.pool
         }
+
+
+def choose_dtype(asked: str, device: torch.device) -> str:
+    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it."""
+    if asked != "auto":
+        return asked
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return "bfloat16" if features.get("avx512_bf16") or features.get("amx_bf16") else "float32"
 
 
 def _max_length(

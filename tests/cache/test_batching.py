@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.batching import padding_share, token_budget_batches
+from gaam_cache.batching import BATCH_COST_TOKENS, padding_share, token_budget_batches
 
 LENGTHS = st.lists(st.integers(1, 600), min_size=1, max_size=200)
 
@@ -24,6 +25,36 @@ def test_padding_share_counts_positions(lengths: list[int], budget: int) -> None
     np.testing.assert_allclose(padding_share(lengths, batches), 1 - sum(lengths) / positions)
 
 
-def test_sorting_keeps_padding_small() -> None:
-    lengths = np.random.default_rng(0).integers(5, 200, 2000).tolist()
-    assert padding_share(lengths, token_budget_batches(lengths, 2048)) < 0.03
+def cheapest(lengths: list[int], budget: int) -> int:
+    """The least cost over all ways to cut the sorted rows, by brute force."""
+    ordered = sorted(lengths, reverse=True)
+    costs = []
+    for cuts in range(2 ** (len(ordered) - 1)):
+        batches, batch = [], [ordered[0]]
+        for place, length in enumerate(ordered[1:]):
+            if cuts >> place & 1:
+                batches.append(batch)
+                batch = []
+            batch.append(length)
+        batches.append(batch)
+        if all(len(b) == 1 or len(b) * b[0] <= budget for b in batches):
+            costs.append(sum(len(b) * b[0] + BATCH_COST_TOKENS for b in batches))
+    return min(costs)
+
+
+@given(lengths=st.lists(st.integers(1, 300), min_size=1, max_size=9), budget=st.integers(1, 900))
+def test_no_other_cut_is_cheaper(lengths: list[int], budget: int) -> None:
+    batches = token_budget_batches(lengths, budget)
+    ours = sum(len(b) * max(lengths[i] for i in b) + BATCH_COST_TOKENS for b in batches)
+    assert ours == cheapest(lengths, budget)
+
+
+@pytest.mark.parametrize("budget", [1024, 2048, 16384])
+def test_padding_stays_under_two_percent(budget: int) -> None:
+    lengths = np.random.default_rng(0).lognormal(3.9, 0.4, 2048).astype(int).tolist()
+    assert padding_share(lengths, token_budget_batches(lengths, budget)) < 0.02
+
+
+def test_longest_rows_come_first() -> None:
+    batches = token_budget_batches([3, 500, 20, 500, 4], 1000)
+    assert batches[0].tolist() == [1, 3]
