@@ -14,9 +14,6 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.plan import Plan, read_plan
 from gaam_cache.shard import Receipt, map_array, read_receipt, receipt_path
 
-LARGE_ROW_BYTES = 2**14
-"""Rows from this size on are copied one by one; smaller ones shard by shard."""
-
 
 class ShardedArray:
     """Arrays of several shards, indexed as one along the first axis.
@@ -28,7 +25,7 @@ class ShardedArray:
 
     def __init__(self, parts: list[NDArray[Any]], *, bfloat16: bool = False) -> None:
         """Join ``parts`` (memory maps) along the first axis."""
-        self._parts = parts
+        self._parts = [part.view(np.ndarray) for part in parts]  # indexing a memmap is slow
         self._starts = np.cumsum([0, *(len(part) for part in parts)])
         self._bfloat16 = bfloat16
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
@@ -57,16 +54,14 @@ class ShardedArray:
         return np.asarray(self[:], dtype=dtype)
 
     def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
-        out = np.empty((len(row_N), *self.shape[1:]), dtype=self._parts[0].dtype)
         part_N = np.searchsorted(self._starts, row_N, side="right") - 1
         local_N = row_N - self._starts[part_N]
-        if out[:1].nbytes >= LARGE_ROW_BYTES:
-            for place, (part, local) in enumerate(zip(part_N, local_N, strict=True)):
-                out[place] = self._parts[part][local]
-        else:
-            for part in np.unique(part_N):
-                chosen_N = part_N == part
-                out[chosen_N] = self._parts[part][local_N[chosen_N]]
+        # one copy per row: gathering by shard and then putting in order would copy twice
+        pieces = [
+            self._parts[part][local : local + 1]
+            for part, local in zip(part_N.tolist(), local_N.tolist(), strict=True)
+        ]
+        out = np.concatenate(pieces) if pieces else self._parts[0][:0].copy()
         return (out.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else out
 
 
