@@ -22,7 +22,7 @@ from gaam_cache.pooling import POOLINGS, check_names
 
 DEFAULT_MAX_LENGTH = 512
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
-PROBE_TEXT = "A frozen encoder reads this sentence once."
+PROBE_TOKENS = 12
 
 
 class TextEncoder(Encoder):
@@ -165,7 +165,7 @@ class TextEncoder(Encoder):
         self._attach(model.eval())
 
     def _attach(self, model: transformers.PreTrainedModel) -> None:
-        self._model = model
+        self._model: Any = model
         model.config.use_cache = False
         self._states: dict[int, Any] = {}
         self._reduce: Any = None
@@ -194,9 +194,13 @@ class TextEncoder(Encoder):
     @torch.inference_mode()
     def _probe(self) -> None:
         """Measure what the hooks see and whether later tokens reach earlier states."""
-        ids = (self._token_ids([PROBE_TEXT])[0] * 4)[: min(12, self.max_length)]
+        size = len(self._model.get_input_embeddings().weight)
+        # from the middle of the vocabulary: special tokens, which may move positions, lie at its
+        # ends
+        count = min(PROBE_TOKENS, self.max_length)
+        ids = [size // 2 + i % max(1, size // 4) for i in range(count)]
+        changed = [*ids[:-1], ids[-1] - 1]
         self._reduce = lambda x_BTD: x_BTD
-        changed = [*ids[:-1], ids[0] if ids[-1] != ids[0] else ids[0] + 1]
         output, other = (
             self._model(
                 input_ids=torch.tensor([tokens], device=self.device), output_hidden_states=True
