@@ -218,7 +218,7 @@ def _show_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, GaamWarning):
-            print(f"warning: {message}", file=sys.stderr)
+            print("warning:", " ".join(str(message).split()), file=sys.stderr)
         else:
             others(message, category, *place, **more)
 

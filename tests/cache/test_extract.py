@@ -134,6 +134,20 @@ def test_numeric_labels_are_ordered_as_numbers(tiny_config: ExtractConfig, tmp_p
     assert cache["train"].labels.tolist() == [2, 1, 0, 2]
 
 
+def test_the_order_of_classes_does_not_hang_on_the_hash_of_strings(
+    tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    labels = ["01", "-2", "1", "10", "001", "--3", "²", "9" * 5000]
+    write_csv(tmp_path / "n" / "train.csv", [(label, f"goal {label}") for label in labels[:5]])
+    write_csv(tmp_path / "s" / "train.csv", [(label, f"goal {label}") for label in labels])
+    expected = {"n": ("-2", "001", "01", "1", "10"), "s": tuple(sorted(labels))}
+    for name, order in expected.items():
+        config = replace(tiny_config, dataset=str(tmp_path / name), splits=("train",))
+        config = replace(config, out=tmp_path / f"cache-{name}")
+        gaam_cache.extract(config)
+        assert gaam_cache.open_cache(config.out).class_names == order
+
+
 @pytest.mark.parametrize(
     ("value", "storage_dtype", "message"),
     [
