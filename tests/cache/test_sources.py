@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
-from gaam_cache.sources import _text
+from gaam_cache.sources import _csv, _text
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._parquet import BATCH_ROWS, read_parquet
 
@@ -257,6 +257,21 @@ def test_a_line_without_end_is_refused_before_it_is_in_memory(
     path.write_text(f"{header}{line.format('x' * 1000)}\n")
     with pytest.raises(DataError, match=f"too long(.|\n)*line {2 if header else 1}\n"):
         read(path)
+
+
+def test_an_unclosed_quote_in_a_large_file_is_given_up_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_csv, "MAX_FIELD_CHARS", 1000)
+    # the quote of line 3 is taken for closed at line 503; what follows is not to be blamed
+    lines = ["label,text", 'a,"b"', 'a,"unclosed', *["a,b c"] * 500, 'a,"d', 'e"']
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    before = csv.field_size_limit(1000)
+    try:
+        with pytest.raises(DataError, match=r"too long(.|\n)*more than 1,000(.|\n)*line 3, where"):
+            read(tmp_path)
+    finally:
+        csv.field_size_limit(before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").is_file(), reason="needs a file that cannot be read")
