@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -15,7 +16,7 @@ import typer
 
 import gaam_cache
 from gaam_cache import registry, settings
-from gaam_cache.errors import GaamError, NotFoundError, StorageError
+from gaam_cache.errors import GaamError, GaamWarning, NotFoundError, StorageError
 from gaam_cache.progress import show_progress
 from gaam_decoder.config import TrainConfig
 
@@ -219,10 +220,26 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def _show_warnings() -> None:
+    """Each warning of ours becomes one line on stderr, every time; others stay as they are."""
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, GaamWarning):
+            print("warning:", " ".join(str(message).split()), file=sys.stderr)
+        else:
+            others(message, category, *place, **more)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", GaamWarning)
+
+
 def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code."""
     try:
-        app()
+        with warnings.catch_warnings():
+            _show_warnings()
+            app()
     except SystemExit as stop:
         if stop.code == 130:
             print("interrupted; what is finished is kept: run the same again", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Every error that gaam raises on purpose; each carries the exit code of the command line."""
+"""Every error that gaam raises on purpose, each with its exit code; and its kind of warning."""
 
 from __future__ import annotations
 
@@ -68,3 +68,7 @@ class HubError(GaamError, ConnectionError):
 
 class StorageError(GaamError, OSError):
     """The file system refused: full, read-only, or without the feature that is needed."""
+
+
+class GaamWarning(UserWarning):
+    """Something that can be gone on with and that a person should know: a leak, cut texts."""

@@ -6,7 +6,9 @@ thread of its own and never more than one ahead, so that memory does not grow wi
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -14,11 +16,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gaam_cache
-from gaam_cache import registry
+from gaam_cache import registry, row_checks
 from gaam_cache.cache import missing_shards
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import DataError
+from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
 from gaam_cache.shard import ITEM_BYTES
@@ -102,6 +104,10 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
         NumericsError: a state that the storage type cannot hold.
         HubError: the hub cannot be reached.
         StorageError: the file system refused.
+
+    Warns:
+        GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more
+            than 1% of the rows are cut.
     """
     report = progress or (lambda done, total, text: None)
     job = prepare_job(config)
@@ -121,6 +127,7 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     except Unstorable as error:
         raise worker.explain(error) from None
     worker.tally.seconds = time.perf_counter() - start
+    _warn(row_checks.truncation(worker.tally.rows, worker.tally.truncated, encoder.max_length))
     return _summary(config, plan, encoder, todo, worker.tally)
 
 
@@ -137,6 +144,7 @@ def prepare_job(config: ExtractConfig) -> Job:
     source = find_source(config.dataset)
     rows = {split: source.read(config, split) for split in config.splits}
     class_names = _class_names(rows)
+    _warn(row_checks.check_rows(rows, class_names))
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     return Job(rows, encoder, make_plan(config, rows, class_names, encoder))
 
@@ -186,8 +194,9 @@ def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
     reference = "train" if "train" in rows else next(iter(rows))
     declared = rows[reference].class_names
     labels = set(rows[reference].labels)
-    numeric = all(label.lstrip("-").isdecimal() for label in labels)
-    names = declared or tuple(sorted(labels, key=int if numeric else str))
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
+    # '1' and '01' are one number: without a second key their order would be that of the set
+    names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
     for split, part in rows.items():
         unknown = set(part.labels) - set(names)
         if unknown:
@@ -201,6 +210,11 @@ def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
                 f"mend the labels, or add rows of that class to '{reference}'",
             )
     return names
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        warnings.warn(message, GaamWarning, stacklevel=3)  # the line that called extract
 
 
 def _summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 
+Record = tuple[str, Mapping[str, Any]]
+"""Where a record stands ('line 7') and its values by column name."""
+LONGEST_EXCERPT = 60
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
     """The rows of one split, in data-set order."""
 
     texts: Sequence[str]
-    """One text per row; never empty or blank."""
+    """One text per row, as it stands in the data; never blank, always encodable as UTF-8."""
     labels: Sequence[str]
     """The class name of every row."""
     class_names: tuple[str, ...] | None
@@ -64,8 +69,13 @@ def find_source(dataset: str) -> Source:
     raise ConfigError(f"no source can read the data set '{dataset}'")
 
 
+def text_columns(config: ExtractConfig, source: Source) -> tuple[str, ...]:
+    """The columns that make a text: those asked for, else the source's default."""
+    return config.text_columns or source.default_text_columns
+
+
 def collect(
-    records: Iterable[tuple[str, Mapping[str, Any]]],
+    records: Iterable[Record],
     columns: Sequence[str],
     config: ExtractConfig,
     source: Source,
@@ -74,6 +84,9 @@ def collect(
     class_names: tuple[str, ...] | None = None,
 ) -> Rows:
     """Turn records into rows, checking each.
+
+    Texts and labels are kept as they stand, white space included. Several text columns are joined
+    by one space; those that are null or blank in a row are left out of that row's text.
 
     Args:
         records: pairs of where a record stands ('line 7') and the record.
@@ -85,48 +98,120 @@ def collect(
 
     Raises:
         ConfigError: a column is missing.
-        DataError: no rows, an empty text, a missing label.
+        DataError: no rows, a text that is empty or no string, a label that is missing or neither a
+            string nor a whole number, or a lone surrogate in either.
     """
-    text_columns = config.text_columns or source.default_text_columns
-    for column in (*text_columns, config.label_column):
+    wanted = text_columns(config, source)
+    for column in (*wanted, config.label_column):
         if column not in columns:
-            option = "--label-column" if column == config.label_column else "--text-column"
-            raise ConfigError(
-                f"no column '{column}'",
-                expected=f"one of: {', '.join(columns)}",
-                found=f"{option} {column}",
-                where=origin,
-                hint=f"name the column with {option}",
-            )
+            raise _no_column(column, columns, config, origin)
     texts, labels = [], []
-    for where, record in islice(records, config.limit):
-        parts = [record[column] for column in text_columns]
-        text = " ".join("" if part is None else str(part) for part in parts).strip()
-        if not text:
-            raise DataError(
-                "a text is empty",
-                expected=f"words in {' + '.join(text_columns)}",
-                found="nothing but white space",
-                where=f"{origin}, {where}",
-                hint="remove the row or name other columns with --text-column",
-            )
-        texts.append(text)
-        labels.append(_label(record[config.label_column], class_names, f"{origin}, {where}"))
+    for place, record in islice(records, config.limit):
+        where = f"{origin}, {place}"
+        texts.append(_text(record, wanted, where))
+        labels.append(_label(record[config.label_column], class_names, where))
     if not texts:
         raise DataError("no rows", expected="at least one row", where=origin)
     return Rows(texts=texts, labels=labels, class_names=class_names, origin=origin)
 
 
+def excerpt(value: object) -> str:
+    """The value in quotes and on one line, for messages; its end is cut off where it is long."""
+    if isinstance(value, str) and len(value) > LONGEST_EXCERPT:
+        return f"{value[: LONGEST_EXCERPT - 3]!r}..."
+    shown = repr(value)
+    return shown if isinstance(value, str) or len(shown) <= 100 else f"{shown[:97]}..."
+
+
+def _no_column(
+    column: str, columns: Sequence[str], config: ExtractConfig, origin: str
+) -> ConfigError:
+    option = "--label-column" if column == config.label_column else "--text-column"
+    names = [name if name.isprintable() and len(name) < 40 else excerpt(name) for name in columns]
+    hint = f"name the column with {option}"
+    if len(columns) == 1 and any(mark in columns[0] for mark in ";\t|"):
+        hint += "; the fields of a CSV file are separated by commas"
+    return ConfigError(
+        f"no column '{column}'",
+        expected=f"one of: {', '.join(names)}",
+        found=f"{option} {column}",
+        where=origin,
+        hint=hint,
+    )
+
+
+def _text(record: Mapping[str, Any], columns: Sequence[str], where: str) -> str:
+    parts = []
+    for column in columns:
+        part = record[column]
+        if part is not None and not isinstance(part, str):
+            # a number could be written in several ways: which one is not ours to choose
+            raise DataError(
+                "a text is no string",
+                expected=f"a string in column '{column}'",
+                found=f"{excerpt(part)} ({type(part).__name__})",
+                where=where,
+                hint="write it as a string, or name another column with --text-column",
+            )
+        if part is not None and not _is_blank(part):
+            parts.append(part)
+    if not parts:
+        found = ", ".join(excerpt(record[column]) for column in columns)
+        raise DataError(
+            "a text is empty",
+            expected=f"words in {' + '.join(columns)}",
+            found=f"nothing that can be seen: {found}",
+            where=where,
+            hint="remove the row or name other columns with --text-column",
+        )
+    text = parts[0] if len(parts) == 1 else " ".join(parts)
+    _check_encodable(text, "text", where)
+    return text
+
+
 def _label(value: Any, class_names: tuple[str, ...] | None, where: str) -> str:
-    if class_names is not None and isinstance(value, int) and not isinstance(value, bool):
+    # True is an int to Python, but which class it means is anybody's guess
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole and class_names is not None:
         if 0 <= value < len(class_names):
             return class_names[value]
-    elif isinstance(value, (str, int)) and str(value).strip():
-        return str(value).strip()
+    elif whole:
+        return str(value)
+    elif isinstance(value, str) and not _is_blank(value):
+        _check_encodable(value, "label", where)
+        return value
+    hint = "mend the row or name another column with --label-column"
+    if isinstance(value, bool):
+        hint = 'write truth values as "true" and "false" in quotes, or as 1 and 0'
+    elif isinstance(value, float):
+        hint = "write whole numbers without a decimal point; " + hint
     raise DataError(
         "a label is missing or unusable",
-        expected="a class name or a whole number",
-        found=repr(value),
+        expected="a class name or a whole number"
+        if class_names is None
+        else f"a class name or a whole number from 0 to {len(class_names) - 1}",
+        found=f"{excerpt(value)} ({type(value).__name__})",
         where=where,
-        hint="mend the row or name another column with --label-column",
+        hint=hint,
     )
+
+
+def _is_blank(text: str) -> bool:
+    """Whether nothing of the text can be seen: white space, control and zero-width characters."""
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+
+
+def _check_encodable(text: str, what: str, where: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"a {what} holds half a character",
+            expected="text that can be written as UTF-8",
+            found=f"the lone surrogate U+{ord(text[error.start]):04X} at character "
+            f"{error.start + 1}",
+            where=where,
+            hint="a character was cut in two when the file was written: mend or remove the row",
+        ) from error

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError, NotFoundError
-from gaam_cache.sources._base import Rows, Source, collect
+from gaam_cache.errors import NotFoundError
+from gaam_cache.sources._base import Rows, Source, collect, text_columns
+from gaam_cache.sources._csv import read_csv
+from gaam_cache.sources._jsonl import read_jsonl
+from gaam_cache.sources._parquet import read_parquet
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
-MAX_FIELD_CHARS = 64 * 2**20
-"""A longer CSV field means an unclosed quote, not a text."""
-
-Record = tuple[str, Mapping[str, Any]]
 
 
 class FileSource(Source):
@@ -36,8 +32,13 @@ class FileSource(Source):
     def read(self, config: ExtractConfig, split: str) -> Rows:
         """Read the file that holds ``split``."""
         path = find_file(Path(config.dataset).expanduser(), split, config.splits)
-        readers = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
-        columns, records = readers[path.suffix](path)
+        texts, label = text_columns(config, self), config.label_column
+        if path.suffix == ".csv":
+            columns, records = read_csv(path)
+        elif path.suffix == ".jsonl":
+            columns, records = read_jsonl(path, (*texts, label))
+        else:
+            columns, records = read_parquet(path, texts, label)
         return collect(records, columns, config, self, origin=str(path))
 
 
@@ -84,111 +85,3 @@ def find_file(path: Path, split: str, splits: tuple[str, ...]) -> Path:
             hint="name the splits there are with --split",
         )
     return found[0]
-
-
-def _read_csv(path: Path) -> tuple[list[str], Iterator[Record]]:
-    records = _csv_rows(path)
-    _, header = next(records, ("", []))
-    if len(set(header)) != len(header) or not header:
-        raise DataError(
-            "the first line is no header",
-            expected="distinct column names",
-            found=", ".join(header) or "an empty file",
-            where=f"{path}, line 1",
-        )
-    return header, _csv_records(path, header, records)
-
-
-def _csv_records(
-    path: Path, header: list[str], rows: Iterator[tuple[str, list[str]]]
-) -> Iterator[Record]:
-    for where, row in rows:
-        if len(row) != len(header):
-            raise DataError(
-                "a row has the wrong number of fields",
-                expected=f"{len(header)} ({', '.join(header)})",
-                found=str(len(row)),
-                where=f"{path}, {where}",
-                hint="quote fields that hold commas or line breaks",
-            )
-        yield where, dict(zip(header, row, strict=True))
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    csv.field_size_limit(MAX_FIELD_CHARS)
-    line = 1
-    try:
-        # utf-8-sig: spreadsheets write a byte-order mark before the first column name
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            for row in reader:
-                if row:
-                    yield f"line {line}", row
-                line = reader.line_num + 1
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"line {line} or after", error) from error
-
-
-def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Record]]:
-    def records() -> Iterator[Record]:
-        # split at \n alone: str.splitlines would also cut at U+2028 inside a text
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield f"line {number}", _json_object(path, number, line)
-
-    first = next(records(), None)
-    columns = list(first[1]) if first else []
-    return columns, _with_columns(path, records(), columns)
-
-
-def _json_object(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(path, f"line {number}", error) from error
-    if not isinstance(value, dict):
-        raise DataError(
-            "a line is no JSON object", found=type(value).__name__, where=f"{path}, line {number}"
-        )
-    return value
-
-
-def _with_columns(path: Path, records: Iterator[Record], columns: list[str]) -> Iterator[Record]:
-    for where, record in records:
-        if not set(columns) <= set(record):
-            raise DataError(
-                "a line lacks a column that the first line has",
-                expected=", ".join(columns),
-                found=", ".join(record),
-                where=f"{path}, {where}",
-            )
-        yield where, record
-
-
-def _read_parquet(path: Path) -> tuple[list[str], Iterator[Record]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(path, "the whole file", error) from error
-
-    def records() -> Iterator[Record]:
-        number = 0
-        for batch in file.iter_batches():
-            for record in batch.to_pylist():
-                number += 1
-                yield f"row {number}", record
-
-    return list(file.schema_arrow.names), records()
-
-
-def _unreadable(path: Path, where: str, error: Exception) -> DataError:
-    return DataError(
-        f"cannot read '{path.name}'",
-        expected=f"a UTF-8 {path.suffix} file" if path.suffix != ".parquet" else "a Parquet file",
-        found=str(error),
-        where=f"{path}, {where}",
-    )

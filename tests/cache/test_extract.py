@@ -125,13 +125,32 @@ def test_a_label_only_in_test_is_refused(tiny_config: ExtractConfig, tmp_path: P
 
 
 def test_numeric_labels_are_ordered_as_numbers(tiny_config: ExtractConfig, tmp_path: Path) -> None:
-    rows = [(str(label), "goal") for label in (10, 9, 2, 10)]
+    rows = [(str(label), f"goal {label}") for label in (10, 9, 2, 10)]
     write_csv(tmp_path / "d" / "train.csv", rows)
     config = replace(tiny_config, dataset=str(tmp_path / "d"), splits=("train",))
     gaam_cache.extract(config)
     cache = gaam_cache.open_cache(config.out)
     assert cache.class_names == ("2", "9", "10")
     assert cache["train"].labels.tolist() == [2, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        (["1", "01", "001", "0001", "00001"], ("00001", "0001", "001", "01", "1")),  # one number
+        (["10", "9", "-2"], ("-2", "9", "10")),
+        (["10", "9", "--3"], ("--3", "10", "9")),  # not a number, though of minus and digits
+        (["9", "1" * 5000], ("1" * 5000, "9")),  # more digits than Python turns into an int
+    ],
+    ids=["equal", "negative", "no number", "too long"],
+)
+def test_every_list_of_labels_has_one_order(
+    labels: list[str], order: tuple[str, ...], tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    write_csv(tmp_path / "d" / "train.csv", [(label, f"goal {label}") for label in labels])
+    config = replace(tiny_config, dataset=str(tmp_path / "d"), splits=("train",), max_length=64)
+    gaam_cache.extract(config)
+    assert gaam_cache.open_cache(config.out).class_names == order
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""CSV as RFC 4180 has it: commas, double quotes, a header line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from gaam_cache.errors import DataError
+from gaam_cache.sources._base import Record, excerpt
+from gaam_cache.sources._text import MAX_LINE_CHARS, numbered_lines
+
+MAX_FIELD_CHARS = MAX_LINE_CHARS
+"""A longer field means an unclosed quote, not a text."""
+QUOTING = 'quote a field that holds commas or line breaks, and double the quotes inside it: ""'
+
+
+def read_csv(path: Path) -> tuple[list[str], Iterator[Record]]:
+    """Column names and records of a CSV file; white space around column names does not count.
+
+    Raises:
+        DataError: no usable header, or (while iterating) a row that is no row; names the line.
+    """
+    rows = _rows(path)
+    where, first = next(rows, ("line 1", []))
+    header = [name.strip() for name in first]
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated or not header:
+        raise DataError(
+            "the first line is no header",
+            expected="distinct column names",
+            found=f"{excerpt(repeated[0])} twice" if repeated else "an empty file",
+            where=f"{path}, {where}",
+        )
+    return header, _records(path, header, rows)
+
+
+def _records(
+    path: Path, header: list[str], rows: Iterator[tuple[str, list[str]]]
+) -> Iterator[Record]:
+    for where, row in rows:
+        if len(row) != len(header):
+            raise DataError(
+                "a row has the wrong number of fields",
+                expected=f"{len(header)} ({', '.join(header)})",
+                found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                where=f"{path}, {where}",
+                hint=QUOTING,
+            )
+        yield where, dict(zip(header, row, strict=True))
+
+
+def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Rows that are not empty, and the line or lines where each stands."""
+    # a setting of the whole process, the only way to it; never lower than another has set it
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    lines = numbered_lines(path, newline="")
+    reader = csv.reader((line for _, line in lines), strict=True)
+    start = 1
+    try:
+        for row in reader:
+            last = reader.line_num
+            if row:
+                yield (f"line {start}" if start == last else f"lines {start} to {last}"), row
+            start = last + 1
+    except csv.Error as error:
+        raise _unreadable(path, start, reader.line_num, error) from error
+
+
+def _unreadable(path: Path, start: int, stopped: int, error: csv.Error) -> DataError:
+    opened, behind = _faulty_field(path, start, stopped)
+    if behind:
+        message = "a quoted field goes on after its closing quote"
+        found = f"{excerpt(behind)} after a quote in line {stopped}"
+    elif "field larger" in str(error):
+        message, found = "a field is too long", f"more than {MAX_FIELD_CHARS:,} characters"
+    else:
+        message, found = "a quoted field is never closed", f"the end of the file, line {stopped}"
+    return DataError(
+        message,
+        expected='a closing quote (") and then a comma or the end of the line',
+        found=found,
+        where=f"{path}, line {opened}, where the field begins",
+        hint=QUOTING,
+    )
+
+
+def _faulty_field(path: Path, start: int, stopped: int) -> tuple[int, str]:
+    """Where the last quoted field begins of a record that the csv module cannot read.
+
+    The module knows only where it gave up, which for an unclosed quote is the end of the file.
+
+    Args:
+        path: the file.
+        start: first line of the record.
+        stopped: line where the module gave up.
+
+    Returns:
+        The line of the opening quote, and what follows the closing quote if that is the fault.
+    """
+    opened, quoted = start, False
+    for number, line in numbered_lines(path, newline=""):
+        if number > stopped:
+            break
+        position = 0 if number >= start else len(line)
+        while position < len(line):
+            if quoted:
+                closing = line.find('"', position)
+                position = closing + 1 if closing >= 0 else len(line)
+                behind = line[position:].rstrip("\r\n")
+                if behind.startswith('"'):
+                    position += 1
+                elif closing >= 0:
+                    quoted = False
+                    if behind and behind[0] != ",":
+                        return opened, behind
+            elif line[position] == '"':
+                opened, quoted = number, True
+                position += 1
+            else:
+                # a quote inside an unquoted field is a character: go on to the next field
+                comma = line.find(",", position)
+                position = comma + 1 if comma >= 0 else len(line)
+    return opened, ""

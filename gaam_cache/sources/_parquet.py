@@ -1,0 +1,103 @@
+"""Parquet, read in batches and only the columns that are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaam_cache.errors import DataError
+from gaam_cache.sources._base import Record
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BATCH_ROWS = 4096
+
+
+def read_parquet(
+    path: Path, text_columns: Sequence[str], label_column: str
+) -> tuple[list[str], Iterator[Record]]:
+    """Column names and records of a Parquet file; a record has the text and label columns alone.
+
+    Raises:
+        DataError: no Parquet file, a needed column that is there twice or of a type that holds no
+            texts or labels, or (while iterating) damaged pages.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        schema = file.schema_arrow
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, "the whole file", error) from error
+    for column in dict.fromkeys((*text_columns, label_column)):
+        if schema.names.count(column) > 1:
+            raise DataError(
+                f"the column '{column}' is there {schema.names.count(column)} times",
+                expected="distinct column names",
+                where=str(path),
+            )
+        if column in schema.names:
+            is_label = column == label_column
+            _check_type(path, column, schema.field(column).type, is_label=is_label)
+
+    def records() -> Iterator[Record]:
+        wanted = list(dict.fromkeys((*text_columns, label_column)))
+        row = 0
+        try:
+            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                columns = [_values(path, batch.column(name), name, row) for name in wanted]
+                for values in zip(*columns, strict=True):
+                    row += 1
+                    yield f"row {row}", dict(zip(wanted, values, strict=True))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise _unreadable(path, f"row {row + 1} or after", error) from error
+
+    return list(schema.names), records()
+
+
+def _check_type(path: Path, column: str, type_: pyarrow.DataType, *, is_label: bool) -> None:
+    from pyarrow import types
+
+    inner = type_.value_type if types.is_dictionary(type_) else type_
+    is_string = types.is_string(inner) or types.is_large_string(inner)
+    is_string = is_string or types.is_null(inner) or types.is_string_view(inner)
+    if is_string or (is_label and types.is_integer(inner)):
+        return
+    option = "--label-column" if is_label else "--text-column"
+    raise DataError(
+        f"the column '{column}' cannot be a {'label' if is_label else 'text'}",
+        expected="strings or whole numbers" if is_label else "strings",
+        found=f"values of type {type_}",
+        where=f"{path}, column '{column}'",
+        hint=f"store it as strings, or name another column with {option}",
+    )
+
+
+def _values(path: Path, array: pyarrow.Array, column: str, before: int) -> list[Any]:
+    try:
+        return array.to_pylist()
+    except UnicodeDecodeError:
+        for index, value in enumerate(array):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"the column '{column}' is not UTF-8",
+                    expected="UTF-8, as Parquet requires of strings",
+                    found=str(error),
+                    where=f"{path}, row {before + index + 1}",
+                    hint="write the file anew from the source of its rows",
+                ) from error
+        raise
+
+
+def _unreadable(path: Path, where: str, error: Exception) -> DataError:
+    return DataError(
+        f"cannot read '{path.name}'",
+        expected="a Parquet file",
+        found=" ".join(str(error).split()),
+        where=f"{path}, {where}",
+    )
