@@ -127,7 +127,8 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     except Unstorable as error:
         raise worker.explain(error) from None
     worker.tally.seconds = time.perf_counter() - start
-    _warn(row_checks.truncation(worker.tally.rows, worker.tally.truncated, encoder.max_length))
+    tally = worker.tally
+    _warn(row_checks.truncation(tally.rows, tally.truncated, encoder.max_length), stacklevel=3)
     return _summary(config, plan, encoder, todo, worker.tally)
 
 
@@ -144,7 +145,7 @@ def prepare_job(config: ExtractConfig) -> Job:
     source = find_source(config.dataset)
     rows = {split: source.read(config, split) for split in config.splits}
     class_names = _class_names(rows)
-    _warn(row_checks.check_rows(rows, class_names))
+    _warn(row_checks.check_rows(rows, class_names), stacklevel=4)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     return Job(rows, encoder, make_plan(config, rows, class_names, encoder))
 
@@ -212,9 +213,9 @@ def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
     return names
 
 
-def _warn(messages: list[str]) -> None:
+def _warn(messages: list[str], stacklevel: int) -> None:
     for message in messages:
-        warnings.warn(message, GaamWarning, stacklevel=3)  # the line that called extract
+        warnings.warn(message, GaamWarning, stacklevel=stacklevel)  # the line that called extract
 
 
 def _summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.sources._spool import TextSpool
 
 Record = tuple[str, Mapping[str, Any]]
 """Where a record stands ('line 7') and its values by column name."""
@@ -105,11 +107,12 @@ def collect(
     for column in (*wanted, config.label_column):
         if column not in columns:
             raise _no_column(column, columns, config, origin)
-    texts, labels = [], []
+    texts, labels = TextSpool(), []
     for place, record in islice(records, config.limit):
         where = f"{origin}, {place}"
         texts.append(_text(record, wanted, where))
-        labels.append(_label(record[config.label_column], class_names, where))
+        # one object per class, not per row
+        labels.append(sys.intern(_label(record[config.label_column], class_names, where)))
     if not texts:
         raise DataError("no rows", expected="at least one row", where=origin)
     return Rows(texts=texts, labels=labels, class_names=class_names, origin=origin)
