@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
     from gaam_cache.extract import extract
+    from gaam_cache.verify import Verification, verify
 
 __version__ = "0.1.0"
-__all__ = ["EmbeddingCache", "ExtractConfig", "GaamError", "extract", "open_cache"]
+__all__ = [
+    "EmbeddingCache",
+    "ExtractConfig",
+    "GaamError",
+    "Verification",
+    "extract",
+    "open_cache",
+    "verify",
+]
 
 lazy_attributes(
     __name__,
@@ -30,7 +39,9 @@ lazy_attributes(
         "EmbeddingCache": "cache",
         "ExtractConfig": "config",
         "GaamError": "errors",
+        "Verification": "verify",
         "extract": "extract",
         "open_cache": "cache",
+        "verify": "verify",
     },
 )

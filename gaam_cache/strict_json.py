@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 MAX_BYTES = 16 * 2**20
 """A plan names every class twice; no honest one comes near this."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading: no symbolic link is followed, no pipe waited for.
 
     Raises:
