@@ -207,11 +207,9 @@ def verify(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Check every byte, number and row of a cache; exit 3 if one is missing or wrong."""
-    options: dict[str, Any] = {"seed": seed, "device": device}
+    options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        result = gaam_cache.verify(
-            path, prune_leftovers=prune, recompute_rows=recompute, progress=progress, **options
-        )
+        result = gaam_cache.verify(path, seed=seed, device=device, progress=progress, **options)
     if as_json:
         _print_json(result.to_dict())
     else:

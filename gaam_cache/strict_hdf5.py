@@ -128,19 +128,14 @@ def _links_fault(root: Any, arrays: Arrays) -> str | None:
             return f"{_text(name)!r} is {kinds.get(kind, 'a user-defined link')}"
         info = h5g.get_objinfo(root, name)
         if info.type != h5g.DATASET:
-            return f"{_text(name)!r} is no data set but a {_object_kind(info.type)}"
+            what = {h5g.GROUP: "a group", h5g.TYPE: "a named type"}.get(info.type, "something else")
+            return f"{_text(name)!r} is no data set but {what}"
         if h5o.get_info(root, name).rc != 1:
             return f"{_text(name)!r} has several names"
     if {_text(name) for name in names} != set(arrays):
         there = ", ".join(sorted(_text(name) for name in names))
         return f"data sets {there or 'none'} instead of {', '.join(sorted(arrays))}"
     return None
-
-
-def _object_kind(kind: int) -> str:
-    from h5py import h5g
-
-    return {h5g.GROUP: "group", h5g.TYPE: "named type"}.get(kind, "thing of another kind")
 
 
 def _attributes_fault(thing: Any, expected: dict[str, Any]) -> str | None:
