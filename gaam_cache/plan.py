@@ -132,6 +132,8 @@ def read_plan(root: Path) -> Plan:
         if version is True or version != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names"):
+            if not isinstance(content[name], list):
+                raise ValueError(f"'{name}' is no array")
             content[name] = tuple(content[name])
         plan = Plan(**content)
         _check(plan)
