@@ -205,6 +205,27 @@ def inspect(
         print(package.describe.in_words(about))
 
 
+@app.command()
+def verify(
+    path: Annotated[Path, typer.Argument(help="Folder of the cache.")] = Path("cache"),
+    prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
+    recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, and compare.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows.")] = 0,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where they are encoded.")] = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Check every byte, number and row of a cache; exit 3 if one is missing or wrong."""
+    options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
+    with show_progress("verify", "steps", quiet=quiet) as progress:
+        result = gaam_cache.verify(path, seed=seed, device=device, progress=progress, **options)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        print(result.in_words())
+    raise typer.Exit(0 if result.good else 3)
+
+
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in (*without, "gaam_decoder")}
 

@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from gaam_cache.errors import GaamError
     from gaam_cache.estimate import estimate
     from gaam_cache.extract import extract
+    from gaam_cache.verify import Verification, verify
 
 __version__ = "0.1.0"
-__all__ = ["EmbeddingCache", "ExtractConfig", "GaamError", "estimate", "extract", "open_cache"]
+__all__ = [
+    "EmbeddingCache",
+    "ExtractConfig",
+    "GaamError",
+    "Verification",
+    "estimate",
+    "extract",
+    "open_cache",
+    "verify",
+]
 
 lazy_attributes(
     __name__,
@@ -32,7 +42,9 @@ lazy_attributes(
         "ExtractConfig": "config",
         "GaamError": "errors",
         "estimate": "estimate",
+        "Verification": "verify",
         "extract": "extract",
         "open_cache": "cache",
+        "verify": "verify",
     },
 )

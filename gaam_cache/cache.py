@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.layout import embeddings_key, missing_shards, planned_receipt
 from gaam_cache.plan import Plan, read_plan
-from gaam_cache.shard import Receipt, map_array, read_receipt, receipt_path
+from gaam_cache.receipt import Receipt
+from gaam_cache.shard import map_array
 
 
 class ShardedArray:
@@ -126,11 +128,6 @@ class Split:
         return sum(receipt.bytes for receipt in self._receipts)
 
 
-def embeddings_key(plan: Plan, pooling: str) -> str:
-    """Name of the HDF5 dataset of a pooling."""
-    return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
-
-
 class EmbeddingCache(Mapping[str, Split]):
     """A complete cache; ``cache["train"]`` is a split."""
 
@@ -151,41 +148,9 @@ class EmbeddingCache(Mapping[str, Split]):
         self._splits = {name: self._read_split(name) for name in self.plan.rows}
 
     def _read_split(self, name: str) -> Split:
-        receipts = []
-        for shard in self.plan.shards(name):
-            receipt = read_receipt(self.root, shard.name)
-            if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != (
-                self.plan.fingerprint,
-                name,
-                shard.start,
-                shard.stop,
-            ):
-                raise CacheError(
-                    f"the shard '{shard.name}' belongs to another cache",
-                    where=str(receipt_path(self.root, shard.name)),
-                    hint="delete the receipt and run gaam extract again",
-                )
-            self._check_arrays(shard.name, receipt)
-            receipts.append(receipt)
+        shards = self.plan.shards(name)
+        receipts = [planned_receipt(self.root, self.plan, shard) for shard in shards]
         return Split(self.root, self.plan, name, receipts)
-
-    def _check_arrays(self, name: str, receipt: Receipt) -> None:
-        rows = receipt.stop - receipt.start
-        states = (rows, self.plan.num_layers, self.plan.hidden_size)
-        expected: dict[str, tuple[tuple[int, ...], str]] = {
-            key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()
-        }
-        for pooling in self.plan.pooling:
-            expected[embeddings_key(self.plan, pooling)] = (states, self.plan.storage_dtype)
-        found = {key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()}
-        if found != expected:
-            raise CacheError(
-                f"the shard '{name}' does not hold what the plan says",
-                expected=str(expected),
-                found=str(found),
-                where=str(receipt_path(self.root, name)),
-                hint="delete the receipt and run gaam extract again",
-            )
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.
@@ -233,15 +198,6 @@ class EmbeddingCache(Mapping[str, Split]):
     def hidden_size(self) -> int:
         """Hidden size of the encoder."""
         return self.plan.hidden_size
-
-
-ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
-"""Arrays with one number per row, and their types."""
-
-
-def missing_shards(root: Path, plan: Plan) -> list[str]:
-    """Names of the planned shards that have no receipt."""
-    return [shard.name for shard in plan.shards() if not receipt_path(root, shard.name).exists()]
 
 
 def open_cache(path: str | Path) -> EmbeddingCache:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.cache import missing_shards, open_cache
+from gaam_cache.cache import open_cache
+from gaam_cache.layout import missing_shards
 from gaam_cache.plan import read_plan
 
 

@@ -13,18 +13,20 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gaam_cache
 from gaam_cache import registry, row_checks
-from gaam_cache.cache import missing_shards
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.fingerprint import fingerprint, hash_rows
+from gaam_cache.layout import missing_shards
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
-from gaam_cache.shard import ITEM_BYTES
+from gaam_cache.receipt import ITEM_BYTES
 from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources.files import FileSource
 from gaam_cache.worker import ShardWorker, Tally, Unstorable
 
 if TYPE_CHECKING:
@@ -171,11 +173,12 @@ def make_plan(
     return Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
-        encoder={"name": encoder.name, "revision": encoder.revision},
-        dataset={
-            "name": config.dataset,
-            "origin": {name: part.origin for name, part in rows.items()},
+        encoder={
+            "name": encoder.name,
+            "path": _local_path(config.encoder),
+            "revision": encoder.revision,
         },
+        dataset=_provenance(config, rows),
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         pooling=config.pool,
@@ -188,6 +191,25 @@ def make_plan(
             **{name: version(name) for name in ("torch", "transformers", "h5py", "numpy")},
         },
     )
+
+
+def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
+    """What it takes to read the same rows again, from any folder."""
+    is_file = isinstance(find_source(config.dataset), FileSource)
+    return {
+        "name": config.dataset,
+        "path": _local_path(config.dataset) if is_file else None,
+        "revision": next(iter(rows.values())).revision,
+        "text_columns": list(config.text_columns),
+        "label_column": config.label_column,
+        "limit": config.limit,
+        "origin": {name: part.origin for name, part in rows.items()},
+    }
+
+
+def _local_path(name: str) -> str | None:
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else None
 
 
 def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:

@@ -12,12 +12,16 @@ from typing import Any
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.fingerprint import differences, fingerprint
-from gaam_cache.shard import ITEM_BYTES, write_exclusive
+from gaam_cache.receipt import ITEM_BYTES
+from gaam_cache.shard import write_exclusive
+from gaam_cache.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
 PLAN_FILE = "cache.json"
 MAX_SHARD_BYTES = 512 * 10**6
+MAX_SHARDS = 2**20
+"""Of one cache: what a reader lists and a folder can hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +84,15 @@ def write_plan(root: Path, plan: Plan) -> Plan:
             is named.
     """
     path = root / PLAN_FILE
-    if not path.exists() and write_exclusive(path, plan.to_json().encode()):
+    content = plan.to_json().encode()
+    if len(content) > MAX_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
+        raise ConfigError(
+            "a cache that no reader would take",
+            expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_BYTES:,} bytes",
+            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
+            hint="raise --shard-rows, or look at --label-column",
+        )
+    if not path.exists() and write_exclusive(path, content):
         return plan
     there = read_plan(root)
     if there.fingerprint != plan.fingerprint:
@@ -112,47 +124,82 @@ def read_plan(root: Path) -> Plan:
         CacheError: the plan is unreadable, of another version, or inconsistent.
     """
     path = root / PLAN_FILE
-    if not path.is_file():
-        raise NotFoundError(
-            f"no cache at '{root}'",
-            expected=f"a folder with {PLAN_FILE}",
-            found="no such folder" if not root.exists() else "no such file in it",
-            where=str(root.absolute()),
-            hint="build one with 'gaam extract', or name another folder",
-        )
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path)
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
         version = content.pop("format_version")
-        if version != FORMAT_VERSION:
-            raise ValueError(f"format version {version}, this gaam reads {FORMAT_VERSION}")
+        if version is True or version != FORMAT_VERSION:
+            raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names"):
+            if not isinstance(content[name], list):
+                raise ValueError(f"'{name}' is no array")
             content[name] = tuple(content[name])
         plan = Plan(**content)
         _check(plan)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CacheError(
-            "the plan of the cache is unusable",
-            expected="cache.json as gaam wrote it",
-            found=str(error),
-            where=str(path.absolute()),
-            hint="restore the file, or extract into another folder",
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(
+            f"no cache at '{root}'",
+            expected=f"a folder with {PLAN_FILE}",
+            found="no such file in it" if root.is_dir() else "no such folder",
+            where=str(root.absolute()),
+            hint="build one with 'gaam extract', or name another folder",
         ) from error
+    except KeyError as error:
+        raise _unusable(path, f"no key {error}") from error
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise _unusable(path, str(error)) from error
     return plan
+
+
+def _unusable(path: Path, found: str) -> CacheError:
+    return CacheError(
+        "the plan of the cache is unusable",
+        expected="cache.json as gaam wrote it",
+        found=found,
+        where=str(path.absolute()),
+        hint="restore the file, or extract into another folder",
+    )
 
 
 def _check(plan: Plan) -> None:
     counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *plan.rows.values()]
     if not all(type(n) is int and 0 < n < 2**40 for n in counts):
         raise ValueError("sizes must be positive whole numbers")
+    shards = sum(-(-rows // plan.shard_rows) for rows in plan.rows.values())
+    if shards > MAX_SHARDS:
+        raise ValueError(f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
     if not plan.pooling or not all(re.fullmatch(r"[a-z]{1,16}", name) for name in plan.pooling):
         raise ValueError("bad pooling names")
+    if len(set(plan.pooling)) != len(plan.pooling):
+        raise ValueError("a pooling is there twice")
     if not plan.rows or not all(NAME_PATTERN.fullmatch(split) for split in plan.rows):
         raise ValueError("bad split names")
     if plan.storage_dtype not in ITEM_BYTES:
         raise ValueError(f"unknown storage dtype {plan.storage_dtype!r}")
     if not plan.class_names or not all(isinstance(name, str) for name in plan.class_names):
         raise ValueError("bad class names")
-    if fingerprint(plan.fingerprint_fields) != plan.fingerprint:
+    if not all(isinstance(source.get("name"), str) for source in (plan.encoder, plan.dataset)):
+        raise ValueError("encoder and dataset must have a name")
+    if not isinstance(plan.encoder.get("revision"), str | None):
+        raise ValueError("the encoder's revision must be a string or null")
+    _check_fingerprint(plan)
+
+
+def _check_fingerprint(plan: Plan) -> None:
+    """The plan says some things twice; only what the fingerprint covers is trustworthy."""
+    fields = plan.fingerprint_fields
+    if fingerprint(fields) != plan.fingerprint:
         raise ValueError("the fingerprint does not match its fields")
+    encoder = fields["encoder"]
+    if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
+        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    pairs = {
+        "pooling": (list(plan.pooling), encoder["pooling"]),
+        "rows": (plan.rows, fields["rows"]),
+        "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
+        "class_names": (list(plan.class_names), fields["class_names"]),
+    }
+    for name, (said, covered) in pairs.items():
+        if said != covered:
+            raise ValueError(f"'{name}' is not what the fingerprint covers")

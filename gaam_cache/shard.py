@@ -8,14 +8,10 @@ into place last and makes the shard exist; see FORMAT.md.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,53 +19,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import CacheError, StorageError
-
-SHARD_FOLDER = "shards"
-ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-"""Storage types of embeddings; bfloat16 lies on disk as raw bits in uint16."""
-NUMPY_DTYPES = {
-    "float16": "<f2",
-    "bfloat16": "<u2",
-    "float32": "<f4",
-    "int64": "<i8",
-    "int32": "<i4",
-}
-_FILE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*-\d{5,}-[0-9a-f]{8}\.h5")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DatasetSpec:
-    """Where one array lies inside the file."""
-
-    offset: int
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return math.prod(self.shape) * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Receipt:
-    """What makes a shard exist: its file, size, hash, and the place of every array."""
-
-    file: str
-    bytes: int
-    sha256: str
-    fingerprint: str
-    split: str
-    start: int
-    stop: int
-    truncated: int
-    """Rows that were cut at the maximum length."""
-    datasets: dict[str, DatasetSpec]
-
-    def to_json(self) -> str:
-        """The text of the receipt file."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+from gaam_cache.errors import StorageError
+from gaam_cache.receipt import (
+    NUMPY_DTYPES,
+    SHARD_FOLDER,
+    DatasetSpec,
+    Receipt,
+    read_receipt,
+    receipt_path,
+)
 
 
 def build_image(
@@ -123,11 +81,6 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
     if read_receipt(root, name).file != path.name:
         path.unlink(missing_ok=True)
     return False
-
-
-def receipt_path(root: Path, name: str) -> Path:
-    """The receipt file of the shard called ``name``."""
-    return root / SHARD_FOLDER / f"{name}.json"
 
 
 def write_exclusive(path: Path, content: bytes) -> bool:
@@ -186,52 +139,6 @@ def storage_errors(path: Path) -> Iterator[None]:
             hint="make room or choose another folder with --out; "
             "what is finished is kept, and the same command goes on from there",
         ) from error
-
-
-def read_receipt(root: Path, name: str) -> Receipt:
-    """Read a receipt and check it against itself and the size of its file.
-
-    Raises:
-        CacheError: unreadable, out of bounds, or the file is missing or of another size.
-    """
-    path = receipt_path(root, name)
-    try:
-        content = json.loads(path.read_bytes())
-        specs = {
-            key: DatasetSpec(**{**spec, "shape": tuple(spec["shape"])})
-            for key, spec in content.pop("datasets").items()
-        }
-        receipt = Receipt(datasets=specs, **content)
-        _check(receipt, name)
-        size = (path.parent / receipt.file).stat().st_size
-        if size != receipt.bytes:
-            raise ValueError(f"{receipt.file} has {size} bytes, the receipt says {receipt.bytes}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CacheError(
-            f"the shard '{name}' is damaged",
-            expected="a receipt and a file that agree",
-            found=str(error),
-            where=str(path.absolute()),
-            hint=f"delete {path} and run gaam extract again",
-        ) from error
-    return receipt
-
-
-def _check(receipt: Receipt, name: str) -> None:
-    if not _FILE_PATTERN.fullmatch(receipt.file) or not receipt.file.startswith(f"{name}-"):
-        raise ValueError(f"bad file name {receipt.file!r}")
-    numbers = [receipt.bytes, receipt.start, receipt.stop, receipt.truncated]
-    for spec in receipt.datasets.values():
-        numbers += [spec.offset, *spec.shape]
-        if spec.dtype not in NUMPY_DTYPES:
-            raise ValueError(f"unknown dtype {spec.dtype!r}")
-    if not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
-        raise ValueError("offsets and sizes must be whole numbers")
-    for key, spec in receipt.datasets.items():
-        if spec.offset + spec.nbytes > receipt.bytes:
-            raise ValueError(f"'{key}' reaches beyond the end of the file")
-        if spec.shape[:1] != (receipt.stop - receipt.start,):
-            raise ValueError(f"'{key}' has not one entry per row")
 
 
 def map_array(root: Path, receipt: Receipt, key: str) -> NDArray[Any]:

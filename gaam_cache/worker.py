@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.batching import token_budget_batches
-from gaam_cache.cache import ROW_DATASETS, embeddings_key
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.finite import first_not_finite
-from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec
-from gaam_cache.shard import NUMPY_DTYPES, build_image, publish
+from gaam_cache.layout import ROW_DATASETS, embeddings_key, shard_attributes
+from gaam_cache.plan import Plan, ShardSpec
+from gaam_cache.receipt import NUMPY_DTYPES
+from gaam_cache.shard import build_image, publish
 from gaam_cache.sources._base import Rows
 
 CPU_BATCH_TOKENS = 2048
@@ -153,16 +154,7 @@ class ShardWorker:
             for name in plan.pooling
         }
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
-        attributes = {
-            "format": "gaam-shard",
-            "format_version": FORMAT_VERSION,
-            "fingerprint": plan.fingerprint,
-            "split": shard.split,
-            "start": shard.start,
-            "stop": shard.stop,
-            "pooling": ",".join(plan.pooling),
-        }
-        image, specs = build_image(arrays, attributes)
+        image, specs = build_image(arrays, shard_attributes(plan, shard))
         self.tally.bytes += len(image)
         publish(
             Path(self._config.out),

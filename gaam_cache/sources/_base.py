@@ -32,6 +32,8 @@ class Rows:
     """All classes in order where the source declares them, else None."""
     origin: str
     """Where the rows came from, for messages and provenance."""
+    revision: str | None = None
+    """Commit on the hub, where they came from there."""
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
@@ -43,7 +44,7 @@ class HubSource(Source):
             for number, record in enumerate(data):
                 yield f"row {number}", record
 
-        return collect(
+        rows = collect(
             records(),
             data.column_names,
             config,
@@ -51,3 +52,4 @@ class HubSource(Source):
             origin=f"{config.dataset}@{commit[:12] if commit else 'local copy'}, {split}",
             class_names=declared,
         )
+        return replace(rows, revision=commit)

@@ -10,7 +10,7 @@ import gaam_cache
 from gaam_cache.cache import ShardedArray
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.shard import SHARD_FOLDER, read_receipt
+from gaam_cache.receipt import SHARD_FOLDER, read_receipt
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)
 SHARDED = ShardedArray([WHOLE[:10], WHOLE[10:20], WHOLE[20:]])

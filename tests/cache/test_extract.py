@@ -12,7 +12,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, NumericsError
-from gaam_cache.shard import receipt_path
+from gaam_cache.receipt import receipt_path
 from tests.conftest import build_encoder, shard_bytes, write_csv
 
 

@@ -1,0 +1,238 @@
+"""Encode some rows again, alone, and compare with what a cache holds.
+
+R rows, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gaam_cache import registry, settings
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.fingerprint import differences
+from gaam_cache.layout import embeddings_key, planned_receipt
+from gaam_cache.plan import Plan, ShardSpec
+from gaam_cache.shard import map_array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
+"""Largest relative error of rounding to nearest: half a unit in the last place of 1."""
+COMPUTE_TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
+"""What another batch, device or library adds, as the share of a layer's norm."""
+FAR_BEYOND = 10.0
+"""Times the tolerance: no longer rounding, but another state."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recomputed:
+    """How far stored states are from states that were computed alone."""
+
+    rows: int
+    seed: int
+    device: str
+    deviation: tuple[float, ...]
+    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
+    tolerance: float
+    """What the storage type and the arithmetic explain."""
+    limit: float
+    """Beyond this a shard counts as bad."""
+    far: dict[str, str]
+    """Shard -> why it counts as bad."""
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        worst = max(self.deviation)
+        verdict = "within" if worst <= self.tolerance else "BEYOND"
+        head = (
+            f"  recomputed   {self.rows} rows alone on {self.device} (seed {self.seed}): "
+            f"largest relative deviation {worst:.1e}, {verdict} the tolerance of "
+            f"{self.tolerance:.1e}; a shard is bad beyond {self.limit:.1e}"
+        )
+        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
+        lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
+        return "\n".join([head, *(f"    layer {line}" for line in lines)])
+
+
+def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+    """The extraction that made a cache, as far as its plan records it.
+
+    Raises:
+        CacheError: the plan does not record it.
+    """
+    encoder, dataset = plan.encoder, plan.dataset
+    identity = plan.fingerprint_fields["encoder"]
+    given = {
+        "encoder": encoder.get("path") or encoder["name"],
+        "revision": encoder["revision"],
+        "dataset": dataset.get("path") or dataset["name"],
+        "dataset_revision": dataset.get("revision"),
+        "text_columns": dataset.get("text_columns"),
+        "label_column": dataset.get("label_column"),
+        "limit": dataset.get("limit"),
+        "splits": list(plan.rows),
+        "out": out,
+        "pool": list(plan.pooling),
+        "max_length": identity["max_length"],
+        "dtype": identity["dtype"],
+        "storage_dtype": plan.storage_dtype,
+        "shard_rows": plan.shard_rows,
+        **changes,
+    }
+    try:
+        return settings.resolve(ExtractConfig, "extract", given, environ={})
+    except ConfigError as error:
+        raise CacheError(
+            "the plan does not say how to read its rows and encoder again",
+            found=" ".join(str(error).split()),
+            where=str(out.absolute()),
+        ) from error
+
+
+def extract_command(config: ExtractConfig) -> str:
+    """The command line of an extraction; what is at its default is left out."""
+    words = ["gaam", "extract"]
+    defaults = settings.defaults(ExtractConfig)
+    for field, option in {
+        **{name: name for name in defaults if name not in {"text_columns", "splits"}},
+        "text_columns": "text-column",
+        "splits": "split",
+    }.items():
+        value = getattr(config, field)
+        if value == defaults[field] and field != "out":
+            continue
+        for item in value if field in {"text_columns", "splits"} else [value]:
+            text = ",".join(item) if isinstance(item, tuple) else str(item)
+            words += [f"--{option.replace('_', '-')}", text]
+    if not all(word.isprintable() for word in words):
+        return "the gaam extract that made the cache"
+    return shlex.join(words)
+
+
+def recompute(
+    root: Path,
+    plan: Plan,
+    shards: Sequence[ShardSpec],
+    count: int,
+    *,
+    seed: int,
+    device: str,
+    report: Callable[[int, int, str], None],
+) -> Recomputed:
+    """Encode random rows one at a time and compare them with the cache.
+
+    Args:
+        root: the cache.
+        plan: its plan.
+        shards: those to choose rows from, all of them whole.
+        count: rows, at most all there are.
+        seed: decides which.
+        device: auto, cpu, cuda or cuda:N.
+        report: called with (rows done, rows in all, what is going on).
+
+    Raises:
+        CacheError: the rows or the encoder are no longer those of the cache.
+        NotFoundError: the data set or the encoder is no longer there.
+    """
+    from gaam_cache.extract import make_plan
+    from gaam_cache.sources._base import find_source
+
+    config = recorded_config(plan, root, device=device)
+    report(0, count, "reading the rows")
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split) for split in config.splits}
+    encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    _check_same(plan, make_plan(config, rows, plan.class_names, encoder), root)
+    chosen = _choose(shards, count, seed)
+    report(0, len(chosen), "loading the encoder")
+    encoder.load()
+    tolerance = STORAGE_TOLERANCE[plan.storage_dtype] + COMPUTE_TOLERANCE.get(config.dtype, 0.0)
+    limit = FAR_BEYOND * tolerance
+    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+    far: dict[str, str] = {}
+    for done, (shard, row) in enumerate(chosen, start=1):
+        part = rows[shard.split]
+        inputs = encoder.prepare([part.texts[row]])
+        alone = encoder.encode(inputs.items)
+        stored = _stored_row(root, plan, shard, row)
+        here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+        for pooling, states_BLD in alone.items():
+            alone_LD = states_BLD[0].double().cpu().numpy()
+            stored_LD = stored[embeddings_key(plan, pooling)]
+            here_L = np.maximum(here_L, _relative(stored_LD, alone_LD))
+        deviation_L = np.maximum(deviation_L, here_L)
+        expected = (plan.class_names.index(part.labels[row]), inputs.lengths[0])
+        found = (int(stored["label"]), int(stored["num_tokens"]))
+        if found != expected:
+            why = f"row {row} has label and number of tokens {found}, must be {expected}"
+            far.setdefault(shard.name, why)
+        elif not here_L.max() <= limit:
+            layer = int(here_L.argmax())
+            far.setdefault(
+                shard.name,
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"more than {limit:.1e}",
+            )
+        report(done, len(chosen), "encoding rows alone")
+    return Recomputed(
+        rows=len(chosen),
+        seed=seed,
+        device=str(encoder.device),
+        deviation=tuple(deviation_L.tolist()),
+        tolerance=tolerance,
+        limit=limit,
+        far=far,
+    )
+
+
+def _check_same(plan: Plan, now: Plan, root: Path) -> None:
+    if now.fingerprint == plan.fingerprint:
+        return
+    rows = differences(now.fingerprint_fields, plan.fingerprint_fields)
+    raise CacheError(
+        "the encoder or the data set is no longer what the cache was made from",
+        expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
+        found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+        where=str(root.absolute()),
+        hint="bring them back to verify against them; the cache itself is unchanged by this",
+    )
+
+
+def _choose(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
+    """Random rows without repetition, as (shard, row in its split), in order."""
+    ends = np.cumsum([shard.stop - shard.start for shard in shards])
+    total = int(ends[-1])
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for index in np.sort(rng.choice(total, min(count, total), replace=False)).tolist():
+        place = int(np.searchsorted(ends, index, side="right"))
+        chosen.append((shards[place], shards[place].stop - (int(ends[place]) - index)))
+    return chosen
+
+
+def _stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str, NDArray[Any]]:
+    """All arrays of one row; embeddings in float64."""
+    receipt = planned_receipt(root, plan, shard)
+    stored = {}
+    for key, spec in receipt.datasets.items():
+        value = np.array(map_array(root, receipt, key)[row - shard.start])
+        if spec.dtype == "bfloat16":
+            value = (value.astype(np.uint32) << 16).view(np.float32)
+        stored[key] = value.astype(np.float64) if key.startswith("embeddings") else value
+    return stored
+
+
+def _relative(stored_LD: NDArray[np.float64], alone_LD: NDArray[np.float64]) -> Any:
+    """Per layer ``|stored - alone| / |alone|``; infinite where that is no number."""
+    norm_L = np.linalg.norm(alone_LD, axis=1)
+    share_L = np.linalg.norm(stored_LD - alone_LD, axis=1) / np.where(norm_L > 0, norm_L, 1.0)
+    return np.where(np.isfinite(share_L), share_L, math.inf)

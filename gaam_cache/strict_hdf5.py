@@ -1,0 +1,247 @@
+"""Whether an HDF5 file is nothing but the plain arrays of a shard.
+
+The file may be hostile, and libhdf5 is a large parser. So it runs in a process of its own, with a
+copy of it for every file under limits on memory and processor time; no array is ever read
+through it, and no link followed. This module is also that process's program: it imports nothing of
+gaam, so that it starts quickly and from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+MEMORY_BYTES = 256 * 2**20
+"""What looking at one file may take beyond what the process has."""
+PROCESSOR_SECONDS = 5
+"""It takes milliseconds, but there are files on which libhdf5 runs in circles."""
+MAX_ATTRIBUTE_BYTES = 1024
+"""On disk; a string lies elsewhere in the file and takes 16 bytes here."""
+MAX_REASON_CHARS = 500
+
+Arrays = dict[str, dict[str, Any]]
+
+
+class Inspector:
+    """Looks into HDF5 files from a distance. A context manager.
+
+    >>> with Inspector() as inspector:  # doctest: +SKIP
+    ...     inspector.inspect(path, attributes, arrays)
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Inspector:
+        """Nothing is started before it is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        if self._process is not None:
+            with suppress(OSError):
+                self._process.communicate()  # its input ends, and so does it
+
+    def inspect(self, path: Path, attributes: dict[str, Any], arrays: Arrays) -> str | None:
+        """Why the file is no shard, or None where it is one.
+
+        Args:
+            path: an existing regular file.
+            attributes: the attributes that the root group must have, and no others.
+            arrays: name -> {"offset", "shape", "dtype", "stored"}, where ``stored`` is the type
+                as NumPy writes it; these arrays must be there, and nothing else.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                # -P: a module that lies in the working directory is not imported
+                [sys.executable, "-P", __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the parent; then our input ends
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {"path": str(path.absolute()), "attributes": attributes, "arrays": arrays}
+        answer = ""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        if not answer:
+            return "the process that looks into HDF5 files died"
+        reason: str | None = json.loads(answer)
+        return reason
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what makes libhdf5 load drivers, connectors or filters ('::' forbids it)."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HDF5_")}
+    return kept | {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def find_fault(path: str, attributes: dict[str, Any], arrays: Arrays) -> str | None:
+    """Look at one file, in this process; see ``Inspector.inspect``."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            if file.userblock_size:
+                return "something lies before the HDF5 file"
+            root = file["/"]
+            return (
+                _links_fault(root.id, arrays)
+                or _attributes_fault(root, attributes)
+                or next(
+                    filter(None, (_array_fault(root.id, *item) for item in arrays.items())), None
+                )
+            )
+    except Exception as error:  # noqa: BLE001 whatever the library raises: the file is no shard
+        return f"not a readable HDF5 file ({type(error).__name__}: {error})"
+
+
+def _links_fault(root: Any, arrays: Arrays) -> str | None:
+    from h5py import h5g, h5l, h5o
+
+    count = root.get_num_objs()
+    if count > len(arrays) + 16:
+        return f"{count} objects instead of {len(arrays)} arrays"
+    names = [root.get_objname_by_idx(index) for index in range(count)]
+    kinds = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "an external link"}
+    for name in names:
+        kind = root.links.get_info(name).type
+        if kind != h5l.TYPE_HARD:
+            return f"{_text(name)!r} is {kinds.get(kind, 'a user-defined link')}"
+        info = h5g.get_objinfo(root, name)
+        if info.type != h5g.DATASET:
+            what = {h5g.GROUP: "a group", h5g.TYPE: "a named type"}.get(info.type, "something else")
+            return f"{_text(name)!r} is no data set but {what}"
+        if h5o.get_info(root, name).rc != 1:
+            return f"{_text(name)!r} has several names"
+    if {_text(name) for name in names} != set(arrays):
+        there = ", ".join(sorted(_text(name) for name in names))
+        return f"data sets {there or 'none'} instead of {', '.join(sorted(arrays))}"
+    return None
+
+
+def _attributes_fault(thing: Any, expected: dict[str, Any]) -> str | None:
+    from h5py import h5a, h5s, h5t
+
+    where = thing.name
+    count = h5a.get_num_attrs(thing.id)
+    if count != len(expected):
+        return f"{count} attributes at {where} instead of {len(expected)}"
+    for name, value in expected.items():
+        if not h5a.exists(thing.id, name.encode()):
+            return f"no attribute '{name}' at {where}"
+        attribute = h5a.open(thing.id, name.encode())
+        kind = h5t.STRING if isinstance(value, str) else h5t.INTEGER
+        if (
+            attribute.get_space().get_simple_extent_type() != h5s.SCALAR
+            or attribute.get_type().get_class() != kind
+            or attribute.get_storage_size() > MAX_ATTRIBUTE_BYTES
+        ):
+            return f"the attribute '{name}' at {where} is not one {type(value).__name__}"
+        found = thing.attrs[name]
+        if found != value:
+            return f"the attribute '{name}' at {where} is {str(found)[:80]!r}, not {value!r}"
+    return None
+
+
+def _array_fault(root: Any, name: str, array: dict[str, Any]) -> str | None:
+    import h5py
+    import numpy as np
+    from h5py import h5d, h5s, h5t
+
+    dataset = h5d.open(root, name.encode())
+    how = dataset.get_create_plist()
+    # the layout first: asking a virtual data set for its shape may open other files
+    layouts = {h5d.VIRTUAL: "virtual", h5d.CHUNKED: "chunked", h5d.COMPACT: "compact"}
+    if how.get_layout() != h5d.CONTIGUOUS:
+        return f"'{name}' is {layouts.get(how.get_layout(), 'not contiguous')}, not contiguous"
+    if how.get_external_count():
+        return f"'{name}' lies in external files"
+    if how.get_nfilters():
+        return f"'{name}' passes through filters"
+    space, shape = dataset.get_space(), tuple(array["shape"])
+    if space.get_simple_extent_type() != h5s.SIMPLE:
+        return f"'{name}' is no array"
+    if space.get_simple_extent_dims() != shape or space.get_simple_extent_dims(True) != shape:
+        return f"'{name}' has the shape {space.get_simple_extent_dims()}, not {shape}"
+    kind = dataset.get_type()
+    if not kind.equal(h5t.py_create(np.dtype(array["stored"]))) or kind.committed():
+        return f"'{name}' is not stored as {array['stored']}"
+    if dataset.get_offset() != array["offset"]:
+        return f"'{name}' lies at {dataset.get_offset()}, the receipt says {array['offset']}"
+    size = int(np.prod(shape)) * np.dtype(array["stored"]).itemsize
+    if dataset.get_storage_size() != size:
+        return f"'{name}' takes {dataset.get_storage_size()} bytes, not {size}"
+    return _attributes_fault(h5py.Dataset(dataset), {"dtype": array["dtype"]})
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _limit() -> None:
+    """Bound what looking at one file may take."""
+    statm = Path("/proc/self/statm")
+    now = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 2**32
+    for what, bound in (
+        (resource.RLIMIT_AS, now + MEMORY_BYTES),
+        (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        resource.setrlimit(
+            what, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard)
+        )
+
+
+def _in_a_fork(request: dict[str, Any]) -> Any:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            _limit()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the last words of a dying library
+            reason = find_fault(**request)
+            os.write(writer, json.dumps(reason and reason[:MAX_REASON_CHARS]).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        answer = file.read()
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        if os.WTERMSIG(status) == signal.SIGXCPU:
+            return f"the HDF5 library is not done with it after {PROCESSOR_SECONDS} s"
+        return f"the HDF5 library dies of it ({signal.Signals(os.WTERMSIG(status)).name})"
+    return json.loads(answer) if answer else "the HDF5 library dies of it"
+
+
+def _serve() -> None:
+    import h5py  # noqa: F401 once, before the forks
+
+    for line in sys.stdin:
+        print(json.dumps(_in_a_fork(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,236 @@
+"""FORMAT.md is a specification: a reader written from its text alone agrees with ours.
+
+The reader below uses NumPy, json and the standard library. It imports nothing of gaam.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import gaam_cache
+from gaam_cache.config import ExtractConfig
+from tests.conftest import write_csv
+
+DTYPES = {"float16": "<f2", "float32": "<f4", "bfloat16": "<u2", "int64": "<i8", "int32": "<i4"}
+
+
+def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    assert len(set(keys)) == len(keys)
+    return dict(pairs)
+
+
+def read_object(path: Path, limit: int) -> dict[str, Any]:
+    assert not path.is_symlink()
+    assert path.stat().st_size <= limit
+    return json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON, spelled out rather than asked of a library."""
+    if isinstance(value, dict):
+        items = (f"{canonical(key)}:{canonical(value[key])}" for key in sorted(value))
+        return "{" + ",".join(items) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(map(escaped, value)) + '"'
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    assert isinstance(value, int)
+    return str(value)
+
+
+def escaped(character: str) -> str:
+    short = {"\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
+    if character in short:
+        return "\\" + short[character]
+    code = ord(character)
+    if 0x20 <= code <= 0x7E:
+        return character
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def read_cache(root: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """The plan, and every array of every split."""
+    plan = read_object(root / "cache.json", 16 * 2**20)
+    assert (plan["format"], plan["format_version"]) == ("gaam-cache", 1)
+    fields = plan["fingerprint_fields"]
+    assert hashlib.sha256(canonical(fields).encode("ascii")).hexdigest() == plan["fingerprint"]
+    for key in ("storage_dtype", "class_names", "rows"):
+        assert plan[key] == fields[key]
+    assert plan["pooling"] == fields["encoder"]["pooling"]
+    splits = {}
+    for split, rows in plan["rows"].items():
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", split)
+        pieces: dict[str, list[np.ndarray]] = {}
+        for index, start in enumerate(range(0, rows, plan["shard_rows"])):
+            stop = min(start + plan["shard_rows"], rows)
+            shard = read_shard(root / "shards", plan, split, f"{split}-{index:05d}", start, stop)
+            for name, array in shard.items():
+                pieces.setdefault(name, []).append(array)
+        splits[split] = {name: np.concatenate(parts) for name, parts in pieces.items()}
+    return plan, splits
+
+
+def read_shard(
+    folder: Path, plan: dict[str, Any], split: str, name: str, start: int, stop: int
+) -> dict[str, np.ndarray]:
+    receipt = read_object(folder / f"{name}.json", 2**20)
+    assert receipt["fingerprint"] == plan["fingerprint"]
+    assert (receipt["split"], receipt["start"], receipt["stop"]) == (split, start, stop)
+    assert receipt["file"] == f"{name}-{receipt['sha256'][:8]}.h5"
+    assert not (folder / receipt["file"]).is_symlink()
+    content = (folder / receipt["file"]).read_bytes()
+    assert len(content) == receipt["bytes"]
+    assert hashlib.sha256(content).hexdigest() == receipt["sha256"]
+    states = [stop - start, plan["num_layers"], plan["hidden_size"]]
+    others = plan["pooling"][1:]
+    expected = {"embeddings": (plan["storage_dtype"], states)}
+    expected |= {f"embeddings_{other}": (plan["storage_dtype"], states) for other in others}
+    expected |= dict.fromkeys(("label", "row"), ("int64", states[:1]))
+    expected["num_tokens"] = ("int32", states[:1])
+    found = {key: (spec["dtype"], spec["shape"]) for key, spec in receipt["datasets"].items()}
+    assert found == expected
+    arrays = {}
+    for key, spec in receipt["datasets"].items():
+        dtype = np.dtype(DTYPES[spec["dtype"]])
+        end = spec["offset"] + dtype.itemsize * int(np.prod(spec["shape"]))
+        assert end <= receipt["bytes"]
+        array = np.frombuffer(content[spec["offset"] : end], dtype=dtype).reshape(spec["shape"])
+        if spec["dtype"] == "bfloat16":
+            array = (array.astype("<u4") << 16).view("<f4")
+        arrays[key] = array
+    return arrays
+
+
+@pytest.fixture
+def named_classes(tmp_path: Path) -> Path:
+    """Class names that canonical JSON has to escape."""
+    labels = ["ä", "😀", 'q"\\', "tab\there/\x7f"]
+    rows = [(labels[i % 4], f"goal {'cup ' * (i % 7)}") for i in range(23)]
+    write_csv(tmp_path / "d" / "train.csv", rows)
+    write_csv(tmp_path / "d" / "test.csv", rows[:7])
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize("pool", [("mean",), ("last", "mean", "max")])
+@pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
+def test_a_reader_written_from_the_text_agrees_with_ours(
+    storage_dtype: Any, pool: tuple[str, ...], tiny_config: ExtractConfig, named_classes: Path
+) -> None:
+    config = replace(
+        tiny_config, storage_dtype=storage_dtype, pool=pool, dataset=str(named_classes)
+    )
+    gaam_cache.extract(config)
+    plan, splits = read_cache(config.out)
+    cache = gaam_cache.open_cache(config.out)
+    assert list(splits) == list(cache) == ["train", "test"]
+    for name, arrays in splits.items():
+        split = cache[name]
+        assert arrays["row"].tolist() == list(range(len(split)))
+        np.testing.assert_array_equal(arrays["label"], split.labels)
+        np.testing.assert_array_equal(arrays["num_tokens"], split.num_tokens)
+        for pooling in pool:
+            key = "embeddings" if pooling == pool[0] else f"embeddings_{pooling}"
+            np.testing.assert_array_equal(arrays[key], split.pooled(pooling)[:])
+            assert arrays[key].dtype == split.pooled(pooling).dtype
+            assert np.isfinite(arrays[key]).all()
+        with (named_classes / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = [plan["class_names"][label] for label in arrays["label"]]
+        assert names == [row["label"] for row in rows]
+
+
+def test_the_content_hash_is_what_the_text_says(
+    tiny_config: ExtractConfig, named_classes: Path
+) -> None:
+    gaam_cache.extract(replace(tiny_config, dataset=str(named_classes)))
+    plan, _ = read_cache(tiny_config.out)
+    for split, expected in plan["fingerprint_fields"]["content"].items():
+        digest = hashlib.sha256()
+        with (named_classes / f"{split}.csv").open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                for part in (row["text"].encode(), row["label"].encode()):
+                    digest.update(len(part).to_bytes(8, "little") + part)
+        assert digest.hexdigest() == expected
+
+
+def test_plan_and_receipt_have_the_keys_of_the_text_and_no_others(
+    tiny_config: ExtractConfig,
+) -> None:
+    gaam_cache.extract(tiny_config)
+    plan, _ = read_cache(tiny_config.out)
+    text = (Path(gaam_cache.__file__).parent / "FORMAT.md").read_text("utf-8")
+    plan_text, fields_text, receipt_text = (
+        section.split("|---|---|\n")[1].split("\n\n")[0]
+        for section in (
+            text[text.index("## The plan") :],
+            text[text.index("`fingerprint_fields` MUST hold") :],
+            text[text.index("## The receipt") :],
+        )
+    )
+
+    def keys(table: str) -> set[str]:
+        cells = [row.split("|")[1] for row in table.splitlines()]
+        return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+    assert set(plan) == keys(plan_text)
+    assert set(plan["fingerprint_fields"]) == keys(fields_text)
+    receipt = read_object(tiny_config.out / "shards" / "train-00000.json", 2**20)
+    assert set(receipt) == keys(receipt_text)
+
+
+def test_shard_files_have_the_attributes_of_the_text(tiny_config: ExtractConfig) -> None:
+    config = replace(tiny_config, pool=("last", "mean"), storage_dtype="bfloat16")
+    gaam_cache.extract(config)
+    plan, _ = read_cache(config.out)
+    receipt = read_object(config.out / "shards" / "train-00002.json", 2**20)
+    with h5py.File(config.out / "shards" / receipt["file"]) as file:
+        assert dict(file.attrs) == {
+            "format": "gaam-shard",
+            "format_version": 1,
+            "fingerprint": plan["fingerprint"],
+            "split": "train",
+            "start": 20,
+            "stop": 30,
+            "pooling": "last,mean",
+        }
+        for name, spec in receipt["datasets"].items():
+            assert dict(file[name].attrs) == {"dtype": spec["dtype"]}
+            assert file[name].dtype == DTYPES[spec["dtype"]]
+            assert file[name].id.get_offset() == spec["offset"]
+            assert spec["offset"] % 64 == 0
+
+
+def test_paths_in_the_plan_are_absolute(
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, dataset = Path(tiny_config.encoder), Path(tiny_config.dataset)
+    monkeypatch.chdir(encoder.parent)
+    config = replace(tiny_config, encoder=encoder.name, limit=12, text_columns=("text",))
+    gaam_cache.extract(config)
+    plan, _ = read_cache(config.out)
+    assert plan["encoder"] == {"name": encoder.name, "path": str(encoder), "revision": None}
+    del plan["dataset"]["origin"]
+    assert plan["dataset"] == {
+        "name": str(dataset),
+        "path": str(dataset),
+        "revision": None,
+        "text_columns": ["text"],
+        "label_column": "label",
+        "limit": 12,
+    }
