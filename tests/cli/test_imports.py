@@ -75,7 +75,7 @@ def test_help_loads_neither_torch_nor_transformers_and_is_quick() -> None:
     code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
     code += "heavy = {'torch', 'transformers', 'datasets', 'h5py', 'scipy'} & set(sys.modules)\n"
     code += "assert not heavy, heavy"
-    for command in ([], ["extract"], ["train"], ["report"], ["inspect"]):
+    for command in ([], ["extract"], ["train"], ["report"], ["inspect"], ["verify"]):
         subprocess.run(
             [sys.executable, "-c", code, *command, "--help"],
             cwd=ROOT,
@@ -94,6 +94,13 @@ def test_help_takes_less_than_300_ms_of_processor_time() -> None:
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     # the promise is a bound on processor time; the quickest of five tells it from a busy machine
     assert min(taken) < 0.3, taken
+
+
+def test_verifying_imports_neither_torch_nor_transformers(tiny_cache: Path) -> None:
+    code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit as stop: assert not stop.code\n"
+    code += "heavy = {'torch', 'transformers', 'datasets', 'huggingface_hub'} & set(sys.modules)\n"
+    code += "assert not heavy, heavy"
+    subprocess.run([sys.executable, "-c", code, "verify", str(tiny_cache)], cwd=ROOT, check=True)
 
 
 def test_training_and_reporting_never_import_transformers(tiny_cache: Path, tmp_path: Path) -> None:
