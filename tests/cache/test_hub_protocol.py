@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 import huggingface_hub
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
@@ -23,6 +26,7 @@ from gaam_cache.hub_errors import TRIES, hub_errors
 from tests.cache.hub_server import Fault, Hub, Repository, Request, folder_content
 from tests.conftest import Outcome, build_encoder, write_csv
 
+ROOT = Path(__file__).parents[2]
 MODEL, NEWS = "someone/tiny", "someone/news"
 NOWHERE = "http://127.0.0.1:9"
 CARD = b"---\nlicense: mit\n---\n"
@@ -64,6 +68,8 @@ class Command:
         arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
         variables = {
             "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
             "HOME": str(self.folder),
             "HF_ENDPOINT": self.endpoint,
             "HF_HOME": str(self.folder / home),
@@ -98,7 +104,7 @@ def extract(world: World, encoders: dict[str, Path], dataset: Path, tmp_path: Pa
 def check_failed(outcome: Outcome, code: int, *said: str) -> None:
     """One message, the right exit code, no traceback, nothing on stdout."""
     assert outcome.code == code, outcome.err
-    assert outcome.err.count("error: ") == 1
+    assert sum(line.startswith("error: ") for line in outcome.err.splitlines()) == 1
     assert "Traceback" not in outcome.err
     assert outcome.out == ""
     for words in said:
@@ -112,6 +118,13 @@ def on(pattern: str, **fault: Any) -> Callable[[Request], Fault | None]:
 
 def other_encoder(folder: Path) -> dict[str, bytes]:
     return folder_content(build_encoder(folder, "bert", seed=7))
+
+
+def heavy(files: dict[str, bytes]) -> dict[str, bytes]:
+    """With 12 MB more of weights, that nobody uses: the client keeps pieces of 10 MB."""
+    tensors = safetensors.numpy.load(files["model.safetensors"])
+    tensors["unused"] = np.zeros(3_000_000, np.float32)
+    return files | {"model.safetensors": safetensors.numpy.save(tensors, {"format": "pt"})}
 
 
 def test_a_branch_is_a_commit_on_record_and_the_rows_are_those_served(
@@ -151,15 +164,13 @@ def test_a_moved_branch_is_refused_and_its_old_commit_goes_on(
     world: World, extract: Command, tmp_path: Path
 ) -> None:
     assert extract(encoder=MODEL).code == 0
-    moved = world.hub.models[MODEL].commit(other_encoder(tmp_path / "other"))
+    world.hub.models[MODEL].commit(other_encoder(tmp_path / "other"))
     check_failed(
         extract(encoder=MODEL), 2, "another cache", "encoder.files.model.safetensors", "--out"
     )
     assert extract.plan()["encoder"]["revision"] == world.model
     again = extract(encoder=MODEL, revision=world.model)
     assert (again.code, "nothing to do" in again.out) == (0, True)
-    assert extract(encoder=MODEL, out="new").code == 0
-    assert extract.plan("new")["encoder"]["revision"] == moved
 
 
 def test_copies_serve_when_the_hub_is_gone_or_must_not_be_asked(
@@ -169,15 +180,14 @@ def test_copies_serve_when_the_hub_is_gone_or_must_not_be_asked(
     assert extract(**both).code == 0
     requests = len(world.hub.requests)
     offline = {"HF_HUB_OFFLINE": "1"}
-    gone, silent, named, other, bare = extract.all(
+    gone, silent, other, bare = extract.all(
         both | {"env": {"HF_ENDPOINT": NOWHERE}, "out": "gone"},
-        both | {"env": offline, "out": "silent"},
-        both | {"env": offline, "out": "named", "more": ("--dataset-revision", "main")},
+        both | {"env": offline, "out": "silent", "more": ("--dataset-revision", "main")},
         both | {"env": offline, "out": "other", "more": ("--dataset-revision", "dev")},
         both | {"env": offline, "out": "bare", "home": "empty"},
     )
     assert len(world.hub.requests) == requests
-    for outcome, out in ((gone, "gone"), (silent, "silent"), (named, "named")):
+    for outcome, out in ((gone, "gone"), (silent, "silent")):
         assert outcome.code == 0, outcome.err
         assert extract.plan(out) == extract.plan()
     check_failed(other, 1, "dev", f"--dataset-revision {world.news}")
@@ -225,12 +235,16 @@ def test_a_download_that_stumbles_once_goes_on_where_it_stopped(
     def once(request: Request) -> Fault | None:
         seen = [r for r in world.hub.requests if r.path == request.path]
         stumbles = request.path.startswith("/store/") and len(seen) == 1
-        return Fault(cut_at=50_000) if stumbles else None
+        return Fault(cut_at=11_000_000) if stumbles else None
 
+    content = heavy(world.hub.models[MODEL].commits[world.model])
+    world.hub.models[MODEL].commit(content)
     world.hub.fault = once
     assert extract(encoder=MODEL).code == 0
     ranges = [r.headers.get("Range") for r in world.hub.requests if r.path.startswith("/store/")]
-    assert ranges == [None, "bytes=50000-"]
+    assert ranges == [None, f"bytes={10 * 2**20}-"]
+    digest = extract.plan()["fingerprint_fields"]["encoder"]["files"]["model.safetensors"]
+    assert digest == hashlib.sha256(content["model.safetensors"]).hexdigest()
 
 
 def test_a_broken_download_is_told_and_the_rerun_completes(world: World, extract: Command) -> None:
@@ -238,9 +252,11 @@ def test_a_broken_download_is_told_and_the_rerun_completes(world: World, extract
     cut, endless, short, flipped, failing = names
     for name in names:
         world.hub.models[name] = world.hub.models[MODEL]
+    world.hub.models[endless] = Repository()
+    world.hub.models[endless].commit(heavy(world.hub.models[MODEL].commits[world.model]))
     faults = [
         on(f"/store/{cut}", cut_at=50_000),
-        on(f"/store/{endless}", cut_at=50_000, ignore_range=True),
+        on(f"/store/{endless}", cut_at=11_000_000, ignore_range=True),
         on(f"/store/{short}", drop=100),
         on(f"/store/{flipped}", flip=True),
         on(f"/{failing}/resolve/", status=500),
@@ -252,17 +268,18 @@ def test_a_broken_download_is_told_and_the_rerun_completes(world: World, extract
     check_failed(outcomes[2], 1, short, "broke off")
     check_failed(outcomes[3], 3, "model.safetensors", "SHA-256", "rm '")
     check_failed(outcomes[4], 1, failing, f"failed {TRIES} times", "500")
-    for path in {r.path for r in world.hub.requests if endless in r.path and "/store" in r.path}:
-        # the first without a range, and as many tries with the same range
-        assert sum(r.path == path for r in world.hub.requests) == TRIES + 1
+    sent = [r.headers.get("Range") for r in world.hub.requests if f"/store/{endless}/" in r.path]
+    assert sent == [None] + [f"bytes={10 * 2**20}-"] * TRIES, "progress, then the same for ever"
     assert not list(extract.folder.glob("c?/cache.json"))
 
     world.hub.fault = lambda request: None
     blob = Path(re.search(r"rm '([^']+)'", outcomes[3].err)[1])  # type: ignore[index]
     blob.unlink()
-    again = extract.all(*({"encoder": name} for name in names))
-    assert [outcome.code for outcome in again] == [0] * 5, [outcome.err for outcome in again]
-    assert len({extract.plan(f"c{i}")["fingerprint"] for i in range(5)}) == 1
+    again = extract.all(
+        *({"encoder": name, "home": f"h{i}"} for i, name in ((0, cut), (3, flipped)))
+    )
+    assert [outcome.code for outcome in again] == [0, 0], [outcome.err for outcome in again]
+    assert extract.plan("c0")["fingerprint"] == extract.plan("c1")["fingerprint"]
 
 
 def test_what_the_hub_does_not_have_or_give_is_told(world: World, extract: Command) -> None:
@@ -281,7 +298,6 @@ def test_what_the_hub_does_not_have_or_give_is_told(world: World, extract: Comma
         {"encoder": "someone/gated"},
         {"dataset": "someone/gated401"},
         {"dataset": "someone/gated403"},
-        {"encoder": "someone/ill"},
         {"dataset": "someone/ill"},
     )
     for outcome in outcomes[:4]:
@@ -292,8 +308,7 @@ def test_what_the_hub_does_not_have_or_give_is_told(world: World, extract: Comma
     check_failed(outcomes[3], 2, f"the data set '{NEWS}' has no such revision")
     for outcome in outcomes[4:7]:
         check_failed(outcome, 1, "is gated", "hf auth login", "HF_TOKEN", f"{hub.endpoint}/")
-    for outcome in outcomes[7:]:
-        check_failed(outcome, 1, "someone/ill", "500")
+    check_failed(outcomes[7], 1, "someone/ill", "500")
 
 
 def test_weights_and_code_that_could_do_harm_are_refused(
@@ -301,17 +316,15 @@ def test_weights_and_code_that_could_do_harm_are_refused(
 ) -> None:
     marker = tmp_path / "code-has-run"
     code = f"import pathlib; pathlib.Path({str(marker)!r}).touch()\n"
-    code += "from transformers import *\nclass X(BertModel): pass\nclass Y(BertConfig): pass\n"
+    code += "from transformers import BertModel\nclass X(BertModel): pass\n"
     files = folder_content(encoders["bert"]) | {"modeling_x.py": code.encode()}
-    mapped = {"AutoConfig": "modeling_x.Y", "AutoModel": "modeling_x.X"}
-    config = json.loads(files["config.json"]) | {"auto_map": mapped}
+    config = json.loads(files["config.json"]) | {"auto_map": {"AutoModel": "modeling_x.X"}}
     tokenizer = json.loads(files["tokenizer_config.json"])
     tokenizer |= {"auto_map": {"AutoTokenizer": ["modeling_x.X", None]}}
     pickled = files | {"pytorch_model.bin": b"\x80"}
     del pickled["model.safetensors"]
     contents = {
         "known": files | {"config.json": json.dumps(config).encode()},
-        "unknown": files | {"config.json": json.dumps(config | {"model_type": "x"}).encode()},
         "tokenizer": files | {"tokenizer_config.json": json.dumps(tokenizer).encode()},
         "pickled": pickled,
     }
@@ -320,24 +333,17 @@ def test_weights_and_code_that_could_do_harm_are_refused(
         world.hub.models[f"someone/{name}"].commit(content)
     yes = "y\n" * 50
     outcomes = extract.all(*({"encoder": f"someone/{name}", "stdin": yes} for name in contents))
-    for outcome in outcomes[:3]:
+    for outcome in outcomes[:2]:
         check_failed(outcome, 2, "brings its own code, which is never run", "auto_map")
-    check_failed(outcomes[3], 2, "no safetensors", "pytorch_model.bin", "save_pretrained")
+    check_failed(outcomes[2], 2, "no safetensors", "pytorch_model.bin", "save_pretrained")
     assert not marker.exists()
     asked = [world.hub.asked(f"someone/{name}") for name in contents]
     small = {"config.json", "tokenizer.json", "tokenizer_config.json"}
-    assert asked == [small, small, small, set()], "neither weights nor code were fetched"
+    assert asked == [small, small, set()], "neither weights nor code were fetched"
 
-    # the marker can appear: the same code, trusted, makes it
-    folder = tmp_path / "trusted"
-    folder.mkdir()
-    for name, content in contents["known"].items():
-        (folder / name).write_bytes(content)
-    run = "import sys, transformers; transformers.AutoConfig.from_pretrained"
-    run += "(sys.argv[1], trust_remote_code=True)"  # in a test, of our own code
-    env = {"PATH": "/usr/bin:/bin", "HF_HOME": str(tmp_path / "trusting")}
-    subprocess.run([sys.executable, "-c", run, folder], env=env, check=True, timeout=60)
-    assert marker.exists()
+    (tmp_path / "modeling_x.py").write_text(code)
+    runpy.run_path(str(tmp_path / "modeling_x.py"))
+    assert marker.exists(), "the code does leave a mark where it runs"
 
 
 def test_a_data_set_that_cannot_be_read_is_told(world: World, extract: Command) -> None:
