@@ -5,63 +5,20 @@ Only safetensors weights are ever fetched, and no code.
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.errors import ConfigError, HubError
+from gaam_cache.hub_errors import TIMEOUT_SECONDS, hub_errors
 
-TIMEOUT_SECONDS = 8.0
-WANTED = re.compile(r"[^/]+\.json|model[^/]*\.safetensors|(vocab|merges)[^/]*\.txt|[^/]+\.model")
+PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.model")
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""
-
-
-@contextmanager
-def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
-    """Turn what the hub's client raises into one GaamError.
-
-    Raises:
-        ConfigError: the id is malformed.
-        NotFoundError: no such repository or revision.
-        HubError: gated, unreachable, or a download that broke.
-    """
-    from huggingface_hub import errors
-
-    kind = "data set" if kind == "dataset" else kind
-    try:
-        yield
-    except GaamError:
-        raise  # said already; some are OSErrors too
-    except errors.HFValidationError as error:
-        raise ConfigError(
-            f"'{repo_id}' is neither an existing path nor a {kind} id",
-            expected="a folder, a file, or an id like 'owner/name'",
-            found=str(error).splitlines()[0],
-        ) from error
-    except errors.GatedRepoError as error:
-        raise HubError(
-            f"the {kind} '{repo_id}' is gated",
-            found="the hub asks who you are",
-            hint="accept its terms on its page, then log in with 'hf auth login' or set HF_TOKEN",
-        ) from error
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
-        raise NotFoundError(
-            f"no {kind} '{repo_id}'",
-            expected="a local path or an id that exists on the hub (private ones need HF_TOKEN)",
-            found=_first_line(error),
-        ) from error
-    except (errors.HTTPError, OSError) as error:
-        raise HubError(
-            f"the hub could not be reached for the {kind} '{repo_id}'",
-            found=_first_line(error) or type(error).__name__,
-            hint="check the network and HF_ENDPOINT, or give a local path",
-        ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
+WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in PATTERNS))
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def _info(repo_id: str, revision: str | None, kind: str) -> Any:
@@ -73,20 +30,62 @@ def _info(repo_id: str, revision: str | None, kind: str) -> Any:
         return ask(repo_id, revision=revision, timeout=TIMEOUT_SECONDS)
 
 
-def _offline() -> bool:
+def _offline(repo_id: str) -> HubError | None:
     from huggingface_hub import constants
 
-    return bool(constants.HF_HUB_OFFLINE)
+    if not constants.HF_HUB_OFFLINE:
+        return None
+    return HubError(
+        f"HF_HUB_OFFLINE is set and '{repo_id}' has no local copy",
+        hint="fetch it once without HF_HUB_OFFLINE, or give a local path",
+    )
 
 
 def resolve_revision(repo_id: str, revision: str | None, *, kind: str) -> str | None:
     """The commit that a branch, tag or None (the default branch) stands for now.
 
-    With ``HF_HUB_OFFLINE`` set nobody is asked and the revision comes back as it is.
+    Raises:
+        HubError: the hub cannot be asked, or must not be (``HF_HUB_OFFLINE``).
     """
-    if _offline():
-        return revision
+    if error := _offline(repo_id):
+        raise error
     return str(_info(repo_id, revision, kind).sha)
+
+
+def _ref(repo_id: str, revision: str | None, kind: str) -> Path:
+    """Where the cache folder of the hub's client keeps the commit of a branch or tag."""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"{kind}s--{repo_id.replace('/', '--')}"
+    return folder / "refs" / (revision or constants.DEFAULT_REVISION)
+
+
+def remember(repo_id: str, revision: str | None, commit: str, *, kind: str) -> None:
+    """Note the commit of a branch: what is fetched by its commit is found by its branch later.
+
+    The hub's client does so itself only for what it fetches by the name of the branch, which may
+    have moved between two files.
+    """
+    ref = _ref(repo_id, revision, kind)
+    refs = next(parent for parent in ref.parents if parent.name == "refs")
+    if revision == commit or ".." in ref.parts or not refs.parent.is_dir():
+        return
+    with suppress(OSError):  # a shared read-only folder serves as well
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        temporary = ref.with_name(f".{ref.name}.{os.getpid()}.tmp")
+        temporary.write_text(commit, "ascii")
+        temporary.replace(ref)
+
+
+def recall(repo_id: str, revision: str | None, *, kind: str) -> str | None:
+    """The commit that a branch or tag stood for when it was last seen; a commit is itself."""
+    if revision is not None and COMMIT.fullmatch(revision):
+        return revision
+    try:
+        commit = _ref(repo_id, revision, kind).read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return commit if COMMIT.fullmatch(commit) else None
 
 
 def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
@@ -100,12 +99,16 @@ def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     try:
-        if _offline():
-            raise HubError(f"HF_HUB_OFFLINE is set and '{repo_id}' has no local copy")
+        if offline := _offline(repo_id):
+            raise offline
         info = _info(repo_id, revision, "model")
     except HubError as error:
+        # what was never wanted is not missed: the same patterns as for the download
+        rules: Any = {"allow_patterns": list(PATTERNS), "ignore_patterns": ["*/*"]}
         try:
-            folder = Path(snapshot_download(repo_id, revision=revision, local_files_only=True))
+            folder = Path(
+                snapshot_download(repo_id, revision=revision, local_files_only=True, **rules)
+            )
         except (OSError, ValueError):
             raise error from None
         return folder, folder.name
@@ -113,8 +116,12 @@ def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
     wanted = [name for name in files if WANTED.fullmatch(name)]
     if not any(name.endswith(".safetensors") for name in wanted):
         raise no_safetensors(repo_id, files)
-    with hub_errors(repo_id, kind="model"):
+    with hub_errors(repo_id, kind="model", downloading=True):
+        # the small files first: what they forbid is known before the weights are paid for
+        small = [name for name in wanted if not name.endswith(".safetensors")]
+        refuse_code(Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=small)))
         folder = Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=wanted))
+    remember(repo_id, revision, info.sha, kind="model")
     return folder, str(info.sha)
 
 
@@ -128,3 +135,28 @@ def no_safetensors(where: str, files: list[str]) -> ConfigError:
         hint="convert it where you trust it: "
         "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
     )
+
+
+def refuse_code(folder: Path) -> None:
+    """Refuse a model that brings its own code.
+
+    Even where transformers has a class for its ``model_type`` and would use that: the numbers are
+    then not those that the model's authors mean (a causal class for a bidirectional model).
+
+    Raises:
+        ConfigError: ``auto_map`` in the configuration of the model or of its tokenizer.
+    """
+    for name in ("config.json", "tokenizer_config.json"):
+        try:
+            content = json.loads((folder / name).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            continue  # whoever reads it for its content says what is wrong
+        if isinstance(content, dict) and content.get("auto_map"):
+            raise ConfigError(
+                "the encoder brings its own code, which is never run",
+                expected="an encoder and tokenizer that transformers knows by itself",
+                found=f"auto_map in {name}: {json.dumps(content['auto_map'])[:120]}",
+                where=str(folder / name),
+                hint="choose another encoder; if the class of transformers computes the same, "
+                "copy the folder, remove auto_map and give --encoder the copy",
+            )

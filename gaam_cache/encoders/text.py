@@ -17,7 +17,6 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._locate import Located, locate
 from gaam_cache.errors import ConfigError
-from gaam_cache.fingerprint import hash_file
 from gaam_cache.pooling import POOLINGS, check_names
 
 DEFAULT_MAX_LENGTH = 512
@@ -93,7 +92,7 @@ class TextEncoder(Encoder):
     def identity(self) -> dict[str, Any]:
         """Hashes of all files that decide the numbers, and the settings that do."""
         return {
-            "files": {file.name: hash_file(file) for file in self._located.files()},
+            "files": self._located.hashes(),
             "dtype": self.dtype,
             "max_length": self.max_length,
             "special_tokens": True,

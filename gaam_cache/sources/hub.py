@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import NotFoundError
-from gaam_cache.hub import hub_errors, resolve_revision
+from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
+from gaam_cache.hub import COMMIT, recall, remember, resolve_revision
+from gaam_cache.hub_errors import gated, hub_errors
 from gaam_cache.sources._base import Rows, Source, collect
 
 
 class HubSource(Source):
-    """A data set id such as ``fancyzhx/ag_news``."""
+    """A data set id such as ``fancyzhx/ag_news``.
+
+    Where the hub cannot be reached, the copy that the ``datasets`` library keeps serves, if it is
+    of the commit that was asked for.
+    """
 
     priority: ClassVar[int] = 2
+
+    def __init__(self) -> None:
+        self._asked: tuple[str | None, HubError | None] | None = None
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
@@ -26,22 +36,31 @@ class HubSource(Source):
         """Download (or take from the local copy) and read one split."""
         import datasets
 
-        commit = resolve_revision(config.dataset, config.dataset_revision, kind="dataset")
+        name, revision = config.dataset, config.dataset_revision
         datasets.disable_progress_bars()
-        with hub_errors(config.dataset, kind="dataset"):
-            try:
-                data = datasets.load_dataset(config.dataset, revision=commit, split=split)
-            except ValueError as error:
-                if "split" not in str(error).lower():
-                    raise
-                raise NotFoundError(
-                    f"no split '{split}'", found=str(error), where=config.dataset
-                ) from error
+        commit, unreachable = self._commit(name, revision)
+        if unreachable is None:
+            data = _load(name, commit, split)
+        else:
+            data = _load_copy(name, commit, split, unreachable)
+        there = _commit_of(data)
+        asked = commit or revision
+        if asked and there != asked and (there or unreachable):
+            # datasets hands out whatever copy it has when something fails
+            raise HubError(
+                f"the data set '{name}' could not be fetched at the revision asked for",
+                expected=asked,
+                found=f"a local copy of {there or 'an unknown commit'}",
+                hint="run the same again when the hub answers"
+                + (f", or take the copy: --dataset-revision {there}" if there else ""),
+            ) from unreachable
+        if commit is not None and unreachable is None:
+            remember(name, revision, commit, kind="dataset")
         feature = data.features.get(config.label_column)
         declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
 
         def records() -> Iterator[tuple[str, dict[str, Any]]]:
-            for number, record in enumerate(data):
+            for number, record in enumerate(data, start=1):
                 yield f"row {number}", record
 
         rows = collect(
@@ -49,7 +68,95 @@ class HubSource(Source):
             data.column_names,
             config,
             self,
-            origin=f"{config.dataset}@{commit[:12] if commit else 'local copy'}, {split}",
+            origin=f"{name}@{commit or there or 'local copy'}, {split}",
             class_names=declared,
         )
-        return replace(rows, revision=commit)
+        return replace(rows, revision=commit or there)
+
+    def _commit(self, name: str, revision: str | None) -> tuple[str | None, HubError | None]:
+        """The commit, and why the hub could not say it; asked once: all splits are of one."""
+        if self._asked is None:
+            try:
+                self._asked = resolve_revision(name, revision, kind="dataset"), None
+            except HubError as error:
+                self._asked = recall(name, revision, kind="dataset"), error
+        return self._asked
+
+
+def _load(name: str, commit: str | None, split: str) -> Any:
+    """One split at a commit, fetched where it is not there yet.
+
+    Raises:
+        NotFoundError: no such split, or no data files.
+        ConfigError: not one table per split, or a script.
+        DataError: files that cannot be parsed.
+        HubError: gated, or the download broke off.
+    """
+    import datasets
+    from datasets.data_files import EmptyDatasetError
+    from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
+
+    where = f"{name}@{commit}" if commit else name
+    with hub_errors(name, kind="dataset", downloading=True):
+        try:
+            return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
+        except DatasetNotFoundError as error:
+            # the hub has just named its commit: it is there, and closed
+            raise gated(name, "dataset") from error
+        except (DataFilesNotFoundError, EmptyDatasetError) as error:
+            raise NotFoundError(
+                f"the data set '{name}' holds no data files", found=_said(error), where=where
+            ) from error
+        except DatasetsError as error:
+            raise DataError(
+                f"the files of the data set '{name}' cannot be read",
+                found=_said(error.__cause__ or error),
+                where=where,
+                hint="download and mend them, then give --dataset the folder",
+            ) from error
+        except (ValueError, RuntimeError) as error:
+            if isinstance(error, GaamError):
+                raise
+            if "unknown split" in str(error).lower():
+                raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
+            raise ConfigError(
+                f"the data set '{name}' cannot be read as it is",
+                expected="data files with one table per split, and no script",
+                found=_said(error),
+                where=where,
+                hint="download it and give --dataset a folder with one file per split",
+            ) from error
+
+
+def _load_copy(name: str, commit: str | None, split: str, unreachable: HubError) -> Any:
+    """One split from what the ``datasets`` library keeps; the hub is left alone."""
+    with _without_hub():
+        try:
+            return _load(name, commit, split)
+        except NotFoundError:
+            raise
+        except (ConfigError, HubError) as error:
+            raise unreachable from error
+
+
+@contextmanager
+def _without_hub() -> Iterator[None]:
+    import datasets
+
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+
+
+def _commit_of(data: Any) -> str | None:
+    """The commit that rows were made from: the folder that the library keeps them in bears it."""
+    folders = {Path(file["filename"]).parent.name for file in data.cache_files}
+    commits = {name for name in folders if COMMIT.fullmatch(name)}
+    return commits.pop() if len(commits) == 1 else None
+
+
+def _said(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
