@@ -14,7 +14,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 import gaam_cache
-from gaam_cache import registry, settings
+from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
 from gaam_cache.progress import show_progress
 from gaam_decoder.config import TrainConfig
@@ -212,16 +212,22 @@ def _print_json(value: Any) -> None:
 
 
 def main() -> None:
-    """Entry point: run a command; every error becomes one message and an exit code."""
+    """Entry point: run a command; every error becomes one message and an exit code.
+
+    A SIGINT or SIGTERM lets the command finish what it is writing; a second one ends it at once.
+    """
+    interruption.unwind_on_signals()
     try:
         app()
     except SystemExit as stop:
-        if stop.code == 130:
-            print("interrupted; what is finished is kept: run the same again", file=sys.stderr)
+        if stop.code == interruption.EXIT_CODE:
+            print(interruption.MESSAGE, file=sys.stderr)
         raise
     except GaamError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    finally:
+        interruption.end_on_signals()
 
 
 if __name__ == "__main__":

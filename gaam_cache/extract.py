@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gaam_cache
 from gaam_cache import registry
@@ -21,10 +21,11 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError
 from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
-from gaam_cache.shard import ITEM_BYTES
+from gaam_cache.shard import ITEM_BYTES, SHARD_FOLDER, prepare_folder, storage_errors
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.worker import ShardWorker, Tally
 
+T = TypeVar("T")
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
 
@@ -103,11 +104,13 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     rows = {split: source.read(config, split) for split in config.splits}
     class_names = _class_names(rows)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    plan = write_plan(config.out, make_plan(config, rows, class_names, encoder))
-    missing = set(missing_shards(config.out, plan))
+    plan = _in_thread(write_plan, config.out, make_plan(config, rows, class_names, encoder))
+    with storage_errors(config.out / SHARD_FOLDER):
+        missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
     if not todo:
         return _summary(config, plan, encoder, todo, Tally())
+    _in_thread(prepare_folder, config.out)
     total = sum(plan.rows.values())
     report(0, total, "loading the encoder")
     encoder.load()
@@ -203,6 +206,12 @@ def _summary(
     )
 
 
+def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
+    with ThreadPoolExecutor(1, "write") as writer:
+        return writer.submit(function, *arguments).result()
+
+
 def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progress) -> None:
     done = total - sum(shard.stop - shard.start for shard in todo)
     with ThreadPoolExecutor(1, "tokenise") as reader, ThreadPoolExecutor(1, "write") as writer:
@@ -213,7 +222,9 @@ def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progres
             if following is not None:
                 ready = reader.submit(worker.prepare, following)
 
-            def tick(rows: int, base: int = done) -> None:
+            def tick(rows: int, base: int = done, last: Future[None] | None = written) -> None:
+                if last is not None and last.done():
+                    last.result()  # a disk that refuses: not after another shard, but now
                 report(base + rows, total, worker.speed())
 
             states = worker.encode(shard, inputs, tick)

@@ -12,7 +12,7 @@ from typing import Any
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.fingerprint import differences, fingerprint
-from gaam_cache.shard import ITEM_BYTES, write_exclusive
+from gaam_cache.shard import ITEM_BYTES, storage_errors, write_exclusive
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -78,9 +78,12 @@ def write_plan(root: Path, plan: Plan) -> Plan:
     Raises:
         ConfigError: the folder holds a cache with another fingerprint; every field that differs
             is named.
+        StorageError: the file system refused.
     """
     path = root / PLAN_FILE
-    if not path.exists() and write_exclusive(path, plan.to_json().encode()):
+    with storage_errors(path):
+        there_already = path.exists()
+    if not there_already and write_exclusive(path, plan.to_json().encode()):
         return plan
     there = read_plan(root)
     if there.fingerprint != plan.fingerprint:
