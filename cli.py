@@ -48,7 +48,8 @@ def _option(*names: str, help: str, default: Any = None, metavar: str | None = N
     """An option whose value is None unless given; ``default`` is what the help says."""
     text = ", ".join(default) if isinstance(default, tuple) else default
     help = help if text is None else f"{help.removesuffix('.')} (default: {text})."
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+    # readable=False: what cannot be read is for the library to say, as all else about files
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, readable=False)
 
 
 def _extract(field: str, *names: str, help: str, metavar: str | None = None) -> Any:

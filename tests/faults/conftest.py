@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome, build_encoder, random_rows, shard_bytes, write_csv
+from tests.faults.disk import ask
 
 ROOT = Path(__file__).parents[2]
 EXTRACT = ("--shard-rows", "12", "--batch-tokens", "64", "--device", "cpu")
@@ -31,11 +31,7 @@ class Forks:
 
     def run(self, arguments: Sequence[str], **job: Any) -> Outcome:
         """Run ``gaam ARGUMENTS`` under the circumstances of ``job``; see fork_server.prepare."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self.address)
-            request = json.dumps({"arguments": list(arguments), **job})
-            connection.sendall(request.encode() + b"\n")
-            answer = json.loads(connection.makefile("rb").readline())
+        answer = ask(self.address, {"arguments": list(arguments), **job})
         return Outcome(**answer)
 
 
@@ -64,6 +60,8 @@ class Bench:
         self.encoder = build_encoder(root / "encoder", "bert")
         write_csv(root / "data" / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(10, 1)])
         write_csv(root / "data" / "test.csv", random_rows(9, 2))
+        for file in self.encoder.iterdir():
+            file.chmod(0o644)
 
     def arguments(self, out: Path) -> list[str]:
         """Of an extraction of two shards into ``out``."""

@@ -7,8 +7,10 @@ below one folder, whichever thread they come from.
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -170,6 +172,28 @@ class Fail(Strike):
         if half is not None:
             half()
         raise OSError(self.errno, os.strerror(self.errno), str(path))
+
+
+class Overtaken(Strike):
+    """Before the call, another extraction runs from its beginning to its end."""
+
+    def __init__(self, address: str, arguments: list[str]) -> None:
+        self.address = address
+        self.arguments = arguments
+
+    def nth(self, operation: str, path: Any, act: Act, half: Act | None) -> Any:
+        answer = ask(self.address, {"arguments": self.arguments})
+        if answer["code"]:
+            raise RuntimeError(answer["err"])
+        return act()
+
+
+def ask(address: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Give a job to the server of forks and wait for the answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.sendall(json.dumps(job).encode() + b"\n")
+        return json.loads(connection.makefile("rb").readline())
 
 
 class Record(Strike):

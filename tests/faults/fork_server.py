@@ -10,6 +10,7 @@ starts with ``cli.main()`` and ends as the interpreter ends.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -26,7 +27,8 @@ from typing import Any
 import torch
 
 import cli
-from tests.faults.disk import Disk, Fail, Hang, Kill, Record, Signal, Strike
+from gaam_cache.encoders.text import TextEncoder
+from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 
 TIMEOUT_SECONDS = 60
 
@@ -82,6 +84,8 @@ def strike_of(job: dict[str, Any]) -> Strike:
             return Signal(numbers, after=when == "after")
         case ["hang", numbers]:
             return Hang(numbers)
+        case ["overtaken", address, arguments]:
+            return Overtaken(address, arguments)
         case ["record", path]:
             return Record(job["folder"], path)
     raise ValueError(job["fault"])
@@ -92,8 +96,14 @@ def prepare(job: dict[str, Any]) -> None:
 
     ``folder``, ``nth``, ``operations``, ``fault``: see ``Disk``; ``file_bytes``: no file may become
     larger; ``clock``: what time.time() says; ``ignored``: a signal; ``nobody``: give up being
-    root; ``to_the_end``: let the interpreter end by itself.
+    root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
+    loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
+    and wait until nobody holds this file.
     """
+    if "shell" in job:
+        os.execvp("sh", ["sh", "-c", job["shell"]])
+    if job.get("no_load"):
+        TextEncoder.load = None  # type: ignore[assignment, method-assign]
     if "fault" in job:
         Disk(job["folder"], job["nth"], strike_of(job), job.get("operations")).install()
     if "file_bytes" in job:
@@ -101,6 +111,10 @@ def prepare(job: dict[str, Any]) -> None:
     if "clock" in job:
         time.time = lambda: float(job["clock"])
         time.time_ns = lambda: int(job["clock"]) * 10**9
+    if "lock" in job:
+        lock = os.open(job["lock"], os.O_RDONLY)
+        Path(f"{job['lock']}.{os.getpid()}").touch()
+        fcntl.flock(lock, fcntl.LOCK_SH)
     if "ignored" in job:
         signal.signal(job["ignored"], signal.SIG_IGN)
     if job.get("nobody"):

@@ -15,7 +15,7 @@ from tests.faults.test_refusals import assert_one_message
 PAGE_BYTES = 4096
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.5, 3.0, 4.9])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.5, 3.0, 4.5])
 def test_a_limit_on_the_size_of_files_is_one_message_and_a_clean_end(
     share: float, forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -34,7 +34,7 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_a_clean_end(
 
 
 @pytest.fixture(scope="module")
-def small_disk(forks: Forks, bench: Bench) -> Iterator[Forks]:
+def small_disk(bench: Bench) -> Iterator[Forks]:
     """A server in a mount namespace of its own, where DISK is a file system of one page."""
     disk = bench.root / "disk"
     disk.mkdir()
@@ -45,7 +45,7 @@ def small_disk(forks: Forks, bench: Bench) -> Iterator[Forks]:
     tried = subprocess.run([*mount, script, str(disk), "true"], capture_output=True, text=True)
     if tried.returncode:
         pytest.skip(f"no mount in a user namespace here: {tried.stderr.strip()}")
-    warm_up = bench.arguments(bench.root / "reference")
+    warm_up = bench.arguments(bench.root / "reference-2")
     server = start_forks(bench.root / "socket-2", warm_up, *mount, script, str(disk))
     yield server
     server.process.terminate()

@@ -51,7 +51,7 @@ def test_a_file_system_without_hard_links_is_refused_before_the_encoder_is_loade
 ) -> None:
     out = tmp_path / "out"
     job = {"folder": str(out), "nth": 1, "operations": ["link"], "fault": ["fail", number]}
-    outcome = forks.run(bench.arguments(out), **job)
+    outcome = forks.run(bench.arguments(out), no_load=True, **job)
     assert_one_message(outcome, out, "no hard links", "another file system")
     assert [path.name for path in out.rglob("*")] == []
 
@@ -59,12 +59,11 @@ def test_a_file_system_without_hard_links_is_refused_before_the_encoder_is_loade
 def test_a_resumed_extraction_learns_before_the_encoder_is_loaded_that_it_cannot_write(
     forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """The weights are missing, so that a look at them would be another error."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "cache.json").write_bytes(reference["cache.json"])
     (out / "shards").write_text("in the way")
-    outcome = forks.run([*bench.arguments(out), "--device", "cpu"], no_weights=True)
+    outcome = forks.run(bench.arguments(out), no_load=True)
     assert_one_message(outcome, out, "cannot write 'shards'", "File exists", "move the file away")
     assert (out / "shards").read_text() == "in the way"
 

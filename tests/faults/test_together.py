@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import subprocess
-import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import shard_bytes
-from tests.faults.conftest import ROOT, Bench, Forks, published
+from tests.faults.conftest import Bench, Forks, published
 
 FAR_OFF = {"1970": 0, "2106": 2**32, "before 1970": -(10**9)}
 
 
+@pytest.mark.parametrize("attempt", range(3))
 @pytest.mark.parametrize("count", [2, 4])
 def test_extractors_started_together_make_one_complete_cache(
-    count: int, bench: Bench, reference: dict[str, bytes], tmp_path: Path
+    count: int, attempt: int, forks: Forks, bench: Bench, tmp_path: Path
 ) -> None:
-    """Real processes; each waits, with everything imported, until all are there."""
-    out = tmp_path / "out"
-    wait = "import os, sys, time, torch, transformers, cli\n"
-    wait += "torch.set_num_threads(1)\n"
-    wait += "print('ready', flush=True); sys.stdin.readline()\n"
-    wait += "cli.main()\n"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", wait, *bench.arguments(out)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(count)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in processes:
-        _, err = process.communicate(timeout=120)
-        assert (process.returncode, err) == (0, "")
-    assert shard_bytes(out) == reference
+    whole = shard_bytes(bench.root / "reference")
+    out, lock = tmp_path / "out", tmp_path / "lock"
+    with lock.open("w") as held, ThreadPoolExecutor(count) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        running = [
+            pool.submit(forks.run, bench.arguments(out), lock=str(lock)) for _ in range(count)
+        ]
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("lock.*"))) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        outcomes = [future.result() for future in running]
+    assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * count
+    assert shard_bytes(out) == whole
 
 
 def test_extractors_that_meet_at_any_call_make_one_complete_cache(
@@ -54,13 +44,18 @@ def test_extractors_that_meet_at_any_call_make_one_complete_cache(
 ) -> None:
     """One stops at its Nth call while another makes the whole cache, and then goes on."""
     whole = shard_bytes(bench.root / "reference")
-    calls = [record for record in recorded if record[0] == "call"]
-    for nth in range(1, len(calls) + 1):
+    calls = [operation for source, operation, _ in recorded if source == "call"]
+
+    def meet(nth: int) -> None:
         out = tmp_path / f"{nth}"
-        job = {"folder": str(out), "nth": nth, "fault": ["overtaken", bench.arguments(out)]}
+        job: dict[str, Any] = {"folder": str(out), "nth": nth}
+        job["fault"] = ["overtaken", forks.address, bench.arguments(out)]
         outcome = forks.run(bench.arguments(out), **job)
         assert (outcome.code, outcome.err) == (0, ""), (nth, calls[nth - 1])
         assert shard_bytes(out) == whole, (nth, calls[nth - 1])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(meet, range(1, len(calls) + 1)))
 
 
 @pytest.mark.parametrize("files", FAR_OFF)
