@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 import gaam_cache
-from gaam_cache import registry, settings
+from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, GaamWarning, NotFoundError, StorageError
 from gaam_cache.progress import show_progress
 from gaam_decoder.config import TrainConfig
@@ -49,7 +49,8 @@ def _option(*names: str, help: str, default: Any = None, metavar: str | None = N
     """An option whose value is None unless given; ``default`` is what the help says."""
     text = ", ".join(default) if isinstance(default, tuple) else default
     help = help if text is None else f"{help.removesuffix('.')} (default: {text})."
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+    # readable=False: what cannot be read is for the library to say, as all else about files
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, readable=False)
 
 
 def _extract(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
@@ -256,18 +257,24 @@ def _show_warnings() -> None:
 
 
 def main() -> None:
-    """Entry point: run a command; every error becomes one message and an exit code."""
+    """Entry point: run a command; every error becomes one message and an exit code.
+
+    A SIGINT or SIGTERM lets the command finish what it is writing; a second one ends it at once.
+    """
+    interruption.unwind_on_signals()
     try:
         with warnings.catch_warnings():
             _show_warnings()
             app()
     except SystemExit as stop:
-        if stop.code == 130:
-            print("interrupted; what is finished is kept: run the same again", file=sys.stderr)
+        if stop.code == interruption.EXIT_CODE:
+            print(interruption.MESSAGE, file=sys.stderr)
         raise
     except GaamError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    finally:
+        interruption.end_on_signals()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import gaam_cache
 from gaam_cache import registry, row_checks
@@ -24,11 +24,13 @@ from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.layout import missing_shards
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
-from gaam_cache.receipt import ITEM_BYTES
+from gaam_cache.receipt import ITEM_BYTES, SHARD_FOLDER
+from gaam_cache.shard import prepare_folder, storage_errors
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources.files import FileSource
 from gaam_cache.worker import ShardWorker, Tally, Unstorable
 
+T = TypeVar("T")
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
 
@@ -114,11 +116,13 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     report = progress or (lambda done, total, text: None)
     job = prepare_job(config)
     encoder, rows = job.encoder, job.rows
-    plan = write_plan(config.out, job.plan)
-    missing = set(missing_shards(config.out, plan))
+    plan = _in_thread(write_plan, config.out, job.plan)
+    with storage_errors(config.out / SHARD_FOLDER):
+        missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
     if not todo:
         return _summary(config, plan, encoder, todo, Tally())
+    _in_thread(prepare_folder, config.out)
     total = sum(plan.rows.values())
     report(0, total, "loading the encoder")
     encoder.load()  # after a look at what is missing: a complete cache costs no model load
@@ -264,6 +268,12 @@ def _summary(
     )
 
 
+def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
+    with ThreadPoolExecutor(1, "write") as writer:
+        return writer.submit(function, *arguments).result()
+
+
 def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progress) -> None:
     done = total - sum(shard.stop - shard.start for shard in todo)
     with ThreadPoolExecutor(1, "tokenise") as reader, ThreadPoolExecutor(1, "write") as writer:
@@ -274,7 +284,9 @@ def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progres
             if following is not None:
                 ready = reader.submit(worker.prepare, following)
 
-            def tick(rows: int, base: int = done) -> None:
+            def tick(rows: int, base: int = done, last: Future[None] | None = written) -> None:
+                if last is not None and last.done():
+                    last.result()  # a disk that refuses: not after another shard, but now
                 report(base + rows, total, worker.speed())
 
             states = worker.encode(shard, inputs, tick)

@@ -13,7 +13,7 @@ from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.fingerprint import differences, fingerprint
 from gaam_cache.receipt import ITEM_BYTES
-from gaam_cache.shard import write_exclusive
+from gaam_cache.shard import storage_errors, write_exclusive
 from gaam_cache.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"
@@ -82,6 +82,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
     Raises:
         ConfigError: the folder holds a cache with another fingerprint; every field that differs
             is named.
+        StorageError: the file system refused.
     """
     path = root / PLAN_FILE
     content = plan.to_json().encode()
@@ -92,7 +93,9 @@ def write_plan(root: Path, plan: Plan) -> Plan:
             found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
             hint="raise --shard-rows, or look at --label-column",
         )
-    if not path.exists() and write_exclusive(path, content):
+    with storage_errors(path):
+        there_already = path.exists()
+    if not there_already and write_exclusive(path, content):
         return plan
     there = read_plan(root)
     if there.fingerprint != plan.fingerprint:

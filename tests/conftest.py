@@ -6,8 +6,9 @@ import csv
 import importlib.util
 import os
 import random
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -187,9 +188,11 @@ class Outcome(NamedTuple):
 @pytest.fixture
 def gaam(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
+) -> Iterator[Callable[..., Outcome]]:
     """Run a command in this process, as the console script does."""
     import cli
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["gaam", *map(str, arguments)])
@@ -201,7 +204,9 @@ def gaam(
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 
-    return run
+    yield run
+    for number, handler in handlers.items():  # the command made them its own
+        signal.signal(number, handler)
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:

@@ -1,0 +1,175 @@
+"""Runs ``gaam ARGUMENTS`` many times, each in a fresh fork of one process that has imported all.
+
+Usage: python -m tests.faults.fork_server SOCKET ARGUMENTS...
+
+``gaam ARGUMENTS`` runs once here, so that every fork finds the libraries loaded. Then every
+connection to the socket sends one JSON object (a job: see ``prepare``) and receives one: the exit
+status as ``subprocess`` counts it, and what was printed. The fork is a process like any other: it
+starts with ``cli.main()`` and ends as the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import cli
+from gaam_cache.encoders.text import TextEncoder
+from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
+
+TIMEOUT_SECONDS = 60
+
+
+def serve(address: str) -> dict[str, Any]:
+    """Wait for jobs; returns only in the process that is to do one, with the job."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen(64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for jobs
+    while True:
+        connection, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            return supervise(connection)
+        connection.close()
+
+
+def supervise(connection: socket.socket) -> dict[str, Any]:
+    """Read one job, fork the process that does it, report how that one ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    job = json.loads(connection.makefile("rb").readline())
+    out, err = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        for end, descriptor in ((out, 1), (err, 2)):
+            os.dup2(end[1], descriptor)
+            os.closerange(min(end), max(end) + 1)
+        return job
+    os.close(out[1])
+    os.close(err[1])
+    late = threading.Timer(TIMEOUT_SECONDS, os.kill, (child, signal.SIGQUIT))
+    late.start()
+    texts = []
+    for end in (err, out):
+        with os.fdopen(end[0], "rb") as stream:
+            texts.append(stream.read().decode())
+    _, status = os.waitpid(child, 0)
+    late.cancel()
+    answer = {"code": os.waitstatus_to_exitcode(status), "out": texts[1], "err": texts[0]}
+    connection.sendall(json.dumps(answer).encode() + b"\n")
+    os._exit(0)
+
+
+def strike_of(job: dict[str, Any]) -> Strike:
+    match job["fault"]:
+        case ["kill"]:
+            return Kill()
+        case ["fail", errno]:
+            return Fail(errno)
+        case ["signal", numbers, when]:
+            return Signal(numbers, after=when == "after")
+        case ["hang", numbers]:
+            return Hang(numbers)
+        case ["overtaken", address, arguments]:
+            return Overtaken(address, arguments)
+        case ["record", path]:
+            return Record(job["folder"], path)
+    raise ValueError(job["fault"])
+
+
+def prepare(job: dict[str, Any]) -> None:
+    """Make the circumstances that a job asks for.
+
+    ``folder``, ``nth``, ``operations``, ``fault``: see ``Disk``; ``file_bytes``: no file may become
+    larger; ``clock``: what time.time() says; ``ignored``: a signal; ``nobody``: give up being
+    root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
+    loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
+    and wait until nobody holds this file.
+    """
+    if "shell" in job:
+        os.execvp("sh", ["sh", "-c", job["shell"]])
+    if job.get("no_load"):
+        TextEncoder.load = None  # type: ignore[assignment, method-assign]
+    if "fault" in job:
+        Disk(job["folder"], job["nth"], strike_of(job), job.get("operations")).install()
+    if "file_bytes" in job:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_bytes"], resource.RLIM_INFINITY))
+    if "clock" in job:
+        time.time = lambda: float(job["clock"])
+        time.time_ns = lambda: int(job["clock"]) * 10**9
+    if "lock" in job:
+        lock = os.open(job["lock"], os.O_RDONLY)
+        Path(f"{job['lock']}.{os.getpid()}").touch()
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    if "ignored" in job:
+        signal.signal(job["ignored"], signal.SIG_IGN)
+    if job.get("nobody"):
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def warm_up(arguments: list[str]) -> None:
+    """Run the command once; what it leaves must be one thread, or no fork would be safe."""
+    sys.argv = ["gaam", *arguments]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        cli.main()
+    except SystemExit as stop:
+        if stop.code:
+            raise
+    for number, handler in handlers.items():  # the command made them its own
+        signal.signal(number, handler)
+    deadline = time.monotonic() + 10
+    while len(list(Path("/proc/self/task").iterdir())) > 1:  # joined, but not yet gone
+        if time.monotonic() > deadline:
+            raise RuntimeError("threads are still running: a fork would be a gamble")
+        time.sleep(0.01)
+
+
+def main_and_out() -> None:
+    """Run the command and wait for its threads, as the interpreter does before it ends.
+
+    It would then take every module apart, which in a fork, page by page, lasts longer than all
+    the rest.
+    """
+    code: Any = 0
+    try:
+        cli.main()
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:  # noqa: BLE001 what the interpreter would do
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    address = sys.argv[1]
+    warm_up(sys.argv[2:])
+    gc.collect()
+    gc.freeze()
+    task = serve(address)
+    prepare(task)
+    sys.argv = ["gaam", *task["arguments"]]
+    if task.get("to_the_end"):
+        cli.main()
+    else:
+        main_and_out()

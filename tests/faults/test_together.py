@@ -1,0 +1,76 @@
+"""Several extractors on one empty folder, and clocks that are wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import shard_bytes
+from tests.faults.conftest import Bench, Forks, published
+
+FAR_OFF = {"1970": 0, "2106": 2**32, "before 1970": -(10**9)}
+
+
+@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("count", [2, 4])
+def test_extractors_started_together_make_one_complete_cache(
+    count: int, attempt: int, forks: Forks, bench: Bench, tmp_path: Path
+) -> None:
+    whole = shard_bytes(bench.root / "reference")
+    out, lock = tmp_path / "out", tmp_path / "lock"
+    with lock.open("w") as held, ThreadPoolExecutor(count) as pool:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        running = [
+            pool.submit(forks.run, bench.arguments(out), lock=str(lock)) for _ in range(count)
+        ]
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("lock.*"))) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        outcomes = [future.result() for future in running]
+    assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * count
+    assert shard_bytes(out) == whole
+
+
+def test_extractors_that_meet_at_any_call_make_one_complete_cache(
+    forks: Forks, bench: Bench, recorded: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    """One stops at its Nth call while another makes the whole cache, and then goes on."""
+    whole = shard_bytes(bench.root / "reference")
+    calls = [operation for source, operation, _ in recorded if source == "call"]
+
+    def meet(nth: int) -> None:
+        out = tmp_path / f"{nth}"
+        job: dict[str, Any] = {"folder": str(out), "nth": nth}
+        job["fault"] = ["overtaken", forks.address, bench.arguments(out)]
+        outcome = forks.run(bench.arguments(out), **job)
+        assert (outcome.code, outcome.err) == (0, ""), (nth, calls[nth - 1])
+        assert shard_bytes(out) == whole, (nth, calls[nth - 1])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(meet, range(1, len(calls) + 1)))
+
+
+@pytest.mark.parametrize("files", FAR_OFF)
+@pytest.mark.parametrize("clock", FAR_OFF)
+def test_clocks_and_file_times_far_off_change_nothing(
+    files: str, clock: str, forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    job = {"folder": str(out), "nth": 30, "fault": ["kill"]}
+    forks.run(bench.arguments(out), **job)
+    kept = published(out)
+    assert len(kept) == 3
+    for path in [out, *out.rglob("*")]:
+        os.utime(path, (FAR_OFF[files], FAR_OFF[files]))
+    outcome = forks.run(bench.arguments(out), clock=FAR_OFF[clock])
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "1 of 2 shards" in outcome.out
+    assert published(out) == reference
