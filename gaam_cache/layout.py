@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, StorageError
 from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec
 from gaam_cache.receipt import SHARD_FOLDER, Receipt, read_receipt, receipt_path
 
@@ -82,18 +82,19 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     """Names of the planned shards that have no receipt.
 
     Raises:
-        CacheError: the folder cannot be listed.
+        StorageError: the folder cannot be listed.
     """
     try:
         # one listing: a shard a stat would be slow for a plan of many shards
         there = set(os.listdir(root / SHARD_FOLDER))  # noqa: PTH208 names are all we need
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         there = set()
     except OSError as error:
-        raise CacheError(
+        raise StorageError(
             "the shards of the cache cannot be listed",
             expected=f"a readable folder '{SHARD_FOLDER}'",
             found=error.strerror,
             where=str((root / SHARD_FOLDER).absolute()),
+            hint="get the right to read there, or choose another folder with --out or --cache",
         ) from error
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]

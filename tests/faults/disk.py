@@ -175,14 +175,14 @@ class Fail(Strike):
 
 
 class Overtaken(Strike):
-    """Before the call, another extraction runs from its beginning to its end."""
+    """Before the call, another job runs from its beginning to its end."""
 
-    def __init__(self, address: str, arguments: list[str]) -> None:
+    def __init__(self, address: str, job: dict[str, Any]) -> None:
         self.address = address
-        self.arguments = arguments
+        self.job = job
 
     def nth(self, operation: str, path: Any, act: Act, half: Act | None) -> Any:
-        answer = ask(self.address, {"arguments": self.arguments})
+        answer = ask(self.address, self.job)
         if answer["code"]:
             raise RuntimeError(answer["err"])
         return act()

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 import cli
+import gaam_cache.worker
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 
@@ -84,8 +85,8 @@ def strike_of(job: dict[str, Any]) -> Strike:
             return Signal(numbers, after=when == "after")
         case ["hang", numbers]:
             return Hang(numbers)
-        case ["overtaken", address, arguments]:
-            return Overtaken(address, arguments)
+        case ["overtaken", address, other]:
+            return Overtaken(address, other)
         case ["record", path]:
             return Record(job["folder"], path)
     raise ValueError(job["fault"])
@@ -98,7 +99,8 @@ def prepare(job: dict[str, Any]) -> None:
     larger; ``clock``: what time.time() says; ``ignored``: a signal; ``nobody``: give up being
     root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
-    and wait until nobody holds this file.
+    and wait until nobody holds this file; ``other_machine``: write other bytes, as another machine
+    may.
     """
     if "shell" in job:
         os.execvp("sh", ["sh", "-c", job["shell"]])
@@ -111,6 +113,11 @@ def prepare(job: dict[str, Any]) -> None:
     if "clock" in job:
         time.time = lambda: float(job["clock"])
         time.time_ns = lambda: int(job["clock"]) * 10**9
+    if job.get("other_machine"):
+        build = gaam_cache.worker.build_image
+        gaam_cache.worker.build_image = lambda arrays, attributes: build(
+            arrays, {**attributes, "made_on": "another machine"}
+        )
     if "lock" in job:
         lock = os.open(job["lock"], os.O_RDONLY)
         Path(f"{job['lock']}.{os.getpid()}").touch()

@@ -15,7 +15,17 @@ from tests.faults.test_refusals import assert_one_message
 PAGE_BYTES = 4096
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.5, 3.0, 4.5])
+def test_no_room_for_temporary_files_is_one_message(
+    forks: Forks, bench: Bench, tmp_path: Path
+) -> None:
+    outcome = forks.run(bench.arguments(tmp_path / "out"), file_bytes=0, to_the_end=True)
+    assert outcome.code == 1
+    assert "cannot keep the texts in a temporary file" in outcome.err
+    assert "TMPDIR" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("share", [0.9, 1.5, 3.0, 4.1])
 def test_a_limit_on_the_size_of_files_is_one_message_and_a_clean_end(
     share: float, forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:

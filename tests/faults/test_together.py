@@ -7,7 +7,6 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,20 +38,28 @@ def test_extractors_started_together_make_one_complete_cache(
     assert shard_bytes(out) == whole
 
 
-def test_extractors_that_meet_at_any_call_make_one_complete_cache(
+def test_extractors_that_meet_at_any_call_keep_whatever_was_published_first(
     forks: Forks, bench: Bench, recorded: list[tuple[str, str, str]], tmp_path: Path
 ) -> None:
-    """One stops at its Nth call while another makes the whole cache, and then goes on."""
-    whole = shard_bytes(bench.root / "reference")
-    calls = [operation for source, operation, _ in recorded if source == "call"]
+    """One stops at its Nth call while another, whose bytes differ, makes all that is missing."""
+    ours = shard_bytes(bench.root / "reference")
+    assert forks.run(bench.arguments(tmp_path / "other"), other_machine=True).code == 0
+    theirs = shard_bytes(tmp_path / "other")
+    assert ours.keys() & theirs.keys() == {name for name in ours if name.endswith(".json")}
+    calls = [(operation, path) for source, operation, path in recorded if source == "call"]
 
     def meet(nth: int) -> None:
         out = tmp_path / f"{nth}"
-        job: dict[str, Any] = {"folder": str(out), "nth": nth}
-        job["fault"] = ["overtaken", forks.address, bench.arguments(out)]
-        outcome = forks.run(bench.arguments(out), **job)
+        other = {"arguments": bench.arguments(out), "other_machine": True}
+        fault = ["overtaken", forks.address, other]
+        outcome = forks.run(bench.arguments(out), folder=str(out), nth=nth, fault=fault)
         assert (outcome.code, outcome.err) == (0, ""), (nth, calls[nth - 1])
-        assert shard_bytes(out) == whole, (nth, calls[nth - 1])
+        linked = [Path(path).name for operation, path in calls[: nth - 1] if operation == "link"]
+        expected = {"cache.json": ours["cache.json"]}
+        for shard in ("train-00000", "test-00000"):
+            first = ours if any(name.startswith(f".{shard}.json") for name in linked) else theirs
+            expected |= {name: first[name] for name in first if name.startswith(f"shards/{shard}")}
+        assert shard_bytes(out) == expected, (nth, calls[nth - 1])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(meet, range(1, len(calls) + 1)))
