@@ -27,6 +27,7 @@ import torch
 
 from gaam_cache.cache import open_cache
 from gaam_cache.fingerprint import fingerprint
+from gaam_cache.layout import shard_attributes
 from gaam_cache.plan import Plan, rows_per_shard, write_plan
 from gaam_cache.shard import build_image, publish
 from tests.benchmarks._machine import alternate, describe, median_ratio
@@ -36,7 +37,13 @@ BATCH_SIZE = 32
 
 def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int) -> None:
     """A cache of random states, made with the real writer."""
-    fields = {"content": "random", "rows": rows}
+    fields = {
+        "content": "random",
+        "rows": {"train": rows},
+        "class_names": ["a", "b"],
+        "storage_dtype": "float16",
+        "encoder": {"pooling": ["mean"], "max_length": 1, "dtype": "float32"},
+    }
     plan = Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
@@ -64,7 +71,7 @@ def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int)
                 "row": ("int64", numbers),
                 "num_tokens": ("int32", np.full(count, 9)),
             },
-            {"fingerprint": plan.fingerprint},
+            shard_attributes(plan, shard),
         )
         place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
         publish(
