@@ -7,6 +7,7 @@ thread of its own and never more than one ahead, so that memory does not grow wi
 from __future__ import annotations
 
 import re
+import secrets
 import time
 import warnings
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class ExtractSummary:
     rows: dict[str, int]
     shards: int
     shards_made: int
-    """Shards of this run; the others were there already."""
+    """Shards that this run published; the others were there, or another extractor was quicker."""
     rows_made: int
     tokens: int
     """Tokens encoded in this run, padding not counted."""
@@ -120,8 +121,9 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     with storage_errors(config.out / SHARD_FOLDER):
         missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
+    todo = _order(todo, ours=plan is job.plan)
     if not todo:
-        return _summary(config, plan, encoder, todo, Tally())
+        return _summary(config, plan, encoder, Tally())
     _in_thread(prepare_folder, config.out)
     total = sum(plan.rows.values())
     report(0, total, "loading the encoder")
@@ -135,7 +137,7 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     worker.tally.seconds = time.perf_counter() - start
     tally = worker.tally
     _warn(row_checks.truncation(tally.rows, tally.truncated, encoder.max_length), stacklevel=3)
-    return _summary(config, plan, encoder, todo, worker.tally)
+    return _summary(config, plan, encoder, worker.tally)
 
 
 class Job(NamedTuple):
@@ -244,9 +246,7 @@ def _warn(messages: list[str], stacklevel: int) -> None:
         warnings.warn(message, GaamWarning, stacklevel=stacklevel)  # the line that called extract
 
 
-def _summary(
-    config: ExtractConfig, plan: Plan, encoder: Encoder, made: list[ShardSpec], tally: Tally
-) -> ExtractSummary:
+def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) -> ExtractSummary:
     return ExtractSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint,
@@ -256,7 +256,7 @@ def _summary(
         hidden_size=plan.hidden_size,
         rows=plan.rows,
         shards=sum(1 for _ in plan.shards()),
-        shards_made=len(made),
+        shards_made=tally.shards,
         rows_made=tally.rows,
         tokens=tally.tokens,
         truncated=tally.truncated,
@@ -274,6 +274,16 @@ def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
         return writer.submit(function, *arguments).result()
 
 
+def _order(shards: list[ShardSpec], *, ours: bool) -> list[ShardSpec]:
+    """The order in which to make shards.
+
+    From the first on where the plan is ours. Where it was there already another extractor may be at
+    work: beginning anywhere, we meet it late instead of doing the same shards beside it.
+    """
+    start = 0 if ours or len(shards) < 2 else secrets.randbelow(len(shards))
+    return shards[start:] + shards[:start]
+
+
 def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progress) -> None:
     done = total - sum(shard.stop - shard.start for shard in todo)
     with ThreadPoolExecutor(1, "tokenise") as reader, ThreadPoolExecutor(1, "write") as writer:
@@ -283,6 +293,9 @@ def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progres
             inputs = ready.result()
             if following is not None:
                 ready = reader.submit(worker.prepare, following)
+            if worker.exists(shard):  # another extractor was quicker
+                done += shard.stop - shard.start
+                continue
 
             def tick(rows: int, base: int = done, last: Future[None] | None = written) -> None:
                 if last is not None and last.done():

@@ -20,7 +20,7 @@ from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.finite import first_not_finite
 from gaam_cache.layout import ROW_DATASETS, embeddings_key, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
-from gaam_cache.receipt import NUMPY_DTYPES
+from gaam_cache.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.shard import build_image, publish
 from gaam_cache.sources._base import Rows
 
@@ -57,6 +57,9 @@ class Unstorable(Exception):  # noqa: N818 raised and caught between two threads
 @dataclass(slots=True)
 class Tally:
     """What was done so far."""
+
+    shards: int = 0
+    """Published by us."""
 
     rows: int = 0
     tokens: int = 0
@@ -111,6 +114,10 @@ class ShardWorker:
             )
         return inputs
 
+    def exists(self, shard: ShardSpec) -> bool:
+        """Whether the shard has its receipt by now."""
+        return receipt_path(Path(self._config.out), shard.name).exists()
+
     def encode(
         self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]
     ) -> list[EncodedBatch]:
@@ -156,7 +163,7 @@ class ShardWorker:
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         image, specs = build_image(arrays, shard_attributes(plan, shard))
         self.tally.bytes += len(image)
-        publish(
+        self.tally.shards += publish(
             Path(self._config.out),
             shard.name,
             image,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, NumericsError
+from gaam_cache.plan import ShardSpec
 from gaam_cache.receipt import receipt_path
+from gaam_cache.worker import ShardWorker
 from tests.conftest import build_encoder, shard_bytes, write_csv
 
 
@@ -234,3 +237,44 @@ def test_a_full_shard_is_bounded_in_bytes() -> None:
     assert rows_per_shard(40 * 5120 * 2, 2048) == 1250  # Llama-2-13B in float16: 512 MB
     assert rows_per_shard(6 * 384 * 2, 2048) == 2048
     assert rows_per_shard(10**9, 2048) == 1
+
+
+def test_shards_that_another_extractor_makes_meanwhile_are_left_to_it(
+    tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    theirs = replace(tiny_config, out=tmp_path / "theirs")
+    gaam_cache.extract(theirs)
+    arrived = False
+
+    def meanwhile(done: int, total: int, text: str) -> None:
+        nonlocal arrived
+        if done and not arrived:
+            arrived = True
+            for file in sorted((theirs.out / "shards").glob("train-0000[345]*")):
+                shutil.copy(file, tiny_config.out / "shards")
+
+    summary = gaam_cache.extract(tiny_config, progress=meanwhile)
+    assert (summary.shards_made, summary.rows_made) == (6, 54)
+    assert shard_bytes(tiny_config.out) == shard_bytes(theirs.out)
+
+
+def test_an_extractor_that_joins_begins_anywhere(
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaam_cache.extract(tiny_config)
+    whole = shard_bytes(tiny_config.out)
+    for receipt in (tiny_config.out / "shards").glob("*.json"):
+        receipt.unlink()
+    monkeypatch.setattr("secrets.randbelow", lambda count: count - 2)
+    made: list[str] = []
+    write = ShardWorker.write
+
+    def note(self: ShardWorker, shard: ShardSpec, *rest: object) -> None:
+        made.append(shard.name)
+        write(self, shard, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ShardWorker, "write", note)
+    gaam_cache.extract(tiny_config)
+    assert made[:3] == ["test-00001", "test-00002", "train-00000"]
+    assert len(made) == 9
+    assert shard_bytes(tiny_config.out) == whole
