@@ -16,8 +16,8 @@ import typer
 
 import gaam_cache
 from gaam_cache import interruption, registry, settings
-from gaam_cache.errors import GaamError, GaamWarning, NotFoundError, StorageError
-from gaam_cache.progress import show_progress
+from gaam_cache.errors import GaamError, NotFoundError, StorageError
+from gaam_cache.progress import show_progress, show_warnings
 from gaam_decoder.config import TrainConfig
 
 app = typer.Typer(
@@ -242,20 +242,6 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _show_warnings() -> None:
-    """Each warning of ours becomes one line on stderr, every time; others stay as they are."""
-    others = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, GaamWarning):
-            print("warning:", " ".join(str(message).split()), file=sys.stderr)
-        else:
-            others(message, category, *place, **more)
-
-    warnings.showwarning = show
-    warnings.simplefilter("always", GaamWarning)
-
-
 def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code.
 
@@ -264,7 +250,7 @@ def main() -> None:
     interruption.unwind_on_signals()
     try:
         with warnings.catch_warnings():
-            _show_warnings()
+            show_warnings()
             app()
     except SystemExit as stop:
         if stop.code == interruption.EXIT_CODE:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gaam_cache.batching import token_budget_batches
 from gaam_cache.config import ExtractConfig
-from gaam_cache.extract import Job, prepare_job
+from gaam_cache.job import Job, prepare_job
 from gaam_cache.receipt import ITEM_BYTES
 from gaam_cache.worker import batch_tokens
 

@@ -6,29 +6,21 @@ thread of its own and never more than one ahead, so that memory does not grow wi
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import gaam_cache
-from gaam_cache import registry, row_checks
+from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import DataError, GaamWarning
-from gaam_cache.fingerprint import fingerprint, hash_rows
+from gaam_cache.job import prepare_job, warn
 from gaam_cache.layout import missing_shards
-from gaam_cache.plan import FORMAT_VERSION, Plan, ShardSpec, rows_per_shard, write_plan
-from gaam_cache.receipt import ITEM_BYTES, SHARD_FOLDER
+from gaam_cache.plan import Plan, ShardSpec, write_plan
+from gaam_cache.receipt import SHARD_FOLDER
 from gaam_cache.shard import prepare_folder, storage_errors
-from gaam_cache.sources._base import Rows, find_source
-from gaam_cache.sources.files import FileSource
 from gaam_cache.worker import ShardWorker, Tally, Unstorable
 
 T = TypeVar("T")
@@ -136,114 +128,8 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
         raise worker.explain(error) from None
     worker.tally.seconds = time.perf_counter() - start
     tally = worker.tally
-    _warn(row_checks.truncation(tally.rows, tally.truncated, encoder.max_length), stacklevel=3)
+    warn(row_checks.truncation(tally.rows, tally.truncated, encoder.max_length), stacklevel=3)
     return _summary(config, plan, encoder, worker.tally)
-
-
-class Job(NamedTuple):
-    """An extraction that is ready to begin: rows read and checked, encoder found, plan made."""
-
-    rows: dict[str, Rows]
-    encoder: Encoder
-    plan: Plan
-
-
-def prepare_job(config: ExtractConfig) -> Job:
-    """Read the rows, find the encoder and make the plan; writes nothing, loads no weights."""
-    source = find_source(config.dataset)
-    rows = {split: source.read(config, split) for split in config.splits}
-    class_names = _class_names(rows)
-    _warn(row_checks.check_rows(rows, class_names), stacklevel=4)
-    encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    return Job(rows, encoder, make_plan(config, rows, class_names, encoder))
-
-
-def make_plan(
-    config: ExtractConfig, rows: dict[str, Rows], class_names: tuple[str, ...], encoder: Encoder
-) -> Plan:
-    """The plan that these rows and this encoder call for."""
-    fields = {
-        "format_version": FORMAT_VERSION,
-        "encoder": encoder.identity(),
-        "storage_dtype": config.storage_dtype,
-        "class_names": list(class_names),
-        "rows": {name: len(part) for name, part in rows.items()},
-        "content": {name: hash_rows(part.texts, part.labels) for name, part in rows.items()},
-    }
-    bytes_per_row = (
-        len(config.pool)
-        * encoder.num_layers
-        * encoder.hidden_size
-        * ITEM_BYTES[config.storage_dtype]
-    )
-    return Plan(
-        fingerprint=fingerprint(fields),
-        fingerprint_fields=fields,
-        encoder={
-            "name": encoder.name,
-            "path": _local_path(config.encoder),
-            "revision": encoder.revision,
-        },
-        dataset=_provenance(config, rows),
-        num_layers=encoder.num_layers,
-        hidden_size=encoder.hidden_size,
-        pooling=config.pool,
-        storage_dtype=config.storage_dtype,
-        class_names=class_names,
-        rows={name: len(part) for name, part in rows.items()},
-        shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
-        created_with={
-            "gaam": gaam_cache.__version__,
-            **{name: version(name) for name in ("torch", "transformers", "h5py", "numpy")},
-        },
-    )
-
-
-def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
-    """What it takes to read the same rows again, from any folder."""
-    is_file = isinstance(find_source(config.dataset), FileSource)
-    return {
-        "name": config.dataset,
-        "path": _local_path(config.dataset) if is_file else None,
-        "revision": next(iter(rows.values())).revision,
-        "text_columns": list(config.text_columns),
-        "label_column": config.label_column,
-        "limit": config.limit,
-        "origin": {name: part.origin for name, part in rows.items()},
-    }
-
-
-def _local_path(name: str) -> str | None:
-    path = Path(name).expanduser()
-    return str(path.absolute()) if path.exists() else None
-
-
-def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
-    """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
-    reference = "train" if "train" in rows else next(iter(rows))
-    declared = rows[reference].class_names
-    labels = set(rows[reference].labels)
-    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
-    # '1' and '01' are one number: without a second key their order would be that of the set
-    names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
-    for split, part in rows.items():
-        unknown = set(part.labels) - set(names)
-        if unknown:
-            first = min(unknown)
-            raise DataError(
-                f"the label '{first}' occurs in '{split}' but not in '{reference}'",
-                expected=f"one of: {', '.join(names[:20])}",
-                found=f"'{first}'",
-                where=f"{part.origin}, row {part.labels.index(first) + 1}",
-                hint=f"no decoder can learn a class without examples: "
-                f"mend the labels, or add rows of that class to '{reference}'",
-            )
-    return names
-
-
-def _warn(messages: list[str], stacklevel: int) -> None:
-    for message in messages:
-        warnings.warn(message, GaamWarning, stacklevel=stacklevel)  # the line that called extract
 
 
 def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) -> ExtractSummary:

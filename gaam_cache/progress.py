@@ -1,11 +1,15 @@
-"""Progress on stderr: a bar on a terminal, elsewhere a plain line now and then."""
+"""What a command says on stderr: progress (a bar, or a line now and then) and warnings."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from gaam_cache.errors import GaamWarning
 
 Progress = Callable[[int, int, str], None]
 LINE_SECONDS = 30.0
@@ -68,3 +72,17 @@ def _lines(title: str, unit: str) -> Progress:
         print(f"{title}: {done:,}/{total:,} {unit}{about}; {text}", file=sys.stderr, flush=True)
 
     return update
+
+
+def show_warnings() -> None:
+    """Each warning of ours becomes one line on stderr, every time; others stay as they are."""
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, GaamWarning):
+            print("warning:", " ".join(str(message).split()), file=sys.stderr)
+        else:
+            others(message, category, *place, **more)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", GaamWarning)

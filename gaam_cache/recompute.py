@@ -143,7 +143,7 @@ def recompute(
         CacheError: the rows or the encoder are no longer those of the cache.
         NotFoundError: the data set or the encoder is no longer there.
     """
-    from gaam_cache.extract import make_plan
+    from gaam_cache.job import make_plan
     from gaam_cache.sources._base import find_source
 
     config = recorded_config(plan, root, device=device)

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._choices import choose_dtype, choose_max_length
 from gaam_cache.encoders._locate import Located, locate
 from gaam_cache.errors import ConfigError
 from gaam_cache.pooling import POOLINGS, check_names
 
-DEFAULT_MAX_LENGTH = 512
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
 PROBE_TOKENS = 12
 
@@ -50,7 +50,7 @@ class TextEncoder(Encoder):
         self.revision = located.revision
         self.num_layers = int(model_config.num_hidden_layers)
         self.hidden_size = int(model_config.hidden_size)
-        self.max_length = _max_length(config.max_length, tokenizer, model_config)
+        self.max_length = choose_max_length(config.max_length, tokenizer, model_config)
         self.device = registry.resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
         self._located = located
@@ -264,31 +264,3 @@ class TextEncoder(Encoder):
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
             for name in self._config.pool
         }
-
-
-def choose_dtype(asked: str, device: torch.device) -> str:
-    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it."""
-    if asked != "auto":
-        return asked
-    if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return "bfloat16" if features.get("avx512_bf16") or features.get("amx_bf16") else "float32"
-
-
-def _max_length(
-    asked: int | None,
-    tokenizer: transformers.PreTrainedTokenizerBase,
-    model_config: transformers.PretrainedConfig,
-) -> int:
-    limits = [tokenizer.model_max_length, getattr(model_config, "max_position_embeddings", None)]
-    limit = min((int(n) for n in limits if n and n < 10**9), default=None)
-    if asked is None:
-        return min(DEFAULT_MAX_LENGTH, limit or DEFAULT_MAX_LENGTH)
-    if limit is not None and asked > limit:
-        raise ConfigError(
-            "--max-length is more than the encoder can take",
-            expected=f"at most {limit} tokens",
-            found=str(asked),
-        )
-    return asked

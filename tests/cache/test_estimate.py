@@ -9,7 +9,8 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import TextEncoder, choose_dtype
+from gaam_cache.encoders._choices import choose_dtype
+from gaam_cache.encoders.text import TextEncoder
 from tests.conftest import Outcome
 
 MODULE = importlib.import_module("gaam_cache.estimate")
