@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gaam_cache.cache import EmbeddingCache, Split
+from gaam_cache.errors import ConfigError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.features import Features
@@ -76,7 +77,7 @@ def prepare_data(cache: EmbeddingCache, config: TrainConfig, device: torch.devic
     """Load the splits that a config names and hold out the rows that choose.
 
     Raises:
-        ConfigError: the cache has no such split or pooling.
+        ConfigError: the cache has no such split or pooling, or too few rows to hold any out.
     """
 
     def features(split: Split) -> Features:
@@ -92,6 +93,13 @@ def prepare_data(cache: EmbeddingCache, config: TrainConfig, device: torch.devic
     train_rows, choose = np.arange(len(train_split)), None
     if config.select == "val":
         train_rows, val_rows = holdout(train_split.labels, config.val_fraction, config.split_seed)
+        if not len(val_rows):
+            raise ConfigError(
+                "no rows can be held out to choose the epoch",
+                expected=f"a class with two or more rows in '{config.train_split}'",
+                found=f"{len(train_rows)} rows, each the only one of its class",
+                hint="--select last, which chooses nothing",
+            )
         choose = subset(train_features, train_split, val_rows)
     elif config.select == "test":
         choose = test

@@ -273,6 +273,20 @@ def test_bad_rows_exit_3(gaam: Gaam, encoders: dict[str, Path], tmp_path: Path) 
     assert "label 'c' occurs in 'test' but not in 'train'" in outcome.err
 
 
+def test_too_few_rows_to_choose_an_epoch_by(
+    gaam: Gaam, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    for split in ("train", "test"):
+        write_csv(tmp_path / f"{split}.csv", [("a", "goal"), ("b", "cup")])
+    options = ["--encoder", encoders["bert"], "--dataset", tmp_path, "--out", tmp_path / "c"]
+    assert gaam("extract", *options).code == 0
+    options = ["--cache", tmp_path / "c", "--runs", tmp_path / "r", "--seeds", 2, "--epochs", 1]
+    outcome = gaam("train", "--attn", "none", *options)
+    assert outcome.code == 2
+    assert "--select last" in outcome.err
+    assert gaam("train", "--attn", "none", "--select", "last", *options).code == 0
+
+
 @pytest.fixture
 def silent_hub() -> Iterator[str]:
     """A server that takes connections and never answers."""
