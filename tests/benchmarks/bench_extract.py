@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import gaam_cache
@@ -44,6 +45,7 @@ class Bench:
         self.texts = list(part.texts[:rows])
         self.max_length = encoder.max_length
         self.summaries: dict[str, list[ExtractSummary]] = {}
+        self.states: dict[str, np.ndarray] = {}
 
     @torch.no_grad()
     def one_at_a_time(self) -> float:
@@ -92,6 +94,8 @@ class Bench:
                 }
             )
             summary = gaam_cache.extract(config)
+            cache = gaam_cache.open_cache(config.out)
+            self.states[dtype] = cache[config.splits[0]].embeddings[:].astype(np.float32)
         self.summaries.setdefault(dtype, []).append(summary)
         return summary.rows_made / summary.seconds
 
@@ -171,6 +175,11 @@ def main() -> None:
             line += f"checking, hashing and writing {100 * entry['write_share']:.2f}% of the time"
         result["contestants"][name] = entry
         print(line)
+    exact = bench.states["float32"]
+    error = np.linalg.norm(bench.states["bfloat16"] - exact, axis=(0, 2))
+    result["bfloat16_deviation"] = (error / np.linalg.norm(exact, axis=(0, 2))).tolist()
+    shown = ", ".join(f"{100 * value:.2f}%" for value in result["bfloat16_deviation"])
+    print(f"bfloat16 states against float32, relative deviation by layer: {shown}")
     print(f"peak memory of the process {result['peak_memory_mb']:.0f} MB")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2))
