@@ -50,8 +50,13 @@ def token_budget_batches(lengths: Sequence[int], batch_tokens: int) -> list[NDAr
     return batches[::-1]
 
 
+def padded_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> int:
+    """Positions that are encoded, padding included."""
+    length_N = np.asarray(lengths, dtype=np.int64)
+    return sum(int(length_N[batch].max()) * len(batch) for batch in batches)
+
+
 def padding_share(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> float:
     """Share of the encoded positions that are padding, in [0, 1)."""
-    length_N = np.asarray(lengths, dtype=np.int64)
-    padded = sum(int(length_N[batch].max()) * len(batch) for batch in batches)
-    return 1 - int(length_N.sum()) / padded if padded else 0.0
+    padded = padded_tokens(lengths, batches)
+    return 1 - sum(lengths) / padded if padded else 0.0

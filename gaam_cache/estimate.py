@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.batching import token_budget_batches
+from gaam_cache.batching import padded_tokens, padding_share, token_budget_batches
 from gaam_cache.config import ExtractConfig
 from gaam_cache.job import Job, prepare_job
 from gaam_cache.receipt import ITEM_BYTES
@@ -76,7 +76,7 @@ def estimate(config: ExtractConfig) -> Estimate:
     inputs = encoder.prepare(texts)
     batches = token_budget_batches(inputs.lengths, batch_tokens(config, encoder))
     length_N = np.asarray(inputs.lengths)
-    padded = sum(int(length_N[batch].max()) * len(batch) for batch in batches)
+    padded = padded_tokens(inputs.lengths, batches)
     tokens = int(length_N.sum())
     encoder.load()
     rate = _padded_tokens_per_second(job, inputs.items, length_N, batches)
@@ -90,7 +90,7 @@ def estimate(config: ExtractConfig) -> Estimate:
         tokens=round(scale * tokens),
         exact_tokens=len(texts) == total,
         truncated_share=float(np.mean(inputs.truncated)),
-        padding_share=1 - tokens / padded,
+        padding_share=padding_share(inputs.lengths, batches),
         bytes=total
         * len(plan.pooling)
         * plan.num_layers

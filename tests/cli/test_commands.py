@@ -51,7 +51,7 @@ def test_extract_says_what_it_made(gaam: Gaam, tiny_config: ExtractConfig) -> No
 def test_every_option_of_extract_reaches_the_cache(
     gaam: Gaam, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    write_csv(tmp_path / "d" / "one.csv", [("x,goal,cup", "")] * 0, "y,title,body")
+    (tmp_path / "d").mkdir()
     (tmp_path / "d" / "one.csv").write_text("y,title,body\n" + "p,goal,cup\nq,bank,vote\n" * 4)
     outcome = gaam(
         *("extract", "--encoder", encoders["llama"], "--dataset", tmp_path / "d"),
