@@ -109,6 +109,11 @@ def parse_head(text: str) -> Spec:
     return parse_spec(text, package="gaam_decoder.heads", kind="head")
 
 
+def parse_loss(text: str) -> Spec:
+    """Read a loss spec."""
+    return parse_spec(text, package="gaam_decoder.losses", kind="loss")
+
+
 def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
     """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
 
@@ -148,7 +153,9 @@ class TrainConfig:
     attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
     """Mechanisms, each ``name`` or ``name:key=value,...``."""
     head: str = "linear"
-    """Classifier head: linear, or conv as published."""
+    """Classifier head: linear, mlp, or conv as published."""
+    loss: str = "cross-entropy"
+    """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
     cache: Path = Path("cache")
     """Folder of the cache."""
     runs: Path = Path("runs")
@@ -202,6 +209,8 @@ class TrainConfig:
             raise ConfigError("nothing to train", expected="at least one --attn")
         specs = [str(parse_attention(text)) for text in self.attn]
         parse_head(self.head)
+        loss = parse_loss(self.loss)
+        registry.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
         if repeated := {spec for spec in specs if specs.count(spec) > 1}:
             raise ConfigError(f"--attn {', '.join(repeated)} is given twice")
 

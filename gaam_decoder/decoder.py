@@ -1,6 +1,6 @@
 """Attention and head as one model.
 
-B batch, L layers, D hidden size, C classes.
+B batch, L layers, D hidden size, C classes, K noise per sample.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gaam_decoder.attention._base import Attention
 from gaam_decoder.config import Spec
 from gaam_decoder.heads._base import Head
 
-STREAMS = {"attention": 1, "head": 2, "order": 3}
+STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
 
 
@@ -58,9 +58,14 @@ class Decoder(nn.Module):
         self.attention = attention
         self.head = head
 
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """(B, L, D) -> (B, C)."""
-        return self.head(self.attention(x_BLD))
+    @property
+    def num_noise(self) -> int:
+        """K, uniform numbers that one sample needs in training; 0 without dropout."""
+        return self.head.num_noise
+
+    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
+        """(B, L, D) -> (B, C); ``noise_BK`` None is evaluation."""
+        return self.head(self.attention(x_BLD), noise_BK)
 
     def num_parameters(self) -> dict[str, int]:
         """Learned numbers of the attention and in all."""

@@ -17,7 +17,7 @@ import torch
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_decoder import stats
-from gaam_decoder.config import TrainConfig, parse_attention, parse_head
+from gaam_decoder.config import TrainConfig, parse_attention, parse_head, parse_loss
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run, run_name, write_run
 from gaam_decoder.seed_store import SeedStore
@@ -139,7 +139,8 @@ def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> Deco
 
 
 def _recipe(config: TrainConfig) -> dict[str, Any]:
-    return {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
+    recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
+    return recipe | {"loss": str(parse_loss(config.loss))}
 
 
 def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:

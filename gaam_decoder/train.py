@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
+from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, Split
 from gaam_cache.errors import ConfigError
-from gaam_decoder.config import TrainConfig
+from gaam_decoder.config import TrainConfig, parse_loss
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.features import Features
+from gaam_decoder.losses._base import Loss
 from gaam_decoder.protocol import Rows, Score, holdout
 
 EVAL_BATCH_SIZE = 512
@@ -108,6 +109,12 @@ def prepare_data(cache: EmbeddingCache, config: TrainConfig, device: torch.devic
     )
 
 
+def build_loss(config: TrainConfig) -> Loss:
+    """The loss that a config names."""
+    spec = parse_loss(config.loss)
+    return registry.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
+
+
 def train_seed(
     spec: DecoderSpec,
     data: TrainData,
@@ -130,6 +137,7 @@ def train_seed(
     start = time.perf_counter()
     device = data.train.label_N.device
     decoder = build_decoder(spec, seed).to(device)
+    loss_of = build_loss(config)
     optimizer = torch.optim.AdamW(
         decoder.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
     )
@@ -144,7 +152,9 @@ def train_seed(
     log: list[dict[str, Any]] = []
     failed = None
     for epoch in range(1, config.epochs + 1):
-        loss, train_accuracy = _train_epoch(decoder, optimizer, data.train, config, seed, epoch)
+        loss, train_accuracy = _train_epoch(
+            decoder, optimizer, data.train, loss_of, config, seed, epoch
+        )
         entry: dict[str, Any] = {
             "seed": seed,
             "epoch": epoch,
@@ -160,7 +170,7 @@ def train_seed(
             break
         watched = train_accuracy
         if data.choose is not None:
-            score = _score(decoder, data.choose)
+            score = _score(decoder, data.choose, loss_of, config.batch_size)
             entry |= {"accuracy": score.accuracy, "choose_loss": score.loss}
             watched = score.accuracy
             if score.beats(best):
@@ -171,25 +181,30 @@ def train_seed(
         entry["seconds"] = round(time.perf_counter() - start, 4)
     if weights is not None and not failed:
         decoder.load_state_dict(weights)
-    return _result(decoder, data.test, seed, failed, best_epoch, log, start)
+    return _result(decoder, data.test, config.batch_size, seed, failed, best_epoch, log, start)
 
 
 def _train_epoch(
     decoder: Decoder,
     optimizer: torch.optim.Optimizer,
     train: Subset,
+    loss_of: Loss,
     config: TrainConfig,
     seed: int,
     epoch: int,
 ) -> tuple[float, float]:
     decoder.train()
     order_N = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(len(train))
+    noise = torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
     loss_sum = torch.zeros((), device=train.label_N.device)
     hits = torch.zeros((), device=train.label_N.device)
     for start in range(0, len(order_N), config.batch_size):
         x_BLD, label_B = train.batch(order_N[start : start + config.batch_size])
-        logits_BC = decoder(x_BLD)
-        loss = functional.cross_entropy(logits_BC, label_B)
+        noise_BK = None
+        if decoder.num_noise:
+            noise_BK = torch.rand(len(label_B), decoder.num_noise, generator=noise).to(x_BLD)
+        logits_BC = decoder(x_BLD, noise_BK)
+        loss = loss_of(logits_BC, label_B)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if config.clip_grad_norm is not None:
@@ -202,28 +217,28 @@ def _train_epoch(
 
 
 @torch.inference_mode()
-def _logits(decoder: Decoder, subset: Subset) -> Tensor:
+def _logits(decoder: Decoder, subset: Subset, batch_size: int) -> Tensor:
     decoder.eval()
-    return torch.cat(
-        [
-            decoder(subset.batch(np.arange(start, min(start + EVAL_BATCH_SIZE, len(subset))))[0])
-            for start in range(0, len(subset), EVAL_BATCH_SIZE)
-        ]
-    )
+    return torch.cat([decoder(x_BLD) for x_BLD in _in_order(decoder, subset, batch_size)])
 
 
-def _score(decoder: Decoder, subset: Subset) -> Score:
-    logits_NC = _logits(decoder, subset)
+def _in_order(decoder: Decoder, subset: Subset, batch_size: int) -> Iterator[Tensor]:
+    size = batch_size if decoder.attention.depends_on_batch else EVAL_BATCH_SIZE
+    for start in range(0, len(subset), size):
+        yield subset.batch(np.arange(start, min(start + size, len(subset))))[0]
+
+
+def _score(decoder: Decoder, subset: Subset, loss_of: Loss, batch_size: int) -> Score:
+    logits_NC = _logits(decoder, subset, batch_size)
     hits = (logits_NC.argmax(1) == subset.label_N).float().mean()
-    return Score(float(hits), float(functional.cross_entropy(logits_NC, subset.label_N)))
+    return Score(float(hits), float(loss_of(logits_NC, subset.label_N)))
 
 
 @torch.inference_mode()
-def _mean_attention_map(decoder: Decoder, subset: Subset) -> Tensor | None:
+def _mean_attention_map(decoder: Decoder, subset: Subset, batch_size: int) -> Tensor | None:
     total: Tensor | None = None
-    for start in range(0, len(subset), EVAL_BATCH_SIZE):
-        stop = min(start + EVAL_BATCH_SIZE, len(subset))
-        weights = decoder.attention.attention_map(subset.batch(np.arange(start, stop))[0])
+    for x_BLD in _in_order(decoder, subset, batch_size):
+        weights = decoder.attention.attention_map(x_BLD)
         if weights is None:
             return None
         part = weights.double().sum(0)
@@ -234,13 +249,14 @@ def _mean_attention_map(decoder: Decoder, subset: Subset) -> Tensor | None:
 def _result(
     decoder: Decoder,
     test: Subset,
+    batch_size: int,
     seed: int,
     failed: str | None,
     epoch: int,
     log: list[dict[str, Any]],
     start: float,
 ) -> SeedResult:
-    logits_NC = _logits(decoder, test).cpu()
+    logits_NC = _logits(decoder, test, batch_size).cpu()
     return SeedResult(
         seed=seed,
         failed=failed,
@@ -248,6 +264,6 @@ def _result(
         seconds=time.perf_counter() - start,
         weights={name: value.cpu() for name, value in decoder.state_dict().items()},
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-        attention_map=None if failed else _mean_attention_map(decoder, test),
+        attention_map=None if failed else _mean_attention_map(decoder, test, batch_size),
         log=log,
     )

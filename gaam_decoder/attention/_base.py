@@ -22,6 +22,14 @@ class Attention(nn.Module, ABC):
         hidden_size: D, hidden size of the encoder.
     """
 
+    depends_on_batch: bool = False
+    """Whether a sample's output depends on its neighbours in evaluation too; such a mechanism is
+    evaluated in batches of the training's size, in the order of the rows."""
+    stackable: bool = True
+    """Whether ``torch.func.vmap`` can run several seeds of it at once; if not, seeds are looped."""
+    smooth: bool = True
+    """Whether it is differentiable everywhere; others have corners that finite differences miss."""
+
     def __init__(self, num_layers: int, hidden_size: int) -> None:
         super().__init__()
         self.num_layers = num_layers

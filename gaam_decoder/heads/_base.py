@@ -1,6 +1,6 @@
 """What a head is.
 
-B batch, L layers (as the attention leaves them), D hidden size, C classes.
+B batch, L layers (as the attention leaves them), D hidden size, C classes, K noise per sample.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from torch import Tensor, nn
 class Head(nn.Module, ABC):
     """Maps what an attention leaves, (B, L, D), to logits (B, C).
 
+    A head draws no random numbers while it trains: it says how many it needs for every sample, and
+    is handed them. Every seed can then have a stream of its own, alone or in a group.
+
     Args:
         num_layers: L of the attention's output.
         hidden_size: D of the attention's output.
         num_classes: C.
     """
+
+    num_noise: int = 0
+    """K, uniform numbers in [0, 1) that one sample needs in training."""
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__()
@@ -26,5 +32,5 @@ class Head(nn.Module, ABC):
         self.num_classes = num_classes
 
     @abstractmethod
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """(B, L, D) -> logits (B, C)."""
+    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
+        """(B, L, D) -> logits (B, C); ``noise_BK`` None is evaluation."""

@@ -44,8 +44,8 @@ class ConvHead(Head):
         for module in (self.conv1, self.conv2, self.fc):
             nn.init.xavier_uniform_(module.weight)
 
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """(B, L, D) -> (B, C)."""
+    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """(B, L, D) -> (B, C); takes no noise."""
         image_BLHW = x_BLD.unflatten(-1, self.grid)
         hidden_BKHW = self.conv1(image_BLHW).relu()
         return self.fc(self.conv2(hidden_BKHW).relu().flatten(1))

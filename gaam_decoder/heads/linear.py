@@ -16,6 +16,6 @@ class LinearHead(Head):
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
 
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """(B, L, D) -> (B, C)."""
+    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """(B, L, D) -> (B, C); takes no noise."""
         return self.fc(x_BLD.flatten(1))

@@ -1,0 +1,51 @@
+"""A perceptron with one hidden layer.
+
+B batch, L layers, D hidden size, C classes, K hidden units.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.heads._base import Head
+
+
+class MLPHead(Head):
+    """``logits = W2 dropout(gelu(W1 vec(x) + b1)) + b2``, W Xavier-uniform, b zero.
+
+    Args:
+        width: K, hidden units.
+        dropout: probability in [0, 1) that a hidden unit is set to zero in training; the others
+            are divided by ``1 - dropout``.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        num_classes: int,
+        *,
+        width: int = 512,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__(num_layers, hidden_size, num_classes)
+        if width < 1:
+            raise ConfigError("width is out of range", expected=">= 1", found=str(width))
+        if not 0 <= dropout < 1:
+            raise ConfigError("dropout is out of range", expected="0 <= p < 1", found=str(dropout))
+        self.dropout = dropout
+        self.num_noise = width if dropout else 0
+        self.fc1 = nn.Linear(num_layers * hidden_size, width)
+        self.fc2 = nn.Linear(width, num_classes)
+        for module in (self.fc1, self.fc2):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def forward(self, x_BLD: Tensor, noise_BK: Tensor | None = None) -> Tensor:
+        """(B, L, D) -> logits (B, C); ``noise_BK`` None is evaluation."""
+        hidden_BK = functional.gelu(self.fc1(x_BLD.flatten(1)))
+        if noise_BK is not None:
+            hidden_BK = hidden_BK * (noise_BK >= self.dropout) / (1 - self.dropout)
+        return self.fc2(hidden_BK)

@@ -1,0 +1,1 @@
+"""Losses; a file in this folder is a loss."""

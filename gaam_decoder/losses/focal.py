@@ -1,0 +1,42 @@
+"""Focal loss."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.losses._base import Loss
+
+
+class Focal(Loss):
+    """Cross-entropy that gives less weight to rows that are already right.
+
+    Formula: ``-alpha (1 - p_y)^gamma log p_y``, p the softmax of the logits, y the label; averaged
+    over the batch. ``gamma=0, alpha=1`` is cross-entropy. The defaults are those that the paper
+    used for speech.
+
+    Args:
+        gamma: >= 0; how much less a row counts that is right.
+        alpha: > 0; a factor, the same for all classes.
+
+    Source: Lin et al. 2017, arXiv 1708.02002, equation 5, with softmax in place of sigmoid.
+    """
+
+    def __init__(self, *, gamma: float = 2.5, alpha: float = 0.25) -> None:
+        if not 0 <= gamma < float("inf"):
+            raise ConfigError("gamma is out of range", expected=">= 0", found=str(gamma))
+        if not 0 < alpha < float("inf"):
+            raise ConfigError(
+                "alpha is out of range", expected="a positive number", found=str(alpha)
+            )
+        self.gamma = gamma
+        self.alpha = alpha
+
+    def __call__(self, logits_BC: Tensor, label_B: Tensor) -> Tensor:
+        """Mean over the batch, a scalar."""
+        log_p_B = functional.log_softmax(logits_BC, dim=-1).gather(1, label_B[:, None])[:, 0]
+        # of log p rather than of p: 1 - p cancels where p is near 1, and (0)^gamma has an infinite
+        # slope for gamma < 1
+        wrong_B = (-log_p_B.expm1()).clamp_min(1e-12)
+        return -(self.alpha * wrong_B**self.gamma * log_p_B).mean()
