@@ -8,7 +8,8 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       run.json             what was run, where, on what, and per seed how it went
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
-      test.safetensors     logits (S, N, C), labels (N,), mean attention map (S, ...)
+      test.safetensors     logits (S, N, C), labels (N,), mean attention map (S, ...), and learned
+                           parameters as they are used, learned.NAME (S, ...)
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
 its name and are taken up again by the next call.
@@ -16,26 +17,19 @@ its name and are taken up again by the next call.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import secrets
-import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_decoder import stats
-from gaam_decoder.seed_store import cannot_write, save_tensors, unfinished_runs
-from gaam_decoder.train import SeedResult
+from gaam_decoder.seed_store import unfinished_runs
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -63,24 +57,45 @@ class RunResult:
     """Epoch that was kept, per seed."""
     seconds: dict[int, float]
 
-    @cached_property
-    def _test(self) -> dict[str, NDArray[Any]]:
+    def _tensors(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Tensors of test.safetensors whose names begin so, without that beginning."""
         path = self.path / "test.safetensors"
         try:
             with safe_open(path, "np") as file:
-                return {name: file.get_tensor(name) for name in ("logits", "labels")}
+                names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+                return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
         except (OSError, SafetensorError) as error:
             raise _damaged(path, error) from error
 
-    @property
+    def _tensor(self, name: str) -> NDArray[Any]:
+        try:
+            return self._tensors(name)[""]
+        except KeyError:
+            path = self.path / "test.safetensors"
+            raise _damaged(path, ValueError(f"no tensor '{name}'")) from None
+
+    @cached_property
     def logits(self) -> NDArray[np.float32]:
         """Test logits, (S, N, C); NaN for failed seeds."""
-        return self._test["logits"]
+        return self._tensor("logits")
 
-    @property
+    @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Test labels, (N,)."""
-        return self._test["labels"]
+        return self._tensor("labels")
+
+    @cached_property
+    def attention_map(self) -> NDArray[np.float32] | None:
+        """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
+
+        NaN for failed seeds; None where the mechanism has none.
+        """
+        return self._tensors("attention_map").get("")
+
+    @cached_property
+    def learned(self) -> dict[str, NDArray[np.float32]]:
+        """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
+        return self._tensors("learned.")
 
     @property
     def finished(self) -> tuple[int, ...]:
@@ -145,68 +160,6 @@ class RunResult:
         text += f", {len(self.failed)} FAILED" if self.failed else ""
         mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
         return f"{text}, {mean_seconds:.2f} s a seed  {self.path}"
-
-
-def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
-    """Folder name of a run: readable in front, unambiguous behind."""
-    slug = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
-    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
-    if len(text) > 40:
-        text = f"{len(seeds)}x{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return f"{slug[:80]}-{key[:8]}-s{text}"
-
-
-def write_run(
-    runs: Path,
-    name: str,
-    results: Sequence[SeedResult],
-    labels: torch.Tensor,
-    about: dict[str, Any],
-) -> Path:
-    """Publish a finished run by one rename; a run of that name that is there already wins.
-
-    Args:
-        runs: folder of all runs.
-        name: from ``run_name``.
-        results: one per seed, in order.
-        labels: test labels, (N,).
-        about: the part of run.json that the seeds share.
-    """
-    seeds = [
-        {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
-        for r in results
-    ]
-    test = {"logits": torch.stack([r.test_logits for r in results]), "labels": labels.cpu()}
-    maps = [r.attention_map for r in results if r.attention_map is not None]
-    if maps:
-        test["attention_map"] = torch.stack(
-            [
-                torch.full_like(maps[0], torch.nan) if r.attention_map is None else r.attention_map
-                for r in results
-            ]
-        )
-    weights = {key: torch.stack([r.weights[key] for r in results]) for key in results[0].weights}
-    order = {"seeds": json.dumps([r.seed for r in results])}
-    final = runs / name
-    temporary = runs / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    try:
-        temporary.mkdir(parents=True)
-        try:
-            save_tensors(weights, temporary / "weights.safetensors", order)
-            save_tensors(test, temporary / "test.safetensors", order)
-            lines = [json.dumps(entry) + "\n" for r in results for entry in r.log]
-            (temporary / "log.jsonl").write_text("".join(lines), "utf-8")
-            content = {"run_version": RUN_VERSION, **about, "seeds": seeds}
-            (temporary / RUN_FILE).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-            if not (final / RUN_FILE).exists():
-                temporary.rename(final)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        if not (final / RUN_FILE).exists():
-            raise cannot_write(runs, error) from error
-    return final
 
 
 def read_run(path: Path) -> RunResult:

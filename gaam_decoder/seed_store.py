@@ -29,6 +29,7 @@ class SeedStore:
     def save(self, result: SeedResult) -> None:
         """Write one seed under a temporary name, then rename it."""
         tensors = {f"weights.{name}": value for name, value in result.weights.items()}
+        tensors |= {f"learned.{name}": value for name, value in result.learned.items()}
         tensors["logits"] = result.test_logits
         if result.attention_map is not None:
             tensors["attention_map"] = result.attention_map
@@ -51,12 +52,17 @@ class SeedStore:
                 about = json.loads(file.metadata()["about"])
         except (OSError, SafetensorError, ValueError, KeyError):
             return None
-        return SeedResult(
-            weights={
-                name.removeprefix("weights."): value
+
+        def group(prefix: str) -> dict[str, torch.Tensor]:
+            return {
+                name.removeprefix(prefix): value
                 for name, value in tensors.items()
-                if name.startswith("weights.")
-            },
+                if name.startswith(prefix)
+            }
+
+        return SeedResult(
+            weights=group("weights."),
+            learned=group("learned."),
             test_logits=tensors["logits"],
             attention_map=tensors.get("attention_map"),
             **about,

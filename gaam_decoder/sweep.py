@@ -19,7 +19,8 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig, parse_attention, parse_head, parse_loss
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.runs import RUN_FILE, RunResult, read_run, run_name, write_run
+from gaam_decoder.run_writer import run_name, write_run
+from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
 from gaam_decoder.train import SeedResult, TrainData, prepare_data, train_seed
 

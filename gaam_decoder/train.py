@@ -71,6 +71,8 @@ class SeedResult:
     """(N, C); NaN where it failed."""
     attention_map: Tensor | None
     """Mean over the test rows."""
+    learned: dict[str, Tensor]
+    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
     log: list[dict[str, Any]]
 
 
@@ -265,5 +267,9 @@ def _result(
         weights={name: value.cpu() for name, value in decoder.state_dict().items()},
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
         attention_map=None if failed else _mean_attention_map(decoder, test, batch_size),
+        learned={
+            name: value.detach().cpu().clone().contiguous()
+            for name, value in decoder.attention.learned().items()
+        },
         log=log,
     )

@@ -45,5 +45,17 @@ class Attention(nn.Module, ABC):
         """Apply the mechanism: (B, L, D) -> (B, L', D')."""
 
     def attention_map(self, x_BLD: Tensor) -> Tensor | None:  # noqa: ARG002
-        """The weights that ``forward`` applies, one set per sample, or None if it has none."""
+        """The weights that ``forward`` applies to every sample, or None if it has none.
+
+        Shape:
+            A gate has (B, L, D), or (B, L, 1) where all features share a weight; what reads layers
+            with H heads and Q queries has (B, H, Q, L), each row of L summing to 1.
+        """
         return None
+
+    def learned(self) -> dict[str, Tensor]:
+        """Parameters that mean something by themselves, by name, as ``forward`` uses them.
+
+        A report shows their ranges after training. Projections are not among them.
+        """
+        return {}

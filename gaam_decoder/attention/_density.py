@@ -82,6 +82,14 @@ class DensityGate(Attention):
     def constant(self) -> Tensor:
         """What makes ``density`` integrate to 1 over r, (H, D)."""
 
+    @abstractmethod
+    def shape_parameters(self) -> dict[str, Tensor]:
+        """The learned (H, D) parameters of the density by name, inside their domain."""
+
+    def learned(self) -> dict[str, Tensor]:
+        """``offset`` and the shape parameters, each (H, D)."""
+        return {"offset": self.offset, **self.shape_parameters()}
+
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Gate the features: (B, L, D) -> (B, L, D)."""
         return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)

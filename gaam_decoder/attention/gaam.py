@@ -34,3 +34,7 @@ class GAAM(DensityGate):
     def constant(self) -> Tensor:
         """``1 / sqrt(2 pi xi)``."""
         return torch.rsqrt(2 * math.pi * positive(self.xi))
+
+    def shape_parameters(self) -> dict[str, Tensor]:
+        """``xi``, (H, D)."""
+        return {"xi": positive(self.xi)}

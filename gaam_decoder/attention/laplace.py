@@ -35,3 +35,7 @@ class Laplace(DensityGate):
     def constant(self) -> Tensor:
         """``1 / (2 b)``."""
         return 0.5 / positive(self.b)
+
+    def shape_parameters(self) -> dict[str, Tensor]:
+        """``b``, (H, D)."""
+        return {"b": positive(self.b)}

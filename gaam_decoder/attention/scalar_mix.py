@@ -36,3 +36,7 @@ class ScalarMix(Attention):
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The layer weights, the same for every sample, (B, L, 1)."""
         return torch.softmax(self.s, dim=0)[:, None].expand(len(x_BLD), -1, -1)
+
+    def learned(self) -> dict[str, Tensor]:
+        """``weight``, the softmax over layers (L,), and ``gamma`` (1,)."""
+        return {"weight": torch.softmax(self.s, dim=0), "gamma": self.gamma}
