@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,15 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.config import TrainConfig, parse_attention, parse_head, parse_loss
+from gaam_decoder.config import (
+    TrainConfig,
+    parse_attention,
+    parse_head,
+    parse_loss,
+    spell_numbers,
+)
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.run_writer import run_name, write_run
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
@@ -53,6 +60,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunR
     report = progress or (lambda done, total, text: None)
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
+    config = _check_layers(config, cache.num_layers)
     specs = [_decoder_spec(text, config, cache) for text in config.attn]
     for spec in specs:
         with torch.device("meta"):
@@ -129,11 +137,30 @@ def _train_run(
     return path
 
 
+def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
+    """The config, in which naming all layers is the same as naming none.
+
+    Raises:
+        ConfigError: the encoder has no such layer.
+    """
+    if config.layers is None:
+        return config
+    beyond = [layer for layer in config.layers if layer > num_layers]
+    if beyond:
+        raise ConfigError(
+            "the encoder of the cache has no such layer",
+            expected=f"--layers from 1 to {num_layers}",
+            found=spell_numbers(beyond),
+            where=str(config.cache.absolute()),
+        )
+    return replace(config, layers=None) if len(config.layers) == num_layers else config
+
+
 def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
     return DecoderSpec(
         attention=parse_attention(text),
         head=parse_head(config.head),
-        num_layers=cache.num_layers,
+        num_layers=len(config.layers or range(cache.num_layers)),
         hidden_size=cache.hidden_size,
         num_classes=len(cache.class_names),
     )
@@ -141,7 +168,8 @@ def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> Deco
 
 def _recipe(config: TrainConfig) -> dict[str, Any]:
     recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
-    return recipe | {"loss": str(parse_loss(config.loss))}
+    layers = spell_numbers(config.layers) if config.layers else None
+    return recipe | {"loss": str(parse_loss(config.loss)), "layers": layers}
 
 
 def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
