@@ -26,6 +26,7 @@ from gaam_decoder.config import (
     spell_numbers,
 )
 from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.learned import start_values
 from gaam_decoder.run_writer import run_name, write_run
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
@@ -122,6 +123,7 @@ def _train_run(
             store.save(result)
         results.append(result)
     train_labels = cache[config.train_split].labels
+    decoder = build_decoder(spec, seed=0)
     about = {
         "key": key,
         "attention": str(spec.attention),
@@ -129,7 +131,10 @@ def _train_run(
         "recipe": _recipe(config),
         "cache": _about_cache(cache),
         "environment": _environment(data.test.label_N.device),
-        "parameters": build_decoder(spec, seed=0).num_parameters(),
+        "parameters": decoder.num_parameters(),
+        "learned_start": start_values(
+            {name: value.detach().numpy() for name, value in decoder.attention.learned().items()}
+        ),
         "majority_accuracy": stats.majority_accuracy(train_labels, cache[config.test_split].labels),
     }
     path = write_run(config.runs, name, results, data.test.label_N, about)
