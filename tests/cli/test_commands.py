@@ -351,7 +351,7 @@ def test_the_three_commands_without_arguments(
 def test_describe_lists_and_explains(gaam: Callable[..., Outcome]) -> None:
     listed = gaam("describe", "--layers", 6, "--hidden-size", 384)
     assert listed.code == 0
-    for name in ("generalized-gaussian", "mlp", "focal", "4,608"):
+    for name in ("generalized-gaussian", "mlp", "focal", "2,304"):
         assert name in listed.out
     one = gaam("describe", "--attn", "mqa:published=true", "--json")
     about = json.loads(one.out)
