@@ -90,7 +90,7 @@ def choose_engine(
         decoder = build_decoder(spec, seed=0)
     together, why_together = _seeds_together(decoder, spec, config, device)
     largest = max(map(len, groups_of(range(num_seeds), together)))
-    compiled, why_compiled = _compiled(spec, config, device, largest, num_rows)
+    compiled, why_compiled = _compiled(decoder, spec, config, device, largest, num_rows)
     return Engine(
         device=str(device),
         dtype=resolve_dtype(config.dtype, device),
@@ -137,8 +137,15 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
 
 
 def _compiled(
-    spec: DecoderSpec, config: TrainConfig, device: torch.device, together: int, num_rows: int
+    decoder: Decoder,
+    spec: DecoderSpec,
+    config: TrainConfig,
+    device: torch.device,
+    together: int,
+    num_rows: int,
 ) -> tuple[bool, str]:
+    if not decoder.head.compiles and device.type == "cpu":
+        return False, f"the {spec.head.name} head is faster without a compiler"
     if config.compile == "off":
         return False, "as asked"
     if (missing := missing_compiler(device.type)) is not None:

@@ -46,6 +46,7 @@ class GQGAAM(MappedGroupedQuery):
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )
+        self.heads = self.gaam.heads
 
     def gated(self, x_BLD: Tensor) -> Tensor:
         """The Gaussian gate: (B, L, D) -> (B, L, D)."""
