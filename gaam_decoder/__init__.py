@@ -16,12 +16,19 @@ from gaam_cache.registry import lazy_attributes
 
 if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
+    from gaam_decoder.plan import plan
     from gaam_decoder.runs import RunResult, load_runs
     from gaam_decoder.sweep import train
 
-__all__ = ["RunResult", "TrainConfig", "load_runs", "train"]
+__all__ = ["RunResult", "TrainConfig", "load_runs", "plan", "train"]
 
 lazy_attributes(
     __name__,
-    {"RunResult": "runs", "TrainConfig": "config", "load_runs": "runs", "train": "sweep"},
+    {
+        "RunResult": "runs",
+        "TrainConfig": "config",
+        "load_runs": "runs",
+        "plan": "plan",
+        "train": "sweep",
+    },
 )
