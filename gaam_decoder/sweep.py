@@ -23,7 +23,7 @@ from gaam_decoder.decoder import build_decoder
 from gaam_decoder.engine import Engine, choose_engine, groups_of
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.learned import start_values
-from gaam_decoder.run_writer import run_name, write_run
+from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
 from gaam_decoder.train import train_group
@@ -65,26 +65,46 @@ def train(
     todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
     tracker = _Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
     loaded: Loaded = {}
-    waiting = [item for item in items if todo[item.key]]
+    waiting = [item for item in items if todo[item.key] or _left_behind(item)]
     patient = False
     while waiting:
         postponed = []
         for item in waiting:
-            with Claim(config.runs, f"{item.spec.attention.name}-{item.key[:8]}") as claim:
+            with Claim(config.runs, _work_name(item)) as claim:
                 if patient:
                     claim.wait(partial(tracker.tell, item.key, f"{item}: trained elsewhere"))
                 elif not claim.take():
                     postponed.append(item)
                     continue
                 # another process may have finished some since they were listed
-                seeds = lacking_seeds(config, existing_runs(config.runs, item.key))
-                if seeds:
+                if claim.sole:
+                    remove_unfinished(config.runs, item.key)
+                there = existing_runs(config.runs, item.key)
+                seeds = lacking_seeds(config, there)
+                if not seeds:
+                    _store(item).remove_if_in({seed for run in there for seed in run.seeds})
+                else:
                     data = prepare_data(cache, item.config, device, loaded)
                     on_run(read_run(_train_run(item, seeds, data, cache, tracker)))
             found[item.key] = existing_runs(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
     return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]
+
+
+def _work_name(item: Item) -> str:
+    """One for all calls that share the key: other seeds may be asked for after a stop."""
+    return f"{item.spec.attention.name}-{item.key[:8]}"
+
+
+def _store(item: Item) -> SeedStore:
+    return SeedStore(item.config.runs, _work_name(item))
+
+
+def _left_behind(item: Item) -> bool:
+    """Whether a kill after a run was published left something to tidy up."""
+    work = item.config.runs.glob(f".{_work_name(item)}.*")
+    return any(work) or any(temporary_runs(item.config.runs, item.key))
 
 
 class _Tracker:
@@ -114,8 +134,7 @@ def _train_run(
     tracker: _Tracker,
 ) -> Path:
     spec, config, key = item.spec, item.config, item.key
-    # one store for all calls that share the key: other seeds may be asked for after a stop
-    store = SeedStore(config.runs, f"{spec.attention.name}-{key[:8]}")
+    store = _store(item)
     published = {seed for run in existing_runs(config.runs, key) for seed in run.seeds}
     results = {seed: kept for seed, kept in store.load().items() if seed not in published}
     device = data.train.label_N.device
