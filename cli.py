@@ -171,6 +171,34 @@ def train(
 
 
 @app.command()
+def ablate(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    num_layers: Annotated[int, typer.Option("--num-layers", help="Layers of each group.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the random layers.")] = 0,
+    cache: Annotated[Path | None, _option("--cache", help="Folder of the cache, if it has moved.")] = None,
+    attn: Annotated[str | None, _option("--attn", metavar="NAME[:key=value,...]", help="What to train; default: the run's own mechanism.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train.")] = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Retrain a run on its most and least important layers and on random ones, and compare.
+
+    Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
+    run's; the new runs lie beside it, and what is there already is not trained again.
+    """
+    import gaam_decoder
+
+    options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
+    with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
+        result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        print(result.in_words())
+        print(f"next: gaam report {run.absolute().parent}")
+
+
+@app.command()
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",

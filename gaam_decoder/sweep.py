@@ -185,6 +185,7 @@ def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
     return {
         "fingerprint": cache.fingerprint,
+        "path": str(cache.root.absolute()),
         "encoder": cache.plan.encoder["name"],
         "dataset": cache.plan.dataset["name"],
         "layers": cache.num_layers,

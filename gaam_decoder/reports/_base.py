@@ -127,12 +127,18 @@ def build_tables(runs: Sequence[RunResult]) -> list[Table]:
             rows=tuple(
                 sorted(
                     (_row(group) for group in by_key.values()),
-                    key=lambda row: (row.attention, row.head, row.select, str(row.recipe)),
+                    key=_place,
                 )
             ),
         )
         for (_, majority), by_key in by_cache.items()
     ]
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    """Where a row stands; decoders on some of the layers come after those on all."""
+    on_some = row.recipe.get("layers") is not None
+    return on_some, row.attention, row.head, row.select, str(row.recipe)
 
 
 def _row(runs: list[RunResult]) -> Row:
