@@ -33,6 +33,7 @@ EXTRACT = settings.defaults(
     gaam_cache.ExtractConfig,
     text_columns="text",
     max_length="512, or the encoder's limit",
+    encoder_seed="0",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
 )
 TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache", layers="all")
@@ -81,6 +82,8 @@ def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
     encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
     revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
+    untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
+    encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,
     dataset: Annotated[str | None, _extract("dataset", "--dataset", metavar="PATH|ID", help="File, folder with train.csv and test.csv (or .jsonl, .parquet), or hub id.")] = None,
     dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", help="Branch, tag or commit of the data set.")] = None,
     text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Repeatable; joined by a space.")] = None,

@@ -186,7 +186,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
     return {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
-        "encoder": cache.plan.encoder["name"],
+        "encoder": cache.plan.encoder_label,
         "dataset": cache.plan.dataset["name"],
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,
