@@ -6,6 +6,7 @@ Imports of torch and transformers happen inside the commands: ``gaam --help`` ne
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import warnings
 from contextlib import ExitStack
@@ -237,6 +238,30 @@ def inspect(
         _print_json(about)
     else:
         print(package.describe.in_words(about))
+
+
+@app.command()
+def describe(
+    attn: Annotated[str | None, typer.Option("--attn", metavar="NAME[:key=value,...]", help="One mechanism; without it, all are listed.")] = None,
+    layers: Annotated[int, typer.Option("--layers", min=1, help="Layers of the encoder.")] = 40,
+    hidden_size: Annotated[int, typer.Option("--hidden-size", min=1, help="Hidden size of the encoder.")] = 5120,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say what mechanisms, heads and losses there are: formulas, options, sizes, sources."""
+    from gaam_decoder import catalogue
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    about = (
+        catalogue.describe_mechanism(attn, layers, hidden_size)
+        if attn
+        else catalogue.catalogue(layers, hidden_size)
+    )
+    if as_json:
+        _print_json(about)
+    elif attn:
+        print(catalogue.mechanism_in_words(about, width))
+    else:
+        print(catalogue.catalogue_in_words(about, width))
 
 
 @app.command()

@@ -347,3 +347,18 @@ def test_the_three_commands_without_arguments(
     assert report["rows"][0]["seeds"] == list(range(10))
     assert 0.85 < report["rows"][0]["accuracy"]["mean"] < 1.0
     assert report["majority_accuracy"] == 0.25
+
+
+def test_describe_lists_and_explains(gaam: Callable[..., Outcome]) -> None:
+    listed = gaam("describe", "--layers", 6, "--hidden-size", 384)
+    assert listed.code == 0
+    for name in ("generalized-gaussian", "mlp", "focal", "2,304"):
+        assert name in listed.out
+    one = gaam("describe", "--attn", "mqa:published=true", "--json")
+    about = json.loads(one.out)
+    assert about["spec"] == "mqa:published=true"
+    assert about["output_shape"] == ["B", 40, 512]
+    assert one.err == ""
+    wrong = gaam("describe", "--attn", "gaam:heads=7")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "heads=7" in wrong.err
