@@ -17,7 +17,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._choices import choose_dtype, choose_max_length
 from gaam_cache.encoders._locate import Located, locate
-from gaam_cache.encoders._untrained import build_untrained, untrained_identity
+from gaam_cache.encoders._weights import draw_untrained, load_trained, untrained_identity
 from gaam_cache.errors import ConfigError
 from gaam_cache.pooling import POOLINGS, check_names
 
@@ -142,44 +142,13 @@ class TextEncoder(Encoder):
             ConfigError: weights that do not fit the architecture.
         """
         if self.untrained_seed is not None:
-            model = build_untrained(self._model_config, self.untrained_seed, self.dtype)
+            model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
         else:
-            model = self._trained()
+            device_map = self._config.device_map
+            model = load_trained(self._located.path, self.name, self.dtype, device_map)
         if self._config.device_map is None:
             model.to(self.device)
         self._attach(model.eval())
-
-    def _trained(self) -> Any:
-        options: dict[str, Any] = {}
-        if self._config.device_map is not None:
-            options["device_map"] = self._config.device_map
-        try:
-            model, info = transformers.AutoModel.from_pretrained(
-                self._located.path,
-                dtype=getattr(torch, self.dtype),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **options,
-            )
-        except (OSError, ValueError, ImportError, RuntimeError) as error:
-            raise ConfigError(
-                f"cannot load the weights of '{self.name}'",
-                found=str(error).strip().splitlines()[0],
-                where=str(self._located.path),
-                hint="pip install accelerate" if "accelerate" in str(error).lower() else None,
-            ) from error
-        # a pooler sits on top of the last layer and plays no part here
-        missing = [key for key in info["missing_keys"] if "pooler" not in key]
-        if missing:
-            raise ConfigError(
-                f"the weights of '{self.name}' are incomplete",
-                expected="a tensor for every parameter of the architecture",
-                found=f"{len(missing)} missing, first {sorted(missing)[0]}",
-                where=str(self._located.path),
-            )
-        return model
 
     def _attach(self, model: transformers.PreTrainedModel) -> None:
         self._model: Any = model
