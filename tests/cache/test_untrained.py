@@ -219,6 +219,7 @@ def test_a_file_and_the_environment_can_ask_for_it(tmp_path: Path) -> None:
     environ = {"GAAM_UNTRAINED_ENCODER": "true"}
     config = gaam_cache.settings.resolve(ExtractConfig, "extract", {}, environ=environ)
     assert config.untrained_encoder is True
-    file.write_text("[extract]\nuntrained-encoder = 'perhaps'\n")
-    with pytest.raises(ConfigError, match="untrained-encoder"):
-        gaam_cache.settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
+    for bad in ("'perhaps'", "1", "[true]"):
+        file.write_text(f"[extract]\nuntrained-encoder = {bad}\n")
+        with pytest.raises(ConfigError, match=r"untrained-encoder(.|\n)*true or false"):
+            gaam_cache.settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
