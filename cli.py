@@ -34,9 +34,10 @@ EXTRACT = settings.defaults(
     gaam_cache.ExtractConfig,
     text_columns="text",
     max_length="512, or the encoder's limit",
+    encoder_seed="0",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
 )
-TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache")
+TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache", layers="all")
 Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -82,6 +83,8 @@ def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
     encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
     revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
+    untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
+    encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,
     dataset: Annotated[str | None, _extract("dataset", "--dataset", metavar="PATH|ID", help="File, folder with train.csv and test.csv (or .jsonl, .parquet), or hub id.")] = None,
     dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", help="Branch, tag or commit of the data set.")] = None,
     text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Repeatable; joined by a space.")] = None,
@@ -146,6 +149,7 @@ def train(
     val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
     pool: Annotated[str | None, _train("pool", "--pool", help="Pooling to read.")] = None,
+    layers: Annotated[str | None, _train("layers", "--layers", metavar="19,20,21|1-8,12", help="Encoder layers to learn from, counted from 1.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
@@ -168,6 +172,34 @@ def train(
     else:
         print("\n".join(run.summary() for run in results))
         print(f"next: gaam report {resolved.runs}")
+
+
+@app.command()
+def ablate(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    num_layers: Annotated[int, typer.Option("--num-layers", help="Layers of each group.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the random layers.")] = 0,
+    cache: Annotated[Path | None, _option("--cache", help="Folder of the cache, if it has moved.")] = None,
+    attn: Annotated[str | None, _option("--attn", metavar="NAME[:key=value,...]", help="What to train; default: the run's own mechanism.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train.")] = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Retrain a run on its most and least important layers and on random ones, and compare.
+
+    Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
+    run's; the new runs lie beside it, and what is there already is not trained again.
+    """
+    import gaam_decoder
+
+    options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
+    with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
+        result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        print(result.in_words())
+        print(f"next: gaam report {run.absolute().parent}")
 
 
 @app.command()

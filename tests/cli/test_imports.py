@@ -57,7 +57,7 @@ def test_reports_read_run_results_alone() -> None:
     for path in files("gaam_decoder/reports"):
         ours = {n for n in imports(path) if n.split(".")[0] in {"gaam_decoder", "gaam_cache"}}
         modules = {n.split(".")[1] for n in ours if n.count(".")}
-        assert modules <= {"runs", "stats", "reports"}, path
+        assert modules <= {"runs", "stats", "reports", "learned", "importance"}, path
 
 
 def test_nothing_unsafe_is_used() -> None:
@@ -75,7 +75,7 @@ def test_help_loads_neither_torch_nor_transformers_and_is_quick() -> None:
     code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
     code += "heavy = {'torch', 'transformers', 'datasets', 'h5py', 'scipy'} & set(sys.modules)\n"
     code += "assert not heavy, heavy"
-    for command in ([], ["extract"], ["train"], ["report"], ["inspect"], ["verify"]):
+    for command in ([], ["extract"], ["train"], ["ablate"], ["report"], ["inspect"], ["verify"]):
         subprocess.run(
             [sys.executable, "-c", code, *command, "--help"],
             cwd=ROOT,
