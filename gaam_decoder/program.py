@@ -93,6 +93,7 @@ class Program:
         self._compiled_logits: Callable[..., Tensor] = self._logits
         if compiled:
             torch._dynamo.reset()  # kernels of other decoders would count towards its limit
+            _prepare_compiler()
             self._compiled_step = torch.compile(self._step, fullgraph=True, dynamic=False)
             self._compiled_logits = torch.compile(self._logits, fullgraph=True, dynamic=False)
 
@@ -218,6 +219,16 @@ class Program:
             spread = square[name].sqrt() / correction[1] + EPSILON
             parameters[name].mul_(1 - rate * self._weight_decay)
             parameters[name].sub_(rate / correction[0] * (mean[name] / spread))
+
+
+def _prepare_compiler() -> None:
+    """Spare the compiler what takes seconds and is not needed."""
+    import torch._inductor.config as inductor
+
+    # torch otherwise compiles and loads a trial program for every vector extension of the CPU; a
+    # compiler too old for the best of them fails here, and the step then runs without one
+    if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
+        inductor.cpp.vec_isa_ok = True
 
 
 def corrections(first: int, count: int, like: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from gaam_decoder import stats
+from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
 from gaam_decoder.runs import RunResult
@@ -37,6 +38,8 @@ class Row:
     failed: dict[int, str]
     learned: dict[str, ParameterRange]
     """Where the learned parameters ended up, by name."""
+    importance: Importance | None
+    """Of every layer; None where the mechanism has no attention map."""
 
     @property
     def seeds(self) -> list[int]:
@@ -68,6 +71,7 @@ class Row:
             "seconds_per_seed": float(np.mean(finished)) if finished else None,
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": _learned.to_dict(self.learned),
+            "importance": self.importance and self.importance.to_dict(),
             "recipe": self.recipe,
         }
 
@@ -123,12 +127,18 @@ def build_tables(runs: Sequence[RunResult]) -> list[Table]:
             rows=tuple(
                 sorted(
                     (_row(group) for group in by_key.values()),
-                    key=lambda row: (row.attention, row.head, row.select, str(row.recipe)),
+                    key=_place,
                 )
             ),
         )
         for (_, majority), by_key in by_cache.items()
     ]
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    """Where a row stands; decoders on some of the layers come after those on all."""
+    on_some = row.recipe.get("layers") is not None
+    return on_some, row.attention, row.head, row.select, str(row.recipe)
 
 
 def _row(runs: list[RunResult]) -> Row:
@@ -155,6 +165,7 @@ def _row(runs: list[RunResult]) -> Row:
         seconds=seconds,
         failed=failed,
         learned=learned_ranges(runs),
+        importance=importance_of(runs),
     )
 
 

@@ -79,6 +79,32 @@ def test_train_prints_a_line_per_run_and_json(gaam: Gaam, runs: Path, tiny_cache
     assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
 
 
+def test_layers_come_from_the_command_line_or_a_file(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[train]\nlayers = [6, 2, 3]\n")
+    options = [
+        "--cache",
+        tiny_cache,
+        "--runs",
+        tmp_path / "r",
+        "--seeds",
+        1,
+        "--epochs",
+        1,
+        "--json",
+    ]
+    first = json.loads(gaam("train", "--attn", "none", "--layers", "2-3,6", *options).out)[0]
+    second = json.loads(gaam("train", "--attn", "none", "--config", file, *options).out)[0]
+    assert first == second
+    assert first["recipe"]["layers"] == "2-3,6"
+    assert first["parameters"]["total"] == 3 * 32 * 2 + 2
+    outcome = gaam("train", "--layers", "5-7", *options)
+    assert outcome.code == 2
+    assert "--layers from 1 to 6" in outcome.err
+
+
 def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Path) -> None:
     report = json.loads(gaam("report", runs, "--format", "json").out)
     assert set(report) == {"cache", "rows", "majority_accuracy"}

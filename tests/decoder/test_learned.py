@@ -55,7 +55,7 @@ def fake_run(
         learned_start={"beta": [2.0, 2.0]},
     )
     logits = np.zeros((len(seeds), 2, 2), np.float32)
-    vars(run).update(learned=learned, logits=logits, labels=np.array([0, 1]))
+    vars(run).update(learned=learned, logits=logits, labels=np.array([0, 1]), attention_map=None)
     return run
 
 
