@@ -162,6 +162,7 @@ def train(
     dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|auto", help="Arithmetic of matrix products; auto: bfloat16 where the device has it.")] = None,
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
     compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
+    track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what there is to train and how long it may take; train nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,

@@ -279,6 +279,8 @@ class TrainConfig:
     """Seeds trained together at most; default: chosen from memory."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
+    track: Literal["none", "tensorboard"] = "none"
+    """Where else the curves of every seed go: tensorboard, below the runs."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""

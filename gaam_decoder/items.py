@@ -26,6 +26,7 @@ from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 
 NOT_RECIPE = (
     *("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile"),
+    "track",
     *("fold", "folds", "groups"),
 )
 """Settings that are recorded elsewhere or do not change the numbers."""

@@ -26,6 +26,7 @@ from gaam_decoder.learned import start_values
 from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
+from gaam_decoder.track import check_tracker, track_seeds
 from gaam_decoder.train import train_group
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def train(
         StorageError: the file system refused; finished seeds are kept.
     """
     report = progress or (lambda done, total, text: None)
+    check_tracker(config.track)
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
@@ -155,6 +157,8 @@ def _train_run(
         )
         if engine.compiled and not compiled:
             engine = replace(engine, compiled=False, why="the compiler failed")
+        if config.track == "tensorboard":
+            track_seeds(config.runs / "tensorboard" / _work_name(item), trained)
         store.save(trained)
         results |= {result.seed: result for result in trained}
     ordered = [results[seed] for seed in sorted(results)]
