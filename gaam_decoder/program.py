@@ -247,6 +247,8 @@ def _prepare_compiler() -> None:
     # compiler too old for the best of them fails here, and the step then runs without one
     if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
         inductor.cpp.vec_isa_ok = True
+    # true of every cache in float16 that is trained on in bfloat16, and nothing to worry about
+    warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
 
 
 def corrections(first: int, count: int, like: Tensor) -> Tensor:
