@@ -1,6 +1,6 @@
 """Training: seeds together against a plain loop, on the states of real text.
 
-    python -m tests.benchmarks.bench_train CACHE [--rounds 3] [--accuracy] [--cpu-time] [--json FILE]
+    python -m tests.benchmarks.bench_train CACHE [--rounds 3] [--accuracy] [--cpu-time] [--json F]
 
 CACHE is of ``../shared/data/ag_news`` through all-MiniLM-L6-v2 (6 layers x 384). The plain loop is
 what one would write first: one seed, ``nn.Module`` (the head's ``nn.Conv2d`` in float32), a
