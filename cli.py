@@ -38,7 +38,9 @@ EXTRACT = settings.defaults(
     encoder_seed="0",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
 )
-TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache", layers="all")
+TRAIN = settings.defaults(
+    TrainConfig, seeds="10", seed_batch="auto", pool="the first in the cache", layers="all"
+)
 Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -138,11 +140,11 @@ def train(
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
     seeds: Annotated[str | None, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list.")] = None,
-    head: Annotated[str | None, _train("head", "--head", metavar="|".join(registry.names("gaam_decoder.heads")), help="Classifier on top.")] = None,
+    head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(registry.names('gaam_decoder.heads'))}.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(registry.names('gaam_decoder.losses'))}.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
-    lr: Annotated[float | None, _train("lr", "--lr", help="Learning rate of AdamW.")] = None,
+    lr: Annotated[str | None, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several.")] = None,
     weight_decay: Annotated[float | None, _train("weight_decay", "--weight-decay", help="Weight decay of AdamW.")] = None,
     schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the rate.")] = None,
     clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
@@ -154,6 +156,14 @@ def train(
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
+    folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
+    fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
+    groups: Annotated[Path | None, _train("groups", "--groups", metavar="FILE", help="A name per row of train, one a line; folds never part a name.")] = None,
+    dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|auto", help="Arithmetic of matrix products; auto: bfloat16 where the device has it.")] = None,
+    seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
+    compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
+    track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what there is to train and how long it may take; train nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -166,10 +176,19 @@ def train(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import gaam_decoder
 
-    given = _given(locals(), "preset", "config", "quiet", "as_json")
+    given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
     resolved = settings.resolve(TrainConfig, "train", given, config_file=config, preset=preset)
+    if dry_run:
+        plan = gaam_decoder.plan(resolved)
+        if as_json:
+            _print_json(plan.to_dict())
+        else:
+            print(plan.in_words())
+        return
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        results = gaam_decoder.train(resolved, progress=progress)
+        results = gaam_decoder.train(
+            resolved, progress=progress, on_run=lambda run: progress.line(run.summary())
+        )
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:

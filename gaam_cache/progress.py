@@ -11,8 +11,26 @@ from typing import Any
 
 from gaam_cache.errors import GaamWarning
 
-Progress = Callable[[int, int, str], None]
 LINE_SECONDS = 30.0
+
+
+class Progress:
+    """A callback ``(done, total, what is going on)``, and lines that stay.
+
+    Args:
+        update: called with the three.
+        line: called with a line.
+    """
+
+    def __init__(
+        self, update: Callable[[int, int, str], None], line: Callable[[str], None]
+    ) -> None:
+        self._update = update
+        self.line = line
+
+    def __call__(self, done: int, total: int, text: str) -> None:
+        """Show how far the work is."""
+        self._update(done, total, text)
 
 
 @contextmanager
@@ -25,7 +43,7 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Pro
         quiet: show nothing.
     """
     if quiet:
-        yield lambda done, total, text: None
+        yield Progress(lambda done, total, text: None, lambda text: None)
     elif sys.stderr.isatty():
         with _bar(title, unit) as progress:
             yield progress
@@ -52,7 +70,7 @@ def _bar(title: str, unit: str) -> Iterator[Progress]:
         def update(done: int, total: int, text: str) -> None:
             bars.update(task, completed=done, total=total, text=text)
 
-        yield update
+        yield Progress(update, lambda text: bars.console.print(text, markup=False, highlight=False))
 
 
 def _lines(title: str, unit: str) -> Progress:
@@ -71,7 +89,7 @@ def _lines(title: str, unit: str) -> Progress:
         about = f", about {left:,.0f} s left" if left is not None else ""
         print(f"{title}: {done:,}/{total:,} {unit}{about}; {text}", file=sys.stderr, flush=True)
 
-    return update
+    return Progress(update, lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def show_warnings() -> None:

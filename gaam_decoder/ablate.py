@@ -181,6 +181,13 @@ def _config(
             found=", ".join(unknown),
             where=str((run.path / RUN_FILE).absolute()),
         )
+    if run.recipe.get("fold"):
+        raise ConfigError(
+            "a run of one fold cannot be ablated",
+            expected="a run that was tested on a split of the cache",
+            found=f"fold {run.recipe['fold']}",
+            where=str(run.path.absolute()),
+        )
     given = {
         **run.recipe,
         "attn": (attention,),

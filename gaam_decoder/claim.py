@@ -22,11 +22,15 @@ class Claim:
     An advisory lock (``flock``) on a file whose name begins with a dot. The system drops it when
     its holder ends, however it ends. On a file system without locks every claim succeeds: work may
     then be done twice, but a run still appears by one rename.
+
+    Attributes:
+        sole: whether it is held and the file system has locks.
     """
 
     def __init__(self, runs: Path, name: str) -> None:
         self._path = runs / f".{name}.lock"
         self._file = -1
+        self.sole = False
 
     def take(self) -> bool:
         """Take it if nobody has it.
@@ -40,6 +44,7 @@ class Claim:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self.sole = True
                 except OSError as error:
                     if error.errno not in NO_LOCKS_HERE:
                         os.close(file)
@@ -72,6 +77,7 @@ class Claim:
             self._path.unlink(missing_ok=True)  # before the lock is dropped, so that it is ours
             os.close(self._file)
             self._file = -1
+            self.sole = False
 
     def __enter__(self) -> Claim:
         """The claim, which is not taken yet."""

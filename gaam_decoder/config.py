@@ -262,6 +262,14 @@ class TrainConfig:
     """Split to train on."""
     test_split: str = "test"
     """Split to report on."""
+    folds: int | None = None
+    """Cross-validation: the train split in so many parts, each tested by decoders that learned from
+    the others, each a run of its own; the test split is left alone. Default: none."""
+    groups: Path | None = None
+    """A text file with one name per row of the train split, such as a session or a speaker: rows of
+    one name are never in two folds. Default: folds keep the share of every class."""
+    fold: int | None = None
+    """Which fold is tested, from 1; default: all."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
@@ -271,12 +279,14 @@ class TrainConfig:
     """Seeds trained together at most; default: chosen from memory."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
+    track: Literal["none", "tensorboard"] = "none"
+    """Where else the curves of every seed go: tensorboard, below the runs."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
-        at_least: dict[str, float] = {"epochs": 1, "batch_size": 1, "split_seed": 0}
+        at_least = {"epochs": 1, "batch_size": 1, "split_seed": 0, "folds": 2, "fold": 1}
         for name, minimum in at_least.items():
-            if getattr(self, name) < minimum:
+            if getattr(self, name) is not None and getattr(self, name) < minimum:
                 raise _range_error(name, f">= {minimum:g}", getattr(self, name))
         positive: list[tuple[str, float | None]] = [("lr", lr) for lr in self.lrs]
         for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
@@ -290,6 +300,12 @@ class TrainConfig:
             raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise _range_error("device", "auto, cpu, cuda or cuda:N", self.device)
+        if self.fold is not None and self.fold > (self.folds or 0):
+            raise _range_error("fold", f"at most --folds, {self.folds}", self.fold)
+        if self.groups is not None and self.folds is None:
+            raise ConfigError(
+                "--groups says what a fold keeps together", expected="--folds with it"
+            )
         if self.layers is not None and (
             not self.layers or self.layers[0] < 1 or list(self.layers) != sorted(set(self.layers))
         ):
@@ -317,12 +333,14 @@ class TrainConfig:
         return parse_rates(self.lr)
 
     def recipes(self) -> list[TrainConfig]:
-        """One config for every mechanism, head and learning rate, in this order."""
+        """One config for every mechanism, head, learning rate and fold, in this order."""
+        folds = [self.fold] if self.fold or not self.folds else range(1, self.folds + 1)
         return [
-            replace(self, attn=(attention,), head=head, lr=lr)
+            replace(self, attn=(attention,), head=head, lr=lr, fold=fold)
             for attention in self.attn
             for head in self.heads
             for lr in self.lrs
+            for fold in folds
         ]
 
 

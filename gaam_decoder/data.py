@@ -6,16 +6,17 @@ N rows, L layers, D hidden size.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache, Split
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.features import Features
-from gaam_decoder.protocol import Rows, holdout
+from gaam_decoder.protocol import Rows, grouped_folds, holdout, stratified_folds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,39 +42,94 @@ class TrainData:
     test: Subset
 
 
-def prepare_data(cache: EmbeddingCache, config: TrainConfig, device: torch.device) -> TrainData:
-    """Load the splits that a config names and hold out the rows that choose.
+Loaded = dict[tuple[str, tuple[int, ...] | None], Features]
+"""Features by split and layers, so that the folds of a sweep share them."""
+
+
+def prepare_data(
+    cache: EmbeddingCache,
+    config: TrainConfig,
+    device: torch.device,
+    loaded: Loaded | None = None,
+) -> TrainData:
+    """Load the splits that a config names and say which rows learn, choose and test.
 
     Raises:
-        ConfigError: the cache has no such split or pooling, or too few rows to hold any out.
+        ConfigError: the cache has no such split or pooling, too few rows to hold any out, or a file
+            of groups that does not fit.
     """
+    loaded = {} if loaded is None else loaded
 
     def features(split: Split) -> Features:
-        array = split.pooled(config.pool) if config.pool else split.embeddings
-        if config.layers is not None:
-            array = array.keeping([layer - 1 for layer in config.layers])
-        return Features(array, device)
+        name = (split.name, config.layers)
+        if name not in loaded:
+            array = split.pooled(config.pool) if config.pool else split.embeddings
+            if config.layers is not None:
+                array = array.keeping([layer - 1 for layer in config.layers])
+            loaded[name] = Features(array, device)
+        return loaded[name]
 
-    def subset(of: Features, split: Split, rows: Rows) -> Subset:
+    def subset(split: Split, rows: Rows) -> Subset:
         labels = torch.from_numpy(split.labels[rows]).to(device)
-        return Subset(features=of, rows=rows, label_N=labels)
+        return Subset(features=features(split), rows=rows, label_N=labels)
 
-    train_split, test_split = cache[config.train_split], cache[config.test_split]
-    train_features = features(train_split)
-    test = subset(features(test_split), test_split, np.arange(len(test_split)))
-    train_rows, choose = np.arange(len(train_split)), None
+    train_split = cache[config.train_split]
+    train_rows = np.arange(len(train_split))
+    if config.folds is not None:
+        held_N = fold_rows(train_split.labels, config)
+        test = subset(train_split, held_N)
+        train_rows = np.setdiff1d(train_rows, held_N)
+    else:
+        test_split = cache[config.test_split]
+        test = subset(test_split, np.arange(len(test_split)))
+    choose = None
     if config.select == "val":
-        train_rows, val_rows = holdout(train_split.labels, config.val_fraction, config.split_seed)
-        if not len(val_rows):
+        labels = train_split.labels[train_rows]
+        first, second = holdout(labels, config.val_fraction, config.split_seed)
+        if not len(second):
             raise ConfigError(
                 "no rows can be held out to choose the epoch",
                 expected=f"a class with two or more rows in '{config.train_split}'",
                 found=f"{len(train_rows)} rows, each the only one of its class",
                 hint="--select last, which chooses nothing",
             )
-        choose = subset(train_features, train_split, val_rows)
+        choose = subset(train_split, train_rows[second])
+        train_rows = train_rows[first]
     elif config.select == "test":
         choose = test
-    return TrainData(
-        train=subset(train_features, train_split, train_rows), choose=choose, test=test
-    )
+    return TrainData(train=subset(train_split, train_rows), choose=choose, test=test)
+
+
+def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
+    """Rows of the train split that the fold of a config tests.
+
+    Raises:
+        ConfigError: more folds than rows or groups, or not one name per row.
+    """
+    count, fold = config.folds or 1, config.fold or 1
+    if config.groups is None:
+        if count > len(labels):
+            raise ConfigError("more folds than rows", found=f"{count} folds, {len(labels)} rows")
+        return stratified_folds(labels, count, config.split_seed)[fold - 1]
+    names = read_groups(config.groups)
+    if len(names) != len(labels):
+        raise ConfigError(
+            f"'{config.groups}' does not fit the split '{config.train_split}'",
+            expected=f"{len(labels)} lines, one per row in the order of the data set",
+            found=f"{len(names)} lines",
+        )
+    if count > len(set(names)):
+        raise ConfigError("more folds than groups", found=f"{count}, {len(set(names))} groups")
+    return grouped_folds(names, count, config.split_seed)[fold - 1]
+
+
+def read_groups(path: Path) -> list[str]:
+    """One name per line.
+
+    Raises:
+        NotFoundError: no such file, or not UTF-8.
+    """
+    try:
+        return path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFoundError(f"cannot read the groups '{path}'", found=str(error)) from error

@@ -48,6 +48,7 @@ def in_words(about: dict[str, Any]) -> str:
         f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
         f"through {about['cache']['encoder']}",
         f"  recipe       {recipe}",
+        f"  run as       {_engine_in_words(about['engine'])}",
         f"  majority     {100 * about['majority_accuracy']:.1f}%",
     ]
     for seed in about["seeds"]:
@@ -71,3 +72,11 @@ def _importance_in_words(importance: dict[str, Any] | None) -> list[str]:
             factor += f" (sd {layer['factor_sd']:.3f})"
         lines.append(f"    layer {layer['layer']:<4} {share}; {factor}")
     return lines
+
+
+def _engine_in_words(engine: dict[str, Any]) -> str:
+    if not engine:
+        return "not recorded"
+    how = "compiled" if engine["compiled"] else "not compiled"
+    together = f"up to {engine['seed_batch']} seeds together"
+    return f"{together}, {how}, {engine['dtype']}, {engine['device']} ({engine['why']})"

@@ -23,8 +23,8 @@ COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""
 EAGER_SECONDS_PER_NUMBER = 1e-7
 """Measured: a step of the linear head without compiler, per number of the batch, on two cores."""
-WORKING_SET = 64 * 2**20
-"""Bytes of activations that stay in the caches of a CPU; larger groups are slower there."""
+WORKING_SET = 8 * 2**20
+"""Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
 MOST_SEEDS = {"cpu": 32, "cuda": 256}
 MEMORY_SHARE = 0.4
 """Share of the free memory that a group may take."""
@@ -114,8 +114,9 @@ def _seeds_together(
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
     most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
     why = "as memory allows"
-    if device.type == "cpu" and WORKING_SET // activations < most:
-        most, why = WORKING_SET // activations, "as caches allow"
+    cached = WORKING_SET * torch.get_num_threads() // activations
+    if device.type == "cpu" and cached < most:
+        most, why = cached, "as caches allow"
     return max(1, most), why
 
 

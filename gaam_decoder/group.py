@@ -26,6 +26,8 @@ from gaam_decoder.schedule import Plateau
 from gaam_decoder.seed_store import Checkpoint
 
 EVAL_BATCH_SIZE = 512
+EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30}
+"""Of one batch in evaluation as float32."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -218,7 +220,9 @@ class Group:
         """Rows of one batch in evaluation."""
         if self.decoder.attention.depends_on_batch:
             return self.config.batch_size
-        return min(EVAL_BATCH_SIZE, len(subset))
+        device, states = subset.label_N.device.type, subset.features.shape[1:]
+        fitting = EVAL_BYTES[device] // (4 * int(np.prod(states)))
+        return min(EVAL_BATCH_SIZE, max(fitting, self.config.batch_size), len(subset))
 
     def finished(self) -> bool:
         """Whether all epochs are done, or no seed is left that has not failed."""

@@ -5,6 +5,7 @@ S seeds, B batch, M rows of a source, L layers, D hidden size, C classes, K nois
 
 from __future__ import annotations
 
+import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,12 +90,10 @@ class Program:
         self._clip = clip_grad_norm
         self._autocast = autocast
         self._dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
-        self._compiled_step: Callable[..., None] = self._step
-        self._compiled_logits: Callable[..., Tensor] = self._logits
+        self._kernels: dict[Any, Callable[..., Any]] = {}
         if compiled:
             torch._dynamo.reset()  # kernels of other decoders would count towards its limit
-            self._compiled_step = torch.compile(self._step, fullgraph=True, dynamic=False)
-            self._compiled_logits = torch.compile(self._logits, fullgraph=True, dynamic=False)
+            _prepare_compiler()
 
     @torch.no_grad()
     def step(
@@ -120,25 +119,45 @@ class Program:
         """
         self.decoder.train()
         arguments = (state, source_MLD, row_SB, label_SB, noise_SBK, lr_S, correction)
-        self._run(self._compiled_step, self._step, *_taken_apart(arguments))
+        self._run(self._step, (source_MLD.shape, row_SB.shape), *_taken_apart(arguments))
 
     @torch.no_grad()
     def logits(self, state: State, source_MLD: Tensor, row_B: Tensor) -> Tensor:
         """Logits of the same rows under every seed, (S, B, C)."""
         self.decoder.eval()
         arguments = (state.parameters, state.buffers, source_MLD, row_B)
-        result: Tensor = self._run(self._compiled_logits, self._logits, *arguments)
+        result: Tensor = self._run(self._logits, (source_MLD.shape, row_B.shape), *arguments)
         return result
 
-    def _run(self, fast: Callable[..., Any], plain: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(self, function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
         if self.compiled:
             try:
-                return fast(*arguments)
+                return self._kernel(function, shapes)(*arguments)
             except _compiler_errors() as error:  # before anything has been computed
                 first = str(error).strip().splitlines()[0]
                 warnings.warn(f"not compiled, so slower: {first}", GaamWarning, stacklevel=2)
                 self.compiled = False
-        return plain(*arguments)
+        return function(*arguments)
+
+    def _kernel(self, function: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
+        """The compiled form of a method for inputs of these shapes.
+
+        All that can change between calls is in ``shapes``. torch would check hundreds of other
+        things at every call, which takes as long as a small step; so every shape gets a copy of
+        the function, and nothing is checked.
+        """
+        key = (function.__name__, shapes)
+        if key not in self._kernels:
+            plain = function.__func__  # type: ignore[attr-defined]
+            code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
+            copy = types.FunctionType(code, plain.__globals__, plain.__name__)
+            options: dict[str, Any] = {}
+            if hasattr(torch.compiler, "skip_all_guards_unsafe"):
+                options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
+            self._kernels[key] = torch.compile(
+                types.MethodType(copy, self), fullgraph=True, dynamic=False, options=options
+            )
+        return self._kernels[key]
 
     def _one(
         self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
@@ -218,6 +237,18 @@ class Program:
             spread = square[name].sqrt() / correction[1] + EPSILON
             parameters[name].mul_(1 - rate * self._weight_decay)
             parameters[name].sub_(rate / correction[0] * (mean[name] / spread))
+
+
+def _prepare_compiler() -> None:
+    """Spare the compiler what takes seconds and is not needed."""
+    import torch._inductor.config as inductor
+
+    # torch otherwise compiles and loads a trial program for every vector extension of the CPU; a
+    # compiler too old for the best of them fails here, and the step then runs without one
+    if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
+        inductor.cpp.vec_isa_ok = True
+    # true of every cache in float16 that is trained on in bfloat16, and nothing to worry about
+    warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
 
 
 def corrections(first: int, count: int, like: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,46 @@ def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]
         held.append(generator.permutation(row_N)[:count])
     held_N = np.sort(np.concatenate(held))
     return np.setdiff1d(np.arange(len(labels)), held_N), held_N
+
+
+def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
+    """Rows in ``count`` parts of nearly the same size with the same share of every class.
+
+    Args:
+        labels: class of every row.
+        count: number of parts.
+        split_seed: decides which rows.
+
+    Returns:
+        Sorted row numbers of every part.
+    """
+    generator = np.random.default_rng(split_seed)
+    by_class = [generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+    # dealt out in turn over all classes: neither a class nor the whole differs by more than a row
+    dealt = np.concatenate(by_class)
+    return [np.sort(dealt[place::count]) for place in range(count)]
+
+
+def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Rows]:
+    """Rows in ``count`` parts that share no group, as equal in size as large groups first make it.
+
+    Args:
+        groups: name of the group of every row.
+        count: number of parts; at most the number of groups.
+        split_seed: decides between groups of the same size.
+
+    Returns:
+        Sorted row numbers of every part.
+    """
+    names, group_N = np.unique(np.asarray(groups), return_inverse=True)
+    sizes = np.bincount(group_N)
+    order = np.random.default_rng(split_seed).permutation(len(names))
+    filled = np.zeros(count, dtype=np.int64)
+    part_of = np.zeros(len(names), dtype=np.int64)
+    for group in sorted(order, key=lambda g: -sizes[g]):
+        part_of[group] = np.argmin(filled)
+        filled[part_of[group]] += sizes[group]
+    return [np.flatnonzero(part_of[group_N] == part) for part in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

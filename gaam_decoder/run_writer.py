@@ -80,3 +80,14 @@ def write_run(
         if not (final / RUN_FILE).exists():
             raise cannot_write(runs, error) from error
     return final
+
+
+def temporary_runs(runs: Path, key: str) -> list[Path]:
+    """Folders of runs of this key that are being written, or were when their writer died."""
+    return list(runs.glob(f".*-{key[:8]}-s*.tmp"))
+
+
+def remove_unfinished(runs: Path, key: str) -> None:
+    """Drop what a writer that died left; for the only process that may write runs of this key."""
+    for folder in temporary_runs(runs, key):
+        shutil.rmtree(folder, ignore_errors=True)

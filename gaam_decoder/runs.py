@@ -165,7 +165,11 @@ class RunResult:
         text += f" over {len(self.finished)} seeds"
         text += f", {len(self.failed)} FAILED" if self.failed else ""
         mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
-        return f"{text}, {mean_seconds:.2f} s a seed  {self.path}"
+        text += f", {mean_seconds:.2f} s a seed"
+        if self.engine:
+            text += " (compiled" if self.engine["compiled"] else " (not compiled"
+            text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
+        return f"{text}  {self.path}"
 
 
 def read_run(path: Path) -> RunResult:

@@ -7,7 +7,7 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,10 +167,16 @@ class SeedStore:
 
     def remove(self) -> None:
         """Drop what was published; groups of other seeds that are still at work stay."""
+        for path in self.folder.glob("done-*.safetensors"):
+            path.with_name(path.name.replace("done-", "group-", 1)).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         if not self.groups_at_work():
             shutil.rmtree(self.folder, ignore_errors=True)
-        for path in self.folder.glob("done-*.safetensors"):
-            path.unlink(missing_ok=True)
+
+    def remove_if_in(self, published: Set[int]) -> None:
+        """Drop what a kill left between publishing a run and ``remove``."""
+        if set(self.load()) <= published:
+            self.remove()
 
 
 def unfinished_runs(folder: Path) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,33 +15,30 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.claim import Claim
-from gaam_decoder.config import (
-    TrainConfig,
-    parse_attention,
-    parse_head,
-    parse_loss,
-    spell_numbers,
-)
-from gaam_decoder.data import TrainData, prepare_data
-from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.engine import Engine, choose_engine, groups_of, resolve_dtype
+from gaam_decoder.config import TrainConfig, spell_numbers
+from gaam_decoder.data import Loaded, TrainData, prepare_data
+from gaam_decoder.decoder import build_decoder
+from gaam_decoder.engine import Engine, choose_engine, groups_of
+from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.learned import start_values
-from gaam_decoder.run_writer import run_name, write_run
-from gaam_decoder.runs import RUN_FILE, RunResult, read_run
+from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
+from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
+from gaam_decoder.track import check_tracker, track_seeds
 from gaam_decoder.train import train_group
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
 
-NOT_RECIPE = ("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile")
-"""Settings that are recorded elsewhere or do not change the numbers."""
 
-
-def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunResult]:
+def train(
+    config: TrainConfig,
+    *,
+    progress: Progress | None = None,
+    on_run: Callable[[RunResult], None] = lambda run: None,
+) -> list[RunResult]:
     """Train every mechanism of a config over its seeds.
 
     Runs that exist with the same mechanism, recipe and cache are kept, and only seeds that they
@@ -52,6 +47,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunR
     Args:
         config: mechanisms, seeds, recipe, protocol, folders.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on).
+        on_run: called with every run when it is finished.
 
     Returns:
         The runs that together hold the seeds asked for, in the order of the mechanisms.
@@ -63,63 +59,54 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunR
         StorageError: the file system refused; finished seeds are kept.
     """
     report = progress or (lambda done, total, text: None)
+    check_tracker(config.track)
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     found = {item.key: existing_runs(config.runs, item.key) for item in items}
-    todo = {item.key: _lacking(config, found[item.key]) for item in items}
+    todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
     tracker = _Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
-    data: TrainData | None = None
-    waiting = [item for item in items if todo[item.key]]
+    loaded: Loaded = {}
+    waiting = [item for item in items if todo[item.key] or _left_behind(item)]
     patient = False
     while waiting:
         postponed = []
         for item in waiting:
-            with Claim(config.runs, f"{item.spec.attention.name}-{item.key[:8]}") as claim:
+            with Claim(config.runs, _work_name(item)) as claim:
                 if patient:
                     claim.wait(partial(tracker.tell, item.key, f"{item}: trained elsewhere"))
                 elif not claim.take():
                     postponed.append(item)
                     continue
                 # another process may have finished some since they were listed
-                seeds = _lacking(config, existing_runs(config.runs, item.key))
-                if seeds:
-                    data = data or prepare_data(cache, item.config, device)
-                    _train_run(item, seeds, data, cache, tracker)
+                if claim.sole:
+                    remove_unfinished(config.runs, item.key)
+                there = existing_runs(config.runs, item.key)
+                seeds = lacking_seeds(config, there)
+                if not seeds:
+                    _store(item).remove_if_in({seed for run in there for seed in run.seeds})
+                else:
+                    data = prepare_data(cache, item.config, device, loaded)
+                    on_run(read_run(_train_run(item, seeds, data, cache, tracker)))
             found[item.key] = existing_runs(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
     return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
-    """One decoder under one recipe: a row of the table to be."""
-
-    spec: DecoderSpec
-    config: TrainConfig
-    key: str
-
-    def __str__(self) -> str:
-        """Decoder and what of the recipe a sweep varies."""
-        return f"{self.spec.attention} + {self.spec.head}, lr {self.config.lrs[0]:g}"
+def _work_name(item: Item) -> str:
+    """One for all calls that share the key: other seeds may be asked for after a stop."""
+    return f"{item.spec.attention.name}-{item.key[:8]}"
 
 
-def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
-    """Everything that a config asks for, in order.
+def _store(item: Item) -> SeedStore:
+    return SeedStore(item.config.runs, _work_name(item))
 
-    Raises:
-        ConfigError: an option does not fit the cache.
-    """
-    config = _check_layers(config, cache.num_layers)
-    config = replace(config, dtype=resolve_dtype(config.dtype, device))
-    items = []
-    for single in config.recipes():
-        spec = _decoder_spec(single.attn[0], single, cache)
-        with torch.device("meta"):
-            build_decoder(spec, seed=0)  # an option that does not fit fails before any training
-        items.append(Item(spec=spec, config=single, key=_key(spec, single, cache)))
-    return items
+
+def _left_behind(item: Item) -> bool:
+    """Whether a kill after a run was published left something to tidy up."""
+    work = item.config.runs.glob(f".{_work_name(item)}.*")
+    return any(work) or any(temporary_runs(item.config.runs, item.key))
 
 
 class _Tracker:
@@ -141,16 +128,6 @@ class _Tracker:
         self._done[key] = self._planned[key]
 
 
-def _lacking(config: TrainConfig, runs: list[RunResult]) -> list[int]:
-    return sorted(set(config.seeds) - {seed for run in runs for seed in run.seeds})
-
-
-def existing_runs(runs: Path, key: str) -> list[RunResult]:
-    """Finished runs of one mechanism, recipe and cache, by their key."""
-    found = [read_run(file.parent) for file in sorted(runs.glob(f"[!.]*-{key[:8]}-s*/{RUN_FILE}"))]
-    return [run for run in found if run.key == key]
-
-
 def _train_run(
     item: Item,
     seeds: list[int],
@@ -159,8 +136,7 @@ def _train_run(
     tracker: _Tracker,
 ) -> Path:
     spec, config, key = item.spec, item.config, item.key
-    # one store for all calls that share the key: other seeds may be asked for after a stop
-    store = SeedStore(config.runs, f"{spec.attention.name}-{key[:8]}")
+    store = _store(item)
     published = {seed for run in existing_runs(config.runs, key) for seed in run.seeds}
     results = {seed: kept for seed, kept in store.load().items() if seed not in published}
     device = data.train.label_N.device
@@ -181,17 +157,21 @@ def _train_run(
         )
         if engine.compiled and not compiled:
             engine = replace(engine, compiled=False, why="the compiler failed")
+        if config.track == "tensorboard":
+            track_seeds(config.runs / "tensorboard" / _work_name(item), trained)
         store.save(trained)
         results |= {result.seed: result for result in trained}
     ordered = [results[seed] for seed in sorted(results)]
     name = run_name(str(spec.attention), str(spec.head), key, sorted(results))
-    train_labels = cache[config.train_split].labels
     decoder = build_decoder(spec, seed=0)
+    learned_N = cache[config.train_split].labels
+    if config.folds is not None:
+        learned_N = np.delete(learned_N, data.test.rows)
     about = {
         "key": key,
         "attention": str(spec.attention),
         "head": str(spec.head),
-        "recipe": _recipe(config),
+        "recipe": recipe_of(config),
         "cache": _about_cache(cache),
         "environment": _environment(device),
         "engine": engine.to_dict() | {"data": data.train.features.place},
@@ -199,7 +179,7 @@ def _train_run(
         "learned_start": start_values(
             {name: value.detach().numpy() for name, value in decoder.attention.learned().items()}
         ),
-        "majority_accuracy": stats.majority_accuracy(train_labels, cache[config.test_split].labels),
+        "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
     path = write_run(config.runs, name, ordered, data.test.label_N, about)
     store.remove()
@@ -215,47 +195,6 @@ def _groups(seeds: list[int], at_work: list[list[int]], most: int) -> list[list[
             interrupted.append(group)
             left -= set(group)
     return interrupted + groups_of(sorted(left), most)
-
-
-def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
-    """The config, in which naming all layers is the same as naming none.
-
-    Raises:
-        ConfigError: the encoder has no such layer.
-    """
-    if config.layers is None:
-        return config
-    beyond = [layer for layer in config.layers if layer > num_layers]
-    if beyond:
-        raise ConfigError(
-            "the encoder of the cache has no such layer",
-            expected=f"--layers from 1 to {num_layers}",
-            found=spell_numbers(beyond),
-            where=str(config.cache.absolute()),
-        )
-    return replace(config, layers=None) if len(config.layers) == num_layers else config
-
-
-def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
-    return DecoderSpec(
-        attention=parse_attention(text),
-        head=parse_head(config.heads[0]),
-        num_layers=len(config.layers or range(cache.num_layers)),
-        hidden_size=cache.hidden_size,
-        num_classes=len(cache.class_names),
-    )
-
-
-def _recipe(config: TrainConfig) -> dict[str, Any]:
-    recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
-    recipe["lr"] = config.lrs[0]
-    layers = spell_numbers(config.layers) if config.layers else None
-    return recipe | {"loss": str(parse_loss(config.loss)), "layers": layers}
-
-
-def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
-    fields = [str(spec.attention), str(spec.head), _recipe(config), cache.fingerprint]
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:

@@ -179,6 +179,7 @@ class Convolutions(torch.autograd.Function):
         _, w1, _, w2, _, _ = inputs
         out, window_NF, h_NK = output
         ctx.mark_non_differentiable(window_NF, h_NK)
+        ctx.set_materialize_grads(False)  # else zeros as large as h_NK for what has no gradient
         ctx.save_for_backward(out, window_NF, h_NK, w1, w2)
 
     @staticmethod

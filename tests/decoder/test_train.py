@@ -16,7 +16,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_decoder import RunResult, TrainConfig, sweep
+from gaam_decoder import RunResult, TrainConfig, items, sweep
 from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.seed_store import SeedStore
 from gaam_decoder.train import train_group
@@ -53,7 +53,7 @@ def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: P
     config = TrainConfig(attn=("gaam", "mha", "none"), cache=tiny_cache)
     cache = gaam_decoder.sweep.open_cache(tiny_cache)
     heads = [
-        build_decoder(sweep._decoder_spec(text, config, cache), seed=4).head.fc.weight
+        build_decoder(items.decoder_spec(text, config, cache), seed=4).head.fc.weight
         for text in config.attn
     ]
     assert torch.equal(heads[0], heads[1])
@@ -64,7 +64,7 @@ def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: P
 
 def test_building_leaves_the_global_random_state_alone(tiny_cache: Path) -> None:
     config = TrainConfig(cache=tiny_cache)
-    spec = sweep._decoder_spec("mha", config, gaam_decoder.sweep.open_cache(tiny_cache))
+    spec = items.decoder_spec("mha", config, gaam_decoder.sweep.open_cache(tiny_cache))
     state = torch.random.get_rng_state()
     build_decoder(spec, seed=1)
     assert torch.equal(state, torch.random.get_rng_state())
@@ -104,7 +104,7 @@ def test_accuracy_is_that_of_the_stored_logits(config: TrainConfig) -> None:
 def test_stored_weights_reproduce_the_stored_logits(config: TrainConfig) -> None:
     run = one(config)
     cache = sweep.open_cache(config.cache)
-    decoder = build_decoder(sweep._decoder_spec("gaam", config, cache), seed=0)
+    decoder = build_decoder(items.decoder_spec("gaam", config, cache), seed=0)
     x = torch.from_numpy(cache["test"].embeddings[:]).float()
     for place in range(3):
         decoder.load_state_dict({name: value[place] for name, value in weights(run).items()})
@@ -232,7 +232,7 @@ def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
     assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
     cache = sweep.open_cache(config.cache)
     x = torch.from_numpy(cache["test"].embeddings[:][:, [1, 2, 4, 5]]).float()
-    spec = sweep._decoder_spec("gaam", replace(config, layers=(1, 2, 3, 4)), cache)
+    spec = items.decoder_spec("gaam", replace(config, layers=(1, 2, 3, 4)), cache)
     decoder = build_decoder(spec, seed=0)
     decoder.load_state_dict({name: value[1] for name, value in weights(run).items()})
     with torch.inference_mode():

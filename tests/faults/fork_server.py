@@ -28,6 +28,7 @@ import torch
 
 import cli
 import gaam_cache.worker
+import gaam_decoder.seed_store
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 
@@ -99,7 +100,8 @@ def prepare(job: dict[str, Any]) -> None:
     larger; ``clock``: what time.time() says; ``ignored``: a signal; ``nobody``: give up being
     root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
-    and wait until nobody holds this file; ``other_machine``: write other bytes, as another machine
+    and wait until nobody holds this file; ``every_epoch``: a training keeps every epoch at once;
+    ``other_machine``: write other bytes, as another machine
     may.
     """
     if "shell" in job:
@@ -122,6 +124,9 @@ def prepare(job: dict[str, Any]) -> None:
         lock = os.open(job["lock"], os.O_RDONLY)
         Path(f"{job['lock']}.{os.getpid()}").touch()
         fcntl.flock(lock, fcntl.LOCK_SH)
+    if job.get("every_epoch"):
+        gaam_decoder.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        gaam_decoder.seed_store.SHARE_OF_TIME = float("inf")
     if "ignored" in job:
         signal.signal(job["ignored"], signal.SIG_IGN)
     if job.get("nobody"):

@@ -1,0 +1,147 @@
+"""What a training would do: a list, with an estimate of the time. Nothing is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from gaam_cache import registry
+from gaam_cache.cache import open_cache
+from gaam_decoder.config import TrainConfig, spell_numbers
+from gaam_decoder.data import Loaded, TrainData, prepare_data
+from gaam_decoder.engine import COMPILER_SECONDS, Engine, choose_engine
+from gaam_decoder.group import Group
+from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items
+from gaam_decoder.train import build_loss
+
+TIMED_STEPS = 3
+COMPILED_SPEED = 12.0
+"""Measured: how much faster than seeds one by one without a compiler, per seed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRun:
+    """One row of the table to be."""
+
+    attention: str
+    head: str
+    lr: float
+    fold: str | None
+    seeds: str
+    """Seeds still to be trained; empty where all are there."""
+    num_seeds: int
+    seconds: float
+    """Estimate, from a few steps of one seed that were timed."""
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainPlan:
+    """Everything that a config asks for."""
+
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimate for all."""
+        return sum(run.seconds for run in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"seconds": self.seconds, "runs": [asdict(run) for run in self.runs]}
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        lines = []
+        for run in self.runs:
+            what = f"{run.attention} + {run.head}, lr {run.lr:g}"
+            what += f", fold {run.fold}" if run.fold else ""
+            if run.num_seeds:
+                what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
+            else:
+                what += ": all seeds are there"
+            lines.append(what)
+        count = sum(run.num_seeds for run in self.runs)
+        total = f"{count} trainings in {len(self.runs)} runs, about {_duration(self.seconds)}"
+        return "\n".join([*lines, total])
+
+
+def plan(config: TrainConfig) -> TrainPlan:
+    """List what ``train`` would do and time a few steps of every decoder.
+
+    Raises:
+        ConfigError: an argument does not fit the cache.
+        NotFoundError: no cache.
+        CacheError: an incomplete or damaged cache, or a damaged run.
+    """
+    device = registry.resolve_device(config.device)
+    cache = open_cache(config.cache)
+    loaded: Loaded = {}
+    timed: dict[tuple[str, str], float] = {}
+    runs = []
+    for item in plan_items(config, cache, device):
+        seeds = lacking_seeds(config, existing_runs(config.runs, item.key))
+        seconds, how = 0.0, ""
+        if seeds:
+            data = prepare_data(cache, item.config, device, loaded)
+            rows = len(data.train)
+            engine = choose_engine(
+                item.spec, item.config, device, num_seeds=len(seeds), num_rows=rows
+            )
+            name = (str(item.spec.attention), str(item.spec.head))
+            if name not in timed:
+                timed[name] = _seconds_per_row(item, data, engine)
+            seconds = timed[name] * rows * item.config.epochs * len(seeds)
+            if engine.compiled:
+                seconds = seconds / COMPILED_SPEED + COMPILER_SECONDS
+            how = engine.in_words()
+        runs.append(_planned(item, seeds, seconds, how))
+    return TrainPlan(runs=tuple(runs))
+
+
+def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedRun:
+    config = item.config
+    return PlannedRun(
+        attention=str(item.spec.attention),
+        head=str(item.spec.head),
+        lr=config.lrs[0],
+        fold=f"{config.fold}/{config.folds}" if config.fold else None,
+        seeds=spell_numbers(seeds),
+        num_seeds=len(seeds),
+        seconds=seconds,
+        how=how,
+    )
+
+
+def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
+    """Of one seed, not compiled, over a few batches."""
+    size = item.config.batch_size
+    few = data.train.rows[: size * TIMED_STEPS]
+    train = replace(data.train, rows=few, label_N=data.train.label_N[: len(few)])
+    group = Group(
+        item.spec,
+        replace(data, train=train, choose=None),
+        item.config,
+        [0],
+        loss_of=build_loss(item.config),
+        engine=replace(engine, compiled=False),
+    )
+    best = float("inf")
+    for _ in range(2):  # the first warms up
+        start = time.perf_counter()
+        group.train_epoch()
+        if data.train.label_N.is_cuda:
+            torch.cuda.synchronize(data.train.label_N.device)
+        best = min(best, time.perf_counter() - start)
+    return best / len(few)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,389 @@
+"""Training: seeds together against a plain loop, on the states of real text.
+
+    python -m tests.benchmarks.bench_train CACHE [--rounds 3] [--accuracy] [--cpu-time] [--json F]
+
+CACHE is of ``../shared/data/ag_news`` through all-MiniLM-L6-v2 (6 layers x 384). The plain loop is
+what one would write first: one seed, ``nn.Module`` (the head's ``nn.Conv2d`` in float32), a
+``DataLoader`` over a list of tensors, AdamW, ``loss.item()`` at every step. Both train the same
+decoder on the same rows; they run in alternation and the median of the ratios is printed.
+
+``--accuracy`` trains 10 seeds of each to the end. On a machine with a GPU a second section runs on
+random states of Llama-2-13B's shape; ``--tiny`` runs that section on whatever there is, to show
+that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from gaam_cache.cache import open_cache
+from gaam_decoder.config import Spec, TrainConfig
+from gaam_decoder.data import Subset, TrainData, prepare_data
+from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.engine import Engine, choose_engine, groups_of
+from gaam_decoder.features import Features
+from gaam_decoder.group import Group
+from gaam_decoder.heads.conv import ConvHead
+from gaam_decoder.items import plan_items
+from gaam_decoder.train import build_loss, train_group
+from tests.benchmarks._machine import (
+    alternate,
+    describe,
+    matrix_product_flops,
+    median_ratio,
+    synchronise,
+)
+
+clock: Callable[[], float] = time.perf_counter
+"""What times the contestants; ``--cpu-time`` takes the processor time of all threads instead, which
+says more than the wall clock on a machine that others use at the same moment."""
+FIRST_STEP = """
+import os, sys, time
+start = time.perf_counter()
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+from tests.benchmarks import bench_train
+bench_train.first_step(sys.argv[1], start)
+"""
+
+
+def conv_flops(spec: DecoderSpec, rows: int) -> float:
+    """Floating-point operations of the two convolutions, forward and backward."""
+    return 6 * 2.0 * rows * spec.hidden_size * 9 * spec.num_layers * 512
+
+
+class PlainLoop:
+    """One seed, the obvious way."""
+
+    def __init__(self, spec: DecoderSpec, data: TrainData, config: TrainConfig, seed: int) -> None:
+        self.device = data.train.label_N.device
+        self.config = config
+        self.decoder = build_decoder(spec, seed).to(self.device)
+        if isinstance(self.decoder.head, ConvHead):
+            head = self.decoder.head
+            head.forward = lambda x, noise=None: head.plain(x)  # type: ignore[method-assign]
+        self.optimizer = torch.optim.AdamW(
+            self.decoder.parameters(), lr=config.lrs[0], weight_decay=config.weight_decay
+        )
+        items = list(zip(_rows(data.train), data.train.label_N.cpu(), strict=True))
+        generator = torch.Generator().manual_seed(seed)
+        self.loader = DataLoader(
+            items, batch_size=config.batch_size, shuffle=True, generator=generator
+        )
+
+    def epoch(self, steps: int | None = None) -> int:
+        """Train; returns the number of rows seen."""
+        self.decoder.train()
+        total, seen = 0.0, 0
+        for step, (x, label) in enumerate(self.loader):
+            if step == steps:
+                break
+            x, label = x.to(self.device), label.to(self.device)
+            loss = torch.nn.functional.cross_entropy(self.decoder(x), label)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item()
+            seen += len(label)
+        return seen
+
+    @torch.no_grad()
+    def accuracy(self, subset: Subset) -> float:
+        """Share of the rows that are right."""
+        self.decoder.eval()
+        x = torch.stack(_rows(subset)).to(self.device)
+        parts = [self.decoder(x[i : i + 512]).argmax(1) for i in range(0, len(x), 512)]
+        return float((torch.cat(parts) == subset.label_N).float().mean())
+
+
+def _rows(subset: Subset) -> list[torch.Tensor]:
+    source, place = next(iter(subset.features.batches(subset.rows, len(subset))))
+    return list(source[place].float().cpu())
+
+
+def setting(
+    cache_path: Path, attention: str, head: str, **options: Any
+) -> tuple[DecoderSpec, TrainData, TrainConfig]:
+    """What the command line would make of these options, without a validation split."""
+    asked = {"select": "last", "device": "cpu"} | options
+    config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **asked)
+    cache = open_cache(cache_path)
+    device = torch.device("cpu")
+    item = plan_items(config, cache, device)[0]
+    return item.spec, prepare_data(cache, item.config, device), item.config
+
+
+def contestant(
+    spec: DecoderSpec, data: TrainData, config: TrainConfig, how: Engine, seeds: int
+) -> Callable[[], float]:
+    """Seconds per seed-epoch of a group that is warm."""
+    loss_of = build_loss(config)
+    group = Group(spec, data, config, list(range(seeds)), loss_of=loss_of, engine=how)
+    group.train_epoch()
+    assert group.program.compiled == how.compiled
+
+    def run() -> float:
+        synchronise(data.train.label_N.device)
+        start = clock()
+        group.train_epoch()
+        synchronise(data.train.label_N.device)
+        return (clock() - start) / seeds
+
+    return run
+
+
+def plain(
+    spec: DecoderSpec, data: TrainData, config: TrainConfig, steps: int
+) -> Callable[[], float]:
+    """Seconds per seed-epoch of the plain loop, from its first steps."""
+    loop = PlainLoop(spec, data, config, 0)
+    loop.epoch(3)
+
+    def run() -> float:
+        start = clock()
+        seen = loop.epoch(steps)
+        return (clock() - start) * len(data.train) / seen
+
+    return run
+
+
+def linear(cache: Path, rounds: int) -> dict[str, Any]:
+    """16 seeds of the linear head against the plain loop."""
+    spec, data, config = setting(cache, "gaam", "linear")
+    how = choose_engine(spec, config, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
+    figures = alternate(
+        rounds,
+        {
+            "plain": plain(spec, data, config, 60),
+            "ours": contestant(spec, data, config, how, 16),
+        },
+    )
+    return {
+        "engine": how.in_words(),
+        "seconds_per_seed_epoch": {k: statistics.median(v) for k, v in figures.items()},
+        "times_as_fast": median_ratio(figures["plain"], figures["ours"]),
+    }
+
+
+def conv(cache: Path, rounds: int) -> dict[str, Any]:
+    """The conv head in float32 and bfloat16 against the plain loop, and against the ceiling."""
+    spec, data, config = setting(cache, "gaam", "conv")
+    device = torch.device("cpu")
+    contestants = {"plain": plain(spec, data, config, 12)}
+    for dtype in ("float32", "bfloat16"):
+        asked = replace(config, dtype=dtype)
+        how = choose_engine(spec, asked, device, num_seeds=10, num_rows=len(data.train))
+        few = replace(data, train=_first(data.train, 40 * config.batch_size))
+        part = contestant(spec, few, asked, how, 1)
+        share = len(data.train) / len(few.train)
+        contestants[dtype] = lambda part=part, share=share: part() * share
+    contestants["ceiling"] = lambda: 1 / ceiling_flops(device)
+    figures = alternate(rounds, contestants)
+    flops = conv_flops(spec, len(data.train))
+    at_ceiling = [flops * seconds for seconds in figures.pop("ceiling")]
+    return {
+        "seconds_per_seed_epoch": {k: statistics.median(v) for k, v in figures.items()},
+        "times_as_fast": {
+            k: median_ratio(figures["plain"], figures[k]) for k in ("float32", "bfloat16")
+        },
+        "share_of_bfloat16_ceiling": median_ratio(at_ceiling, figures["bfloat16"]),
+        "ceiling_gflops": statistics.median(flops / s / 1e9 for s in at_ceiling),
+    }
+
+
+def ceiling_flops(device: torch.device) -> float:
+    """Of bfloat16 matrix products, by the same clock as the rest."""
+    if clock is time.perf_counter:
+        return matrix_product_flops(device, torch.bfloat16)
+    a = torch.randn(2048, 2048).to(torch.bfloat16)
+    best = float("inf")
+    for _ in range(8):
+        start = clock()
+        a @ a
+        best = min(best, clock() - start)
+    return 2 * 2048**3 / best
+
+
+def _first(subset: Subset, count: int) -> Subset:
+    return replace(subset, rows=subset.rows[:count], label_N=subset.label_N[:count])
+
+
+def linearity(cache: Path, rounds: int) -> dict[str, Any]:
+    """Seconds of an epoch at three numbers of seeds, of rows, and after three numbers of epochs."""
+    spec, data, config = setting(cache, "gaam", "linear")
+    how = Engine(device="cpu", dtype="float32", seed_batch=16, compiled=True, why="benchmark")
+    seconds: dict[str, dict[int, float]] = {"seeds": {}, "rows": {}, "epochs": {}}
+    for seeds in (16, 32, 48):  # groups of 16
+        runs = [contestant(spec, data, config, how, len(g)) for g in groups_of(range(seeds), 16)]
+        figures = [sum(run() * 16 for run in runs) for _ in range(rounds)]
+        seconds["seeds"][seeds] = statistics.median(figures)
+    for rows in (1250, 2500, 4999):
+        few = replace(data, train=_first(data.train, rows))
+        run = contestant(spec, few, config, how, 16)
+        seconds["rows"][rows] = statistics.median([run() * 16 for _ in range(rounds)])
+    run = contestant(spec, data, config, how, 16)
+    for epochs in (2, 4, 8):
+        figures = [sum(run() * 16 for _ in range(epochs)) for _ in range(rounds)]
+        seconds["epochs"][epochs] = statistics.median(figures)
+    return seconds
+
+
+def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, Any]:
+    """Test accuracy of 10 seeds after the last epoch: ours in both arithmetics, the plain loop."""
+    result: dict[str, Any] = {"epochs": epochs, "seeds": seeds}
+    spec, data, config = setting(cache, "gaam", head, epochs=epochs)
+    label_N = data.test.label_N
+    device = torch.device("cpu")
+    for dtype in ("float32", "bfloat16"):
+        asked = replace(config, dtype=dtype)
+        how = choose_engine(spec, asked, device, num_seeds=seeds, num_rows=len(data.train))
+        found = []
+        for group in groups_of(range(seeds), how.seed_batch):
+            trained, _ = train_group(spec, data, asked, group, engine=how)
+            found += [float((r.test_logits.argmax(1) == label_N).float().mean()) for r in trained]
+        result[dtype] = _mean(found)
+    found = []
+    for seed in range(seeds):
+        loop = PlainLoop(spec, data, config, seed)
+        for _ in range(epochs):
+            loop.epoch()
+        found.append(loop.accuracy(data.test))
+    result["plain loop"] = _mean(found)
+    return result
+
+
+def _mean(values: list[float]) -> dict[str, float]:
+    return {"mean": statistics.mean(values), "sd": statistics.stdev(values)}
+
+
+def first_step(cache: str, start: float) -> None:
+    """Run in a process of its own: seconds from its start to the end of the first step."""
+    spec, data, config = setting(Path(cache), "gaam", "linear")
+    how = choose_engine(spec, config, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
+    few = replace(data, train=_first(data.train, config.batch_size))
+    group = Group(spec, few, config, list(range(16)), loss_of=build_loss(config), engine=how)
+    ready = time.perf_counter()
+    group._pass(1)
+    done = time.perf_counter()
+    print(
+        json.dumps({"total": done - start, "compile": done - ready, "on": group.program.compiled})
+    )
+
+
+def time_to_first_step(cache: Path, folder: Path) -> dict[str, Any]:
+    """With an empty cache of compiled kernels, then with a full one."""
+    found = {}
+    for name in ("cold", "warm"):
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+        command = [sys.executable, "-c", FIRST_STEP, str(cache)]
+        output = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        )
+        found[name] = json.loads(output.stdout.splitlines()[-1])
+    return found
+
+
+class RandomRows(Features):
+    """Random states on a device."""
+
+    def __init__(self, rows: int, layers: int, hidden_size: int, device: torch.device) -> None:
+        self.device = device
+        self.shape = (rows, layers, hidden_size)
+        self.place = device.type
+        self._resident = torch.randn(self.shape, device=device, dtype=torch.float16)
+
+
+def gpu(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
+    """Llama-2-13B's shape, random states: conv head against the ceiling, linear head by seeds."""
+    rows, layers, hidden_size = (256, 4, 64) if tiny else (8192, 40, 5120)
+    features = RandomRows(rows, layers, hidden_size, device)
+    label_N = torch.randint(4, (rows,), device=device)
+    subset = Subset(features=features, rows=np.arange(rows), label_N=label_N)
+    data = TrainData(train=subset, choose=None, test=subset)
+    ceiling = matrix_product_flops(device, torch.bfloat16) if not tiny else 1e12
+    result: dict[str, Any] = {"machine": describe(device), "ceiling_tflops": ceiling / 1e12}
+    for head, counts in (("conv", (1,)), ("linear", (1, 16, 64))):
+        config = TrainConfig(attn=("gaam",), head=head, select="last", dtype="bfloat16")
+        spec = DecoderSpec(
+            attention=Spec("gaam"),
+            head=Spec(head),
+            num_layers=layers,
+            hidden_size=hidden_size,
+            num_classes=4,
+        )
+        contestants = {"plain": plain(spec, data, config, 8)}
+        for seeds in counts:
+            how = choose_engine(spec, config, device, num_seeds=seeds, num_rows=rows)
+            how = replace(how, seed_batch=seeds)
+            contestants[str(seeds)] = contestant(spec, data, config, how, seeds)
+        figures = alternate(rounds, contestants)
+        medians = {k: statistics.median(v) for k, v in figures.items()}
+        result[head] = {"seconds_per_seed_epoch": medians}
+        result[head]["times_as_fast"] = {
+            k: median_ratio(figures["plain"], v) for k, v in figures.items()
+        }
+        if head == "conv":
+            share = conv_flops(spec, rows) / medians["1"] / ceiling
+            result[head]["share_of_ceiling"] = share
+            hours = medians["1"] * 120_000 / rows * 35 / 3600
+            result[head]["projected_hours_per_seed_of_the_published_experiment"] = hours
+    return result
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cache", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true")
+    parser.add_argument("--kernels", type=Path, help="An empty folder for compiled kernels.")
+    parser.add_argument(
+        "--only", help="linear, conv, linearity, first-step, accuracy-linear or -conv."
+    )
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if arguments.cpu_time:
+        globals()["clock"] = time.process_time
+    result: dict[str, Any] = {"machine": describe(torch.device("cpu"))}
+    parts: dict[str, Callable[[], Any]] = {}
+    if arguments.cache is not None:
+        parts = {
+            "linear": lambda: linear(arguments.cache, arguments.rounds),
+            "conv": lambda: conv(arguments.cache, arguments.rounds),
+            "linearity": lambda: linearity(arguments.cache, arguments.rounds),
+        }
+        if arguments.kernels:
+            parts["first-step"] = lambda: time_to_first_step(arguments.cache, arguments.kernels)
+        if arguments.accuracy:
+            parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)
+            parts["accuracy-conv"] = lambda: accuracy(arguments.cache, "conv", 3)
+    if torch.cuda.is_available() or arguments.tiny:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        parts["gpu"] = lambda: gpu(device, arguments.rounds, tiny=arguments.tiny)
+    for name, run in parts.items():
+        if arguments.only in (None, name):
+            result[name] = run()
+            print(name, json.dumps(result[name], indent=2), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""What a sweep consists of: products, folds, plans, data that do not fit, no compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import gaam_decoder
+from gaam_cache.cache import open_cache
+from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_decoder import TrainConfig, engine, features
+from gaam_decoder.protocol import grouped_folds, stratified_folds
+from tests.benchmarks.bench_read import write_random_cache
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
+    )
+
+
+def test_a_sweep_is_the_product_and_is_resumed_by_skipping(config: TrainConfig) -> None:
+    config = replace(config, attn=("gaam", "none"), head=("linear", "mlp"), lr=(0.01, 0.02))
+    finished: list[str] = []
+    runs = gaam_decoder.train(config, on_run=lambda run: finished.append(run.path.name))
+    found = [(run.attention, run.head, run.recipe["lr"]) for run in runs]
+    assert found == [
+        (a, h, r) for a in ("gaam", "none") for h in ("linear", "mlp") for r in (0.01, 0.02)
+    ]
+    assert finished == [run.path.name for run in runs]
+    again = gaam_decoder.train(config, on_run=lambda run: finished.append("again"))
+    assert [run.path for run in again] == [run.path for run in runs]
+    assert "again" not in finished
+    assert len({run.key for run in runs}) == 8
+
+
+def test_a_run_says_how_it_was_run(config: TrainConfig) -> None:
+    run = gaam_decoder.train(replace(config, seed_batch=2, dtype="bfloat16"))[0]
+    assert run.engine["seed_batch"] == 2
+    assert run.engine["compiled"] is False
+    assert run.engine["dtype"] == run.recipe["dtype"] == "bfloat16"
+    assert run.engine["data"] == "memory"
+    assert run.key != gaam_decoder.train(config)[0].key
+
+
+def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) -> None:
+    gaam_decoder.train(replace(config, seeds=(1,)))
+    before = sorted(config.runs.rglob("*"))
+    plan = gaam_decoder.plan(replace(config, attn=("gaam", "mha"), seeds=(0, 1, 2)))
+    assert [(run.attention, run.seeds, run.num_seeds) for run in plan.runs] == [
+        ("gaam", "0,2", 2),
+        ("mha", "0-2", 3),
+    ]
+    assert all(run.seconds > 0 for run in plan.runs)
+    assert "5 trainings in 2 runs" in plan.in_words()
+    assert sorted(config.runs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_stratified_folds_partition_the_rows_and_keep_the_classes(count: int) -> None:
+    labels = np.random.default_rng(0).integers(0, 3, 101)
+    folds = stratified_folds(labels, count, split_seed=4)
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(101))
+    for label in range(3):
+        counts = [int((labels[fold] == label).sum()) for fold in folds]
+        assert max(counts) - min(counts) <= 1
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+
+
+def test_grouped_folds_part_no_group() -> None:
+    groups = [f"speaker {n}" for n in np.random.default_rng(0).integers(0, 9, 200)]
+    folds = grouped_folds(groups, 4, split_seed=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(200))
+    seen = [{groups[row] for row in fold} for fold in folds]
+    assert sum(map(len, seen)) == len(set(groups))
+    assert max(map(len, folds)) < 2 * min(map(len, folds))
+    alone = grouped_folds(groups, len(set(groups)), split_seed=0)
+    assert [len({groups[row] for row in fold}) for fold in alone] == [1] * len(set(groups))
+
+
+def test_folds_are_runs_of_their_own_that_test_every_row_once(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    labels = open_cache(config.cache)["train"].labels
+    names = [f"session {row % 4}" for row in range(len(labels))]
+    (tmp_path / "groups.txt").write_text("\n".join(names) + "\n")
+    config = replace(config, folds=3, groups=tmp_path / "groups.txt")
+    runs = gaam_decoder.train(config)
+    assert [run.recipe["fold"] for run in runs] == ["1/3", "2/3", "3/3"]
+    assert len({run.key for run in runs}) == 3
+    tested = np.concatenate([run.labels for run in runs])
+    np.testing.assert_array_equal(np.sort(tested), np.sort(labels))
+    assert gaam_decoder.train(replace(config, fold=2))[0].path == runs[1].path
+    for wrong in (names[:-1], ["one"] * len(names)):
+        (tmp_path / "groups.txt").write_text("\n".join(wrong))
+        with pytest.raises(ConfigError, match=r"does not fit|more folds than groups"):
+            gaam_decoder.train(config)
+
+
+@pytest.mark.parametrize("options", [{"folds": 1}, {"fold": 1}, {"folds": 3, "fold": 4}])
+def test_folds_that_cannot_be_are_refused(options: dict) -> None:
+    with pytest.raises(ConfigError):
+        TrainConfig(**options)
+
+
+def test_without_a_compiler_the_same_is_computed_and_said(config: TrainConfig) -> None:
+    """A process that finds no compiler on its path."""
+    expected = gaam_decoder.train(config)[0]
+    code = "import sys, cli; sys.argv[0] = 'gaam'; cli.main()"
+    options = ["--cache", config.cache, "--runs", config.runs / "other", "--attn", "gaam"]
+    options += ["--seeds", "2", "--epochs", "2", "--lr", "0.01", "--compile", "on"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", *map(str, options)],
+        cwd=ROOT, env={**environment, "PATH": "/nowhere"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = gaam_decoder.load_runs(config.runs / "other")[0]
+    assert run.engine["compiled"] is False
+    assert "no C++ compiler" in run.engine["why"]
+    np.testing.assert_allclose(run.logits, expected.logits, atol=1e-5)
+
+
+def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import cpp_builder
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def fail() -> str:
+        raise InvalidCxxCompiler
+
+    expected = gaam_decoder.train(config)[0]
+    monkeypatch.setattr(engine, "missing_compiler", lambda device_type: None)
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", fail)
+    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
+    forced = replace(config, compile="on", runs=config.runs / "forced")
+    with pytest.warns(GaamWarning, match="not compiled"):
+        run = gaam_decoder.train(forced)[0]
+    assert run.engine["compiled"] is False
+    np.testing.assert_array_equal(run.logits, expected.logits)
+
+
+def test_free_memory_respects_limits_and_cgroups(tmp_path: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40))\n"
+    code += "from gaam_decoder import features; print(features._free_of_limits())"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert 0 < float(out.stdout) < 2**40
+    for name, value in (("memory.max", 1000), ("memory.current", 700), ("memory.stat", "file 200")):
+        (tmp_path / name).write_text(f"{value}\n")
+    assert features._free_of_cgroup(tmp_path) == 500
+    (tmp_path / "memory.max").write_text("max\n")
+    assert features._free_of_cgroup(tmp_path) == float("inf")
+
+
+LIMITED = """
+import json, resource, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+import gaam_decoder
+from gaam_decoder import TrainConfig
+def private():
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(x.split()[1]) for x in status if x.startswith("RssAnon:")) * 1024
+cache, runs, room = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+options = dict(attn=("layer-mean",), epochs=1, seeds=(0, 1), select="last")
+options |= dict(device="cpu", compile="off")
+gaam_decoder.train(TrainConfig(cache=cache, runs=runs / "warm", test_split="test", **options))
+used = next(
+    int(x.split()[1]) * 1024
+    for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmData:")
+)
+resource.setrlimit(resource.RLIMIT_DATA, (used + room, used + room))
+before, most = private(), [0]
+def watch(done, total, text):
+    most[0] = max(most[0], private() - before)
+big = TrainConfig(cache=Path(sys.argv[4]), runs=runs, test_split="train", **options)
+run = gaam_decoder.train(big, progress=watch)[0]
+print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
+"""
+
+
+def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_path: Path) -> None:
+    """256 MiB of room beside a split of 320 MiB: the rows stay on disk, and little is added."""
+    layers, hidden_size = 12, 2048
+    big = tmp_path / "big"
+    write_random_cache(big, 320 * 2**20 // (layers * hidden_size * 2), layers, hidden_size)
+    room = 256 * 2**20
+    command = [sys.executable, "-c", LIMITED, tiny_cache, tmp_path / "runs", str(room), big]
+    done = subprocess.run(
+        list(map(str, command)), cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["data"] == "disk"
+    assert found["grown"] < 160 * 2**20
+
+
+def test_prefetched_batches_are_the_rows_asked_for(tiny_cache: Path) -> None:
+    array = open_cache(tiny_cache)["train"].embeddings
+    resident = features.Features(array, torch.device("cpu"))
+    streamed = features.Features(array, torch.device("cpu"))
+    streamed._resident, streamed._array = None, array
+    rows = np.random.default_rng(0).integers(0, len(array), (3, 17))
+    for of in (rows, rows[0]):
+        parts = [
+            torch.cat([source[place] for source, place in one.batches(of, 5)], dim=of.ndim - 1)
+            for one in (resident, streamed)
+        ]
+        assert torch.equal(parts[0], parts[1])
+        np.testing.assert_array_equal(
+            parts[1].numpy(), array[of.reshape(-1)].reshape(*of.shape, *array.shape[1:])
+        )
+
+
+def test_curves_for_tensorboard(config: TrainConfig) -> None:
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = gaam_decoder.train(replace(config, track="tensorboard"))[0]
+    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    for seed in (0, 1):
+        folder = next(config.runs.glob(f"tensorboard/*/seed-{seed}"))
+        events = EventAccumulator(str(folder))
+        events.Reload()
+        expected = [entry["loss"] for entry in log if entry["seed"] == seed]
+        found = [event.value for event in events.Scalars("loss")]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_tensorboard_that_is_missing_is_told_before_training(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match="needs TensorBoard"):
+        gaam_decoder.train(replace(config, track="tensorboard"))
+    assert not config.runs.exists()
