@@ -10,10 +10,23 @@ from typing import Any
 EXIT_CODE = 130
 MESSAGE = "interrupted; what is finished is kept: run the same again"
 _SHOW_CURSOR = "\x1b[?25h"
+_asked = False
+
+
+def go_on() -> None:
+    """Raise KeyboardInterrupt if a signal asked for it before; called wherever progress is shown.
+
+    Python drops an exception that a signal handler raises while a destructor or a callback of the
+    garbage collector runs. A long computation would then never end by the first signal.
+    """
+    if _asked:
+        raise KeyboardInterrupt
 
 
 def unwind_on_signals() -> None:
     """From now on the first signal raises KeyboardInterrupt, and a second one does not wait."""
+    global _asked  # noqa: PLW0603 a signal belongs to the process
+    _asked = False
     _on_signals(_unwind)
 
 
@@ -29,6 +42,8 @@ def _on_signals(handler: Callable[[int, Any], None]) -> None:
 
 
 def _unwind(number: int, frame: Any) -> None:
+    global _asked  # noqa: PLW0603 a signal belongs to the process
+    _asked = True
     end_on_signals()
     raise KeyboardInterrupt
 

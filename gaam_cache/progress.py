@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gaam_cache import interruption
 from gaam_cache.errors import GaamWarning
 
 LINE_SECONDS = 30.0
@@ -29,7 +30,12 @@ class Progress:
         self.line = line
 
     def __call__(self, done: int, total: int, text: str) -> None:
-        """Show how far the work is."""
+        """Show how far the work is.
+
+        Raises:
+            KeyboardInterrupt: a signal asked for it, and nothing came of it then.
+        """
+        interruption.go_on()
         self._update(done, total, text)
 
 
