@@ -35,7 +35,7 @@ EXTRACT = settings.defaults(
     max_length="512, or the encoder's limit",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
 )
-TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache")
+TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache", layers="all")
 Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -145,6 +145,7 @@ def train(
     val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
     pool: Annotated[str | None, _train("pool", "--pool", help="Pooling to read.")] = None,
+    layers: Annotated[str | None, _train("layers", "--layers", metavar="19,20,21|1-8,12", help="Encoder layers to learn from, counted from 1.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,36 @@ class ShardedArray:
     float32, which holds it exactly.
     """
 
-    def __init__(self, parts: list[NDArray[Any]], *, bfloat16: bool = False) -> None:
-        """Join ``parts`` (memory maps) along the first axis."""
+    def __init__(
+        self,
+        parts: list[NDArray[Any]],
+        *,
+        bfloat16: bool = False,
+        keep: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Join ``parts`` (memory maps) along the first axis; ``keep`` as in ``keeping``."""
         self._parts = [part.view(np.ndarray) for part in parts]  # indexing a memmap is slow
         self._starts = np.cumsum([0, *(len(part) for part in parts)])
         self._bfloat16 = bfloat16
-        self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
+        self._keep = keep
+        inner = parts[0].shape[1:]
+        if keep is not None:
+            inner = (len(keep), *inner[1:])
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *inner)
         self.dtype: np.dtype[Any] = np.dtype(np.float32) if bfloat16 else parts[0].dtype
 
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
+
+    def keeping(self, positions: Sequence[int]) -> ShardedArray:
+        """The same rows with only these positions of the second axis (layers, from 0).
+
+        Nothing is read yet; later only the bytes at these positions are.
+        """
+        all_there = np.arange(self.shape[1]) if self._keep is None else self._keep
+        keep = all_there[np.asarray(positions, dtype=np.int64)]
+        return ShardedArray(self._parts, bfloat16=self._bfloat16, keep=keep)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Rows, in the order asked for."""
@@ -58,12 +77,16 @@ class ShardedArray:
     def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
         part_N = np.searchsorted(self._starts, row_N, side="right") - 1
         local_N = row_N - self._starts[part_N]
+        places = zip(part_N.tolist(), local_N.tolist(), strict=True)
         # one copy per row: gathering by shard and then putting in order would copy twice
-        pieces = [
-            self._parts[part][local : local + 1]
-            for part, local in zip(part_N.tolist(), local_N.tolist(), strict=True)
-        ]
-        out = np.concatenate(pieces) if pieces else self._parts[0][:0].copy()
+        if self._keep is not None:
+            out = np.empty((len(row_N), *self.shape[1:]), self._parts[0].dtype)
+            for row, (part, local) in enumerate(places):
+                # 'clip' writes into out at once; 'raise' would go through a buffer
+                np.take(self._parts[part][local], self._keep, axis=0, out=out[row], mode="clip")
+        else:
+            pieces = [self._parts[part][local : local + 1] for part, local in places]
+            out = np.concatenate(pieces) if pieces else self._parts[0][:0].copy()
         return (out.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else out
 
 

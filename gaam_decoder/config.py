@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -114,6 +115,45 @@ def parse_loss(text: str) -> Spec:
     return parse_spec(text, package="gaam_decoder.losses", kind="loss")
 
 
+MAX_NUMBERS = 100_000
+"""Of one list of seeds or layers: a slip of the finger must not fill the memory."""
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Read numbers and ranges separated by commas: ``1-8,12``, in the order given.
+
+    Raises:
+        ValueError: anything else.
+    """
+    text = text.replace(" ", "")
+    if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text):
+        raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12)")
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), min(int(last or first), int(first) + MAX_NUMBERS) + 1)
+        if len(numbers) > MAX_NUMBERS:
+            raise ValueError(f"at most {MAX_NUMBERS:,} numbers")
+    return numbers
+
+
+def spell_numbers(numbers: Sequence[int]) -> str:
+    """Ascending numbers as ``parse_numbers`` reads them, as short as can be: ``1-8,12``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _each_once(numbers: list[int], what: str) -> tuple[int, ...]:
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise ValueError(f"at least one {what}, and each only once")
+    return tuple(sorted(numbers))
+
+
 def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
     """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
 
@@ -121,20 +161,25 @@ def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ..
         ValueError: anything else.
     """
     if isinstance(value, (list, tuple)):
-        seeds = [int(seed) for seed in value]
-    else:
-        text = str(value).replace(" ", "")
-        if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text):
-            raise ValueError("a number of seeds (10), a range (0-31) or a list (3,5,9)")
-        if text.isdecimal():
-            text = f"0-{int(text) - 1}" if int(text) else ""
-        seeds = []
-        for part in filter(None, text.split(",")):
-            first, _, last = part.partition("-")
-            seeds += range(int(first), int(last or first) + 1)
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise ValueError("at least one seed, and each only once")
-    return tuple(sorted(seeds))
+        return _each_once([int(seed) for seed in value], "seed")
+    text = str(value).strip()
+    if re.fullmatch(r"\d{1,9}", text):
+        text = f"0-{int(text) - 1}" if int(text) else ""
+    try:
+        return _each_once(parse_numbers(text), "seed")
+    except ValueError as error:
+        raise ValueError(f"a number of seeds (10), or {error}") from None
+
+
+def parse_layers(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """Read layer numbers, counted from 1: ``19,20,21``, ``19-21`` or ``1-8,12``.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, (list, tuple)):
+        return _each_once([int(layer) for layer in value], "layer")
+    return _each_once(parse_numbers(str(value)), "layer")
 
 
 def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -182,6 +227,9 @@ class TrainConfig:
     """Decides which rows --select val holds out."""
     pool: str | None = None
     """Pooling to read; default: the first in the cache."""
+    layers: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_layers})
+    """Encoder layers to learn from, ascending, counted from 1 as in the paper: layer n is
+    ``hidden_states[n]`` of transformers. Default: all."""
     train_split: str = "train"
     """Split to train on."""
     test_split: str = "test"
@@ -205,6 +253,11 @@ class TrainConfig:
             raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise _range_error("device", "auto, cpu, cuda or cuda:N", self.device)
+        if self.layers is not None and (
+            not self.layers or self.layers[0] < 1 or list(self.layers) != sorted(set(self.layers))
+        ):
+            expected = "layer numbers from 1 on, ascending, each once"
+            raise _range_error("layers", expected, self.layers)
         if not self.attn:
             raise ConfigError("nothing to train", expected="at least one --attn")
         specs = [str(parse_attention(text)) for text in self.attn]

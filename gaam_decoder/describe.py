@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gaam_decoder.runs import RUN_FILE, load_runs
+from gaam_decoder.importance import NO_MAP, importance_of
+from gaam_decoder.runs import RUN_FILE, RunResult, load_runs
 from gaam_decoder.seed_store import unfinished_runs
 
 
@@ -16,7 +17,7 @@ def describe(path: Path) -> dict[str, Any]:
         NotFoundError: no finished run there.
         CacheError: a run is damaged.
     """
-    runs = [run.to_dict() for run in load_runs(path)]
+    runs = [_describe_run(run) for run in load_runs(path)]
     if (path / RUN_FILE).is_file():
         return runs[0]
     return {
@@ -25,6 +26,11 @@ def describe(path: Path) -> dict[str, Any]:
         "unfinished": unfinished_runs(path),
         "runs": runs,
     }
+
+
+def _describe_run(run: RunResult) -> dict[str, Any]:
+    importance = importance_of([run])
+    return run.to_dict() | {"importance": importance and importance.to_dict()}
 
 
 def in_words(about: dict[str, Any]) -> str:
@@ -51,4 +57,17 @@ def in_words(about: dict[str, Any]) -> str:
             else f"{100 * seed['accuracy']:.2f}% on test, epoch {seed['epoch']}"
         )
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_importance_in_words(about["importance"])])
+
+
+def _importance_in_words(importance: dict[str, Any] | None) -> list[str]:
+    if importance is None:
+        return [f"  importance   none: {NO_MAP}"]
+    lines = ["  importance   share of the summed attention map; mean importance factor (0 to 1)"]
+    for layer in importance["layers"]:
+        share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"
+        if layer["factor_sd"] is not None:
+            share += f" (sd {layer['contribution_sd']:.1f})"
+            factor += f" (sd {layer['factor_sd']:.3f})"
+        lines.append(f"    layer {layer['layer']:<4} {share}; {factor}")
+    return lines

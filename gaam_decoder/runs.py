@@ -18,7 +18,7 @@ its name and are taken up again by the next call.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ class RunResult:
     epochs: dict[int, int]
     """Epoch that was kept, per seed."""
     seconds: dict[int, float]
+    learned_start: dict[str, list[float]] = field(default_factory=dict)
+    """Smallest and largest value of every learned parameter before training."""
 
     def _tensors(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Tensors of test.safetensors whose names begin so, without that beginning."""

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,17 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.config import TrainConfig, parse_attention, parse_head, parse_loss
+from gaam_decoder.config import (
+    TrainConfig,
+    parse_attention,
+    parse_head,
+    parse_loss,
+    spell_numbers,
+)
 from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.learned import start_values
 from gaam_decoder.run_writer import run_name, write_run
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
@@ -53,6 +61,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> list[RunR
     report = progress or (lambda done, total, text: None)
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
+    config = _check_layers(config, cache.num_layers)
     specs = [_decoder_spec(text, config, cache) for text in config.attn]
     for spec in specs:
         with torch.device("meta"):
@@ -114,6 +123,7 @@ def _train_run(
             store.save(result)
         results.append(result)
     train_labels = cache[config.train_split].labels
+    decoder = build_decoder(spec, seed=0)
     about = {
         "key": key,
         "attention": str(spec.attention),
@@ -121,7 +131,10 @@ def _train_run(
         "recipe": _recipe(config),
         "cache": _about_cache(cache),
         "environment": _environment(data.test.label_N.device),
-        "parameters": build_decoder(spec, seed=0).num_parameters(),
+        "parameters": decoder.num_parameters(),
+        "learned_start": start_values(
+            {name: value.detach().numpy() for name, value in decoder.attention.learned().items()}
+        ),
         "majority_accuracy": stats.majority_accuracy(train_labels, cache[config.test_split].labels),
     }
     path = write_run(config.runs, name, results, data.test.label_N, about)
@@ -129,11 +142,30 @@ def _train_run(
     return path
 
 
+def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
+    """The config, in which naming all layers is the same as naming none.
+
+    Raises:
+        ConfigError: the encoder has no such layer.
+    """
+    if config.layers is None:
+        return config
+    beyond = [layer for layer in config.layers if layer > num_layers]
+    if beyond:
+        raise ConfigError(
+            "the encoder of the cache has no such layer",
+            expected=f"--layers from 1 to {num_layers}",
+            found=spell_numbers(beyond),
+            where=str(config.cache.absolute()),
+        )
+    return replace(config, layers=None) if len(config.layers) == num_layers else config
+
+
 def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
     return DecoderSpec(
         attention=parse_attention(text),
         head=parse_head(config.head),
-        num_layers=cache.num_layers,
+        num_layers=len(config.layers or range(cache.num_layers)),
         hidden_size=cache.hidden_size,
         num_classes=len(cache.class_names),
     )
@@ -141,7 +173,8 @@ def _decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> Deco
 
 def _recipe(config: TrainConfig) -> dict[str, Any]:
     recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
-    return recipe | {"loss": str(parse_loss(config.loss))}
+    layers = spell_numbers(config.layers) if config.layers else None
+    return recipe | {"loss": str(parse_loss(config.loss)), "layers": layers}
 
 
 def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:

@@ -84,7 +84,10 @@ def prepare_data(cache: EmbeddingCache, config: TrainConfig, device: torch.devic
     """
 
     def features(split: Split) -> Features:
-        return Features(split.pooled(config.pool) if config.pool else split.embeddings, device)
+        array = split.pooled(config.pool) if config.pool else split.embeddings
+        if config.layers is not None:
+            array = array.keeping([layer - 1 for layer in config.layers])
+        return Features(array, device)
 
     def subset(of: Features, split: Split, rows: Rows) -> Subset:
         labels = torch.from_numpy(split.labels[rows]).to(device)

@@ -10,6 +10,9 @@ from typing import Any, TextIO
 import numpy as np
 
 from gaam_decoder import stats
+from gaam_decoder.importance import Importance, importance_of
+from gaam_decoder.learned import ParameterRange, learned_ranges
+from gaam_decoder.reports import _learned
 from gaam_decoder.runs import RunResult
 
 SELECT_NOTES = {
@@ -33,6 +36,10 @@ class Row:
     macro_f1: dict[int, float | None]
     seconds: dict[int, float]
     failed: dict[int, str]
+    learned: dict[str, ParameterRange]
+    """Where the learned parameters ended up, by name."""
+    importance: Importance | None
+    """Of every layer; None where the mechanism has no attention map."""
 
     @property
     def seeds(self) -> list[int]:
@@ -63,6 +70,8 @@ class Row:
             "parameters": self.parameters,
             "seconds_per_seed": float(np.mean(finished)) if finished else None,
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "learned": _learned.to_dict(self.learned),
+            "importance": self.importance and self.importance.to_dict(),
             "recipe": self.recipe,
         }
 
@@ -93,10 +102,16 @@ class Table:
         )
 
     def settings(self) -> list[str]:
-        """For every row the settings that not all rows share, such as ``lr=0.001``."""
+        """For every row the settings that not all rows share, such as ``lr=0.001``.
+
+        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out.
+        """
         keys = sorted({key for row in self.rows for key in row.recipe if key != "select"})
         varied = [k for k in keys if len({str(row.recipe.get(k)) for row in self.rows}) > 1]
-        return [", ".join(f"{k}={row.recipe.get(k)}" for k in varied) for row in self.rows]
+        return [
+            ", ".join(f"{k}={row.recipe[k]}" for k in varied if row.recipe.get(k) is not None)
+            for row in self.rows
+        ]
 
 
 def build_tables(runs: Sequence[RunResult]) -> list[Table]:
@@ -143,6 +158,8 @@ def _row(runs: list[RunResult]) -> Row:
         macro_f1=macro_f1,
         seconds=seconds,
         failed=failed,
+        learned=learned_ranges(runs),
+        importance=importance_of(runs),
     )
 
 

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
 
 FIELDS = [
@@ -35,11 +36,15 @@ class Csv(Format):
     """Accuracies are fractions; a value that does not exist is empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write a header and one line per row of every table."""
-        writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
+        """Write a header and one line per row of every table.
+
+        Behind the fixed columns come four for every parameter that any mechanism learns.
+        """
+        lines = [line for table in tables for line in self._lines(table)]
+        learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
+        writer = csv.DictWriter(stream, [*FIELDS, *learned], lineterminator="\n")
         writer.writeheader()
-        for table in tables:
-            writer.writerows(self._lines(table))
+        writer.writerows(lines)
 
     def _lines(self, table: Table) -> list[dict[str, Any]]:
         lines = []
@@ -62,6 +67,7 @@ class Csv(Format):
                     "seconds_per_seed": row["seconds_per_seed"],
                     "majority_accuracy": table.majority_accuracy,
                     "settings": settings,
+                    **_learned.flat(row),
                 }
             )
         return lines

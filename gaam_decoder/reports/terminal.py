@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from gaam_decoder.reports._base import Format, Table, columns, notes
+from gaam_decoder.reports import _learned
+from gaam_decoder.reports._base import Format, Row, Table, columns, notes
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal."""
@@ -47,14 +48,10 @@ class Terminal(Format):
         for name, short in HEADERS.items():
             first = name == "attention"
             rich_table.add_column(short, justify="left" if first else "right", no_wrap=True)
-        heads, selects = {row.head for row in table.rows}, {row.select for row in table.rows}
+        heads = {row.head for row in table.rows}
         for row, line in zip(table.rows, lines, strict=True):
             cells = dict(zip(header, line, strict=True))
-            name, _, options = row.attention.partition(":")
-            below = [*options.split(","), *cells.get("settings", "").split(", ")]
-            below += [f"select={row.select}"] if len(selects) > 1 else []
-            decoder = f"{name} + {row.head}" if len(heads) > 1 else name
-            cells["attention"] = "\n  ".join([decoder, *filter(None, below)])
+            cells["attention"] = _label(row, table, cells.get("settings", ""))
             cells["95% CI"] = cells["95% CI"].replace(" to ", "-")
             counts = (row.parameters["attention"], row.parameters["total"])
             cells["parameters (attn / total)"] = "/".join(map(_short, counts))
@@ -66,6 +63,35 @@ class Terminal(Format):
         console.print("parameters: attention/total", soft_wrap=True)
         for note in notes(table):
             console.print(escape(note), soft_wrap=True)
+        _write_learned(table, console)
+
+
+def _label(row: Row, table: Table, settings: str) -> str:
+    """Name of a decoder, and below it whatever tells it from the others of the table."""
+    name, _, options = row.attention.partition(":")
+    below = [*options.split(","), *settings.split(", ")]
+    below += [f"select={row.select}"] if len({r.select for r in table.rows}) > 1 else []
+    decoder = f"{name} + {row.head}" if len({r.head for r in table.rows}) > 1 else name
+    return "\n  ".join([decoder, *filter(None, below)])
+
+
+def _write_learned(table: Table, console: Console) -> None:
+    if not any(row.learned for row in table.rows):
+        return
+    rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
+    for name in ("decoder", *_learned.HEADER[:-1], "sd of\nmedians"):
+        left = name in ("decoder", "parameter")
+        rich_table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    for row, settings in zip(table.rows, table.settings(), strict=True):
+        if lines := _learned.cells(row):
+            stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
+            rich_table.add_row(*map(escape, [_label(row, table, settings), *stacked]))
+    console.print()
+    console.print(_learned.TITLE, style="bold", soft_wrap=True)
+    console.print(rich_table)
+    console.print("sd of medians: over seeds, of each seed's median", soft_wrap=True)
+    for note in _learned.notes(table.rows):
+        console.print(escape(note), soft_wrap=True)
 
 
 def _short(count: int) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import h5py
 import numpy as np
 import pytest
@@ -28,6 +30,40 @@ def test_slices_and_single_rows_equal_numpy(bounds: slice, row: int) -> None:
     np.testing.assert_array_equal(SHARDED[row], WHOLE[row])
     np.testing.assert_array_equal(SHARDED[bounds, 1], WHOLE[bounds, 1])
     np.testing.assert_array_equal(SHARDED[row, 1:], WHOLE[row, 1:])
+
+
+@given(
+    layers=st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True),
+    index=st.lists(st.integers(-23, 22), max_size=40),
+)
+def test_some_layers_equal_numpy(layers: list[int], index: list[int]) -> None:
+    some = SHARDED.keeping(layers)
+    rows = np.array(index, dtype=np.int64)
+    np.testing.assert_array_equal(some[rows], WHOLE[rows][:, layers])
+    np.testing.assert_array_equal(some[3:15], WHOLE[3:15][:, layers])
+    np.testing.assert_array_equal(some[5, 0], WHOLE[5, layers[0]])
+    assert some.shape == (23, len(layers), 4)
+    np.testing.assert_array_equal(some.keeping([-1])[:], WHOLE[:, layers[-1:]])
+
+
+def test_some_layers_of_bfloat16_and_layers_that_are_not_there() -> None:
+    bits = np.array([0x3F80, 0xC040, 0x0000, 0x7F7F], np.uint16).reshape(2, 2, 1)
+    some = ShardedArray([bits], bfloat16=True).keeping([1])
+    np.testing.assert_array_equal(some[:].ravel(), np.float32([-3.0, 3.3895314e38]))
+    with pytest.raises(IndexError):
+        SHARDED.keeping([3])
+
+
+def test_reading_some_layers_takes_memory_for_those_alone() -> None:
+    whole = np.zeros((256, 40, 1024), np.float16)  # 21 MB, and the selection 1 MB
+    some = ShardedArray([whole[:100], whole[100:]]).keeping([7, 30])
+    tracemalloc.start()
+    try:
+        taken = some[:]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * taken.nbytes
 
 
 def test_masks_and_whole_arrays() -> None:

@@ -238,6 +238,41 @@ def test_options_that_do_not_fit_fail_before_training(config: TrainConfig) -> No
     assert not config.runs.exists()
 
 
+@pytest.mark.parametrize("share", [0.5, 0.0])
+def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
+    share: float, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaam_decoder.features.RESIDENT_SHARE", share)
+    run = one(replace(config, layers=(2, 3, 5, 6)))
+    assert run.recipe["layers"] == "2-3,5-6"
+    assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
+    cache = sweep.open_cache(config.cache)
+    x = torch.from_numpy(cache["test"].embeddings[:][:, [1, 2, 4, 5]]).float()
+    spec = sweep._decoder_spec("gaam", replace(config, layers=(1, 2, 3, 4)), cache)
+    decoder = build_decoder(spec, seed=0)
+    decoder.load_state_dict({name: value[1] for name, value in weights(run).items()})
+    with torch.inference_mode():
+        np.testing.assert_allclose(decoder(x).numpy(), run.logits[1], atol=1e-6)
+        own_map = decoder.attention.attention_map(x).mean(0)
+    np.testing.assert_allclose(own_map.numpy(), run.attention_map[1], atol=1e-6)
+
+
+def test_all_layers_named_are_the_run_without_names_and_others_are_another(
+    config: TrainConfig,
+) -> None:
+    run = one(config)
+    assert one(replace(config, layers=tuple(range(1, 7)))).path == run.path
+    assert one(replace(config, layers=(1, 2))).key != run.key
+
+
+def test_layers_that_the_encoder_lacks_are_refused_before_training(config: TrainConfig) -> None:
+    with pytest.raises(ConfigError, match=r"no such layer(.|\n)*1 to 6(.|\n)*7,9"):
+        gaam_decoder.train(replace(config, layers=(2, 7, 9)))
+    with pytest.raises(ConfigError, match="heads=3 does not fit"):
+        gaam_decoder.train(replace(config, attn=("gaam:heads=3",), layers=(2, 3, 4)))
+    assert not config.runs.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

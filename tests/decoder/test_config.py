@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder import TrainConfig
+from gaam_decoder.config import parse_layers, parse_numbers, parse_seeds, spell_numbers
+
+
+@given(st.sets(st.integers(0, 200), min_size=1).map(sorted))
+def test_numbers_are_spelled_as_they_are_read(numbers: list[int]) -> None:
+    assert parse_numbers(spell_numbers(numbers)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("19,20,21", (19, 20, 21)),
+        ("1-8,12", (*range(1, 9), 12)),
+        ("12, 3", (3, 12)),
+        ("10", (10,)),
+        ([2, 1], (1, 2)),
+        (7, (7,)),
+    ],
+)
+def test_layers_are_read_and_sorted(text: object, layers: tuple[int, ...]) -> None:
+    assert parse_layers(text) == layers  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "1,1", "1-3,2", "-1", "1.5", "0-999999999"])
+def test_bad_lists_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"list|once|at most"):
+        parse_layers(text)
+    with pytest.raises(ValueError, match="seed"):
+        parse_seeds(text)
+
+
+def test_seeds_count_from_0_and_a_slip_does_not_fill_the_memory() -> None:
+    assert parse_seeds("10") == parse_seeds("0-9") == tuple(range(10))
+    for text in ("0", "999999999"):
+        with pytest.raises(ValueError, match="seed"):
+            parse_seeds(text)
+
+
+@pytest.mark.parametrize("layers", [(), (0, 1), (2, 1), (1, 1)])
+def test_layers_are_ascending_from_1(layers: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match="--layers"):
+        TrainConfig(layers=layers)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from safetensors.torch import load_file
+
+import gaam_decoder
+from gaam_cache import open_cache
+from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder.config import parse_attention
+from gaam_decoder.decoder import build_attention
+from gaam_decoder.importance import importance_factor, importance_of, layer_contribution
+from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports.json import Json
+from tests.conftest import Outcome
+
+POSITIVE = st.floats(2**-10, 4, width=32)
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=3, lr=0.05
+    )
+
+
+def one(config: TrainConfig) -> RunResult:
+    return gaam_decoder.train(config)[0]
+
+
+def mean_map(run: RunResult, cache: Path, place: int) -> np.ndarray:
+    """The mean map of one seed in float64, from its weights and the test rows."""
+    x = torch.from_numpy(open_cache(cache)["test"].embeddings[:]).double()
+    attention = build_attention(parse_attention(run.attention), *x.shape[1:]).double()
+    stored = load_file(run.path / "weights.safetensors")
+    prefix = "attention."
+    attention.load_state_dict(
+        {k.removeprefix(prefix): v[place] for k, v in stored.items() if k.startswith(prefix)}
+    )
+    with torch.inference_mode():
+        return np.mean([attention.attention_map(row[None])[0].numpy() for row in x], axis=0)
+
+
+@pytest.mark.parametrize("name", ["gaam", "laplace:heads=2", "scalar-mix", "mha"])
+def test_importance_of_a_run_equals_brute_force(
+    name: str, config: TrainConfig, tiny_cache: Path
+) -> None:
+    run = one(replace(config, attn=(name,)))
+    found = importance_of([run])
+    assert found is not None
+    factors, shares = [], []
+    for place in range(3):
+        weights = mean_map(run, tiny_cache, place)
+        if weights.ndim == 3:  # heads, queries, layers
+            weights = np.array([[weights[:, :, layer].mean()] for layer in range(6)])
+        low, high = weights.min(), weights.max()
+        factors.append([np.mean([(w - low) / (high - low) for w in row]) for row in weights])
+        shares.append([100 * row.sum() / weights.sum() for row in weights])
+    np.testing.assert_allclose(found.factor, np.mean(factors, 0), atol=2e-5)
+    np.testing.assert_allclose(found.contribution, np.mean(shares, 0), atol=2e-4)
+    assert found.factor_sd is not None
+    assert found.contribution_sd is not None
+    np.testing.assert_allclose(found.factor_sd, np.std(factors, 0, ddof=1), atol=2e-5)
+    np.testing.assert_allclose(found.contribution_sd, np.std(shares, 0, ddof=1), atol=2e-4)
+    assert sum(found.contribution) == pytest.approx(100)
+    assert found.layers == (1, 2, 3, 4, 5, 6)
+
+
+@given(arrays(np.float32, (2, 4, 3), elements=POSITIVE), st.floats(0.5, 8), st.integers(0, 3))
+def test_factor_ignores_scale_and_keeps_order(
+    weights: np.ndarray, scale: float, layer: int
+) -> None:
+    factor = importance_factor(weights)
+    assert factor.min() >= 0
+    assert factor.max() <= 1
+    np.testing.assert_allclose(importance_factor(weights.astype(float) * scale), factor, atol=1e-6)
+    share = layer_contribution(weights)
+    np.testing.assert_allclose(share.sum(1), 100)
+    np.testing.assert_allclose(
+        share[:, layer], 100 * weights[:, layer].sum(1) / weights.sum((1, 2)), rtol=1e-5
+    )
+
+
+def test_what_reads_layers_is_averaged_over_heads_and_queries() -> None:
+    # one head reads layer 2 alone, the other splits between 1 and 3
+    weights = np.array([[[[0, 1, 0]], [[0.5, 0, 0.5]]]], np.float32)
+    np.testing.assert_allclose(layer_contribution(weights), [[25, 50, 25]])
+    np.testing.assert_allclose(importance_factor(weights)[0, :, 0], [0, 1, 0])
+
+
+@pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
+def test_a_constant_map_has_no_importance_and_equal_shares(value: float) -> None:
+    weights = np.full((2, 4, 3), value, np.float32)
+    np.testing.assert_array_equal(importance_factor(weights), 0)
+    np.testing.assert_allclose(layer_contribution(weights), 25)
+    weights[1, 2, 1] += np.spacing(np.float32(value))  # rounding of a mean, not a finding
+    np.testing.assert_array_equal(importance_factor(weights[1:] if value else weights[:1]), 0)
+
+
+def test_one_seed_has_no_spread_and_failed_seeds_are_left_out(config: TrainConfig) -> None:
+    run = one(config)
+    alone = importance_of([one(replace(config, seeds=(1,), runs=config.runs / "alone"))])
+    assert alone is not None
+    assert alone.factor_sd is None
+    failed = replace(run, failed={0: "nan", 2: "nan"})
+    assert importance_of([failed]) == alone
+    assert importance_of([replace(run, failed=dict.fromkeys((0, 1, 2), "nan"))]) is None
+
+
+def test_layers_keep_the_numbers_of_the_encoder(config: TrainConfig) -> None:
+    found = importance_of([one(replace(config, layers=(2, 5)))])
+    assert found is not None
+    assert found.layers == (2, 5)
+    assert sum(found.contribution) == pytest.approx(100)
+
+
+def test_inspect_and_the_report_show_importance(
+    config: TrainConfig, gaam: Callable[..., Outcome]
+) -> None:
+    runs = gaam_decoder.train(replace(config, attn=("gaam", "none")))
+    about = json.loads(gaam("inspect", runs[0].path, "--json").out)["importance"]
+    stream = io.StringIO()
+    Json().write(build_tables(runs), stream)
+    rows = json.loads(stream.getvalue())["rows"]
+    assert rows[0]["importance"] == about
+    assert rows[1]["importance"] is None
+    assert [layer["layer"] for layer in about["layers"]] == [1, 2, 3, 4, 5, 6]
+    words = gaam("inspect", config.runs).out
+    assert f"layer 6    {about['layers'][5]['contribution']:5.1f}%" in words
+    assert "has no attention map" in words
