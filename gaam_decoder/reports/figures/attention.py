@@ -5,6 +5,8 @@ S seeds, L encoder layers, F features (or heads), K columns of the picture.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -31,12 +33,12 @@ def downsample(value_LF: Floats, columns: int = COLUMNS) -> Floats:
     return np.add.reduceat(value_LF, edge[:-1], axis=1) / np.diff(edge)
 
 
-def importance_heatmap(importance_LF: Floats, *, across: str = "feature") -> Figure:
+def importance_heatmap(importance_LF: Floats, layers: Sequence[int]) -> Figure:
     """Importance Factor of every layer and feature; the last layer is on top.
 
     Args:
         importance_LF: in [0, 1].
-        across: what the columns are.
+        layers: their numbers in the encoder.
     """
     num_layers, num_features = importance_LF.shape
     figure = new_figure(0.9 + min(3.2, max(1.2, 0.075 * num_layers)))
@@ -51,21 +53,28 @@ def importance_heatmap(importance_LF: Floats, *, across: str = "feature") -> Fig
         interpolation="nearest",
         extent=(0.5, num_features + 0.5, 0.5, num_layers + 0.5),
     )
-    axes.set_xlabel(across)
+    axes.set_xlabel("feature")
     axes.set_ylabel("encoder layer")
-    for axis in (axes.yaxis, axes.xaxis):
-        axis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
+    if num_features == 1:
+        axes.set_xticks([])
+        axes.set_xlabel("all features alike")
+    shown = _some(num_layers, 8)
+    axes.set_yticks(shown + 1, [str(layers[place]) for place in shown])
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=14)
     bar.set_label("Importance Factor")
     bar.outline.set_visible(False)
     return figure
 
 
-def layer_contributions(share_SL: Floats) -> Figure:
+def layer_contributions(share_SL: Floats, layers: Sequence[int]) -> Figure:
     """Share of every layer in the summed attention, in percent: mean and spread over seeds.
+
+    The dashed line is where all bars would end if all layers had the same share.
 
     Args:
         share_SL: in percent; a row sums to 100.
+        layers: their numbers in the encoder.
     """
     num_seeds, num_layers = share_SL.shape
     figure = new_figure(2.1)
@@ -78,15 +87,15 @@ def layer_contributions(share_SL: Floats) -> Figure:
             elinewidth=1, capsize=min(3, 60 / num_layers),
         )  # fmt: skip
     axes.axhline(100 / num_layers, color=PALETTE["muted"], lw=1, ls="--")
-    axes.annotate(
-        "equal shares", (1, 100 / num_layers), xycoords=("axes fraction", "data"),
-        xytext=(-2, 2), textcoords="offset points", ha="right", va="bottom", fontsize=7.5,
-        color=PALETTE["muted"],
-    )  # fmt: skip
-    axes.margins(y=0.16)  # room for the words above the line
     axes.set_xlabel("encoder layer")
     axes.set_ylabel("contribution, %")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
+    shown = _some(num_layers, 12)
+    axes.set_xticks(shown + 1, [str(layers[place]) for place in shown])
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     return figure
+
+
+def _some(count: int, longest: int) -> NDArray[np.int64]:
+    """Places to label: all, or evenly spaced ones where there are too many."""
+    return np.arange(0, count, -(-count // longest))

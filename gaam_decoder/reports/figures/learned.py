@@ -28,7 +28,9 @@ def histograms(learned: Mapping[str, NDArray[np.float64]]) -> Figure:
         # one value many times over has no width for bins
         spread = flat.max() - flat.min() > 1e-9 * max(1.0, abs(middle))
         limits = None if spread else (middle - 0.5, middle + 0.5)
-        axes.hist(flat, bins=48, range=limits, color=PALETTE["c0"], alpha=0.75)
+        axes.hist(
+            flat, bins=48, range=limits, color=PALETTE["c0"], alpha=0.75, histtype="stepfilled"
+        )
         axes.axvline(middle, color=PALETTE["ink"], lw=1.2)
         axes.axvspan(low, high, color=PALETTE["muted"], alpha=0.14, lw=0)
         axes.set_xlabel(f"{name}: median {middle:.3g}, middle 95% {low:.3g} to {high:.3g}")

@@ -9,8 +9,9 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-WIDTH = 4.6
+WIDTH = 4.2
 """Inches: a column of a paper, and legible when a phone scales it to its width."""
 PALETTE = {
     "ink": "#1f2328",
@@ -36,9 +37,9 @@ _RC: dict[Any, Any] = {
     "font.size": 8.5,
     "axes.titlesize": 9,
     "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -85,6 +86,7 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.set_axisbelow(True)
 
 

@@ -34,13 +34,12 @@ FIGURES: dict[str, Callable[[], Figure]] = {
         baseline="none",
     ),
     "curves": lambda: curves.learning_curves(
-        ["a", "b"],
-        {"loss": [RNG.random((3, 5)), RNG.random((1, 1))], "acc": [RNG.random((3, 5)), None]},
+        ["a", "b", "c"], [RNG.random((3, 5)), RNG.random((1, 1)), None], what="loss"
     ),
-    "heatmap": lambda: attention.importance_heatmap(RNG.random((40, 1000))),
-    "heatmap of one layer": lambda: attention.importance_heatmap(RNG.random((1, 3))),
-    "contributions": lambda: attention.layer_contributions(RNG.random((5, 40))),
-    "contributions of one seed": lambda: attention.layer_contributions(RNG.random((1, 3))),
+    "heatmap": lambda: attention.importance_heatmap(RNG.random((40, 1000)), range(1, 41)),
+    "heatmap of one layer": lambda: attention.importance_heatmap(RNG.random((2, 1)), [4, 9]),
+    "contributions": lambda: attention.layer_contributions(RNG.random((5, 40)), range(1, 41)),
+    "contributions of one seed": lambda: attention.layer_contributions(np.eye(1, 3), [7, 8, 9]),
     "learned": lambda: learned.histograms(
         {"xi": RNG.random((3, 2, 8)), "constant": np.full((3, 2), 5.0), "nan": np.r_[1, np.nan]}
     ),
@@ -71,7 +70,7 @@ def test_pictures_are_well_formed_and_take_their_colours_from_the_page(name: str
 
 def test_the_same_picture_has_the_same_bytes() -> None:
     def draw() -> Figure:
-        return attention.layer_contributions(np.ones((2, 3)))
+        return attention.layer_contributions(np.ones((2, 3)), [1, 2, 3])
 
     first = output.inline_svg(draw, key="a", alt="x")
     assert output.inline_svg(draw, key="a", alt="x") == first
