@@ -6,6 +6,7 @@ Imports of torch and transformers happen inside the commands: ``gaam --help`` ne
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import warnings
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ EXTRACT = settings.defaults(
     gaam_cache.ExtractConfig,
     text_columns="text",
     max_length="512, or the encoder's limit",
+    encoder_seed="0",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
 )
 TRAIN = settings.defaults(TrainConfig, seeds="10", pool="the first in the cache", layers="all")
@@ -81,6 +83,8 @@ def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
     encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
     revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
+    untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
+    encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,
     dataset: Annotated[str | None, _extract("dataset", "--dataset", metavar="PATH|ID", help="File, folder with train.csv and test.csv (or .jsonl, .parquet), or hub id.")] = None,
     dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", help="Branch, tag or commit of the data set.")] = None,
     text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Repeatable; joined by a space.")] = None,
@@ -171,6 +175,34 @@ def train(
 
 
 @app.command()
+def ablate(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    num_layers: Annotated[int, typer.Option("--num-layers", help="Layers of each group.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the random layers.")] = 0,
+    cache: Annotated[Path | None, _option("--cache", help="Folder of the cache, if it has moved.")] = None,
+    attn: Annotated[str | None, _option("--attn", metavar="NAME[:key=value,...]", help="What to train; default: the run's own mechanism.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to train.")] = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Retrain a run on its most and least important layers and on random ones, and compare.
+
+    Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
+    run's; the new runs lie beside it, and what is there already is not trained again.
+    """
+    import gaam_decoder
+
+    options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
+    with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
+        result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        print(result.in_words())
+        print(f"next: gaam report {run.absolute().parent}")
+
+
+@app.command()
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",
@@ -215,6 +247,30 @@ def inspect(
         _print_json(about)
     else:
         print(package.describe.in_words(about))
+
+
+@app.command()
+def describe(
+    attn: Annotated[str | None, typer.Option("--attn", metavar="NAME[:key=value,...]", help="One mechanism; without it, all are listed.")] = None,
+    layers: Annotated[int, typer.Option("--layers", min=1, help="Layers of the encoder.")] = 40,
+    hidden_size: Annotated[int, typer.Option("--hidden-size", min=1, help="Hidden size of the encoder.")] = 5120,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say what mechanisms, heads and losses there are: formulas, options, sizes, sources."""
+    from gaam_decoder import catalogue
+
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    about = (
+        catalogue.describe_mechanism(attn, layers, hidden_size)
+        if attn
+        else catalogue.catalogue(layers, hidden_size)
+    )
+    if as_json:
+        _print_json(about)
+    elif attn:
+        print(catalogue.mechanism_in_words(about, width))
+    else:
+        print(catalogue.catalogue_in_words(about, width))
 
 
 @app.command()

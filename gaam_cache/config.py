@@ -41,6 +41,10 @@ class ExtractConfig:
     """Folder of a saved model, or its id on the model hub."""
     revision: str | None = None
     """Branch, tag or commit of the encoder on the hub; resolved to a commit and recorded."""
+    untrained_encoder: bool = False
+    """Random weights instead of the trained ones: what does pre-training contribute?"""
+    encoder_seed: int | None = None
+    """Seed of the random weights; default: 0."""
     dataset: str = "news-sample"
     """'news-sample' (bundled), a file, a folder with train.csv/test.csv, or a hub id."""
     dataset_revision: str | None = None
@@ -76,6 +80,19 @@ class ExtractConfig:
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
+        check_at_least(self, 0, "encoder_seed")
+        if self.encoder_seed is not None and not self.untrained_encoder:
+            raise ConfigError(
+                "--encoder-seed is for random weights",
+                expected="--untrained-encoder beside it",
+                found=f"--encoder-seed {self.encoder_seed} alone",
+            )
+        if self.untrained_encoder and self.device_map is not None:
+            raise ConfigError(
+                "--device-map cannot spread an untrained encoder",
+                expected="one device that holds it: --device",
+                found=f"--device-map {self.device_map}",
+            )
         if not self.splits or not self.pool:
             raise ConfigError("nothing to do", expected="at least one --split and one --pool")
         if repeated := {s for s in self.splits if self.splits.count(s) > 1}:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.cache import open_cache
+from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.layout import missing_shards
 from gaam_cache.plan import read_plan
 
@@ -28,6 +29,7 @@ def describe(path: Path) -> dict[str, Any]:
         "missing_shards": missing,
         "fingerprint": plan.fingerprint,
         "encoder": plan.encoder["name"],
+        "untrained_seed": plan.untrained_seed,
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset["name"],
         "num_layers": plan.num_layers,
@@ -58,9 +60,10 @@ def in_words(about: dict[str, Any]) -> str:
     missing = about["missing_shards"]
     state = "complete" if not missing else f"incomplete, {len(missing)} shards are missing"
     revision = f" at {about['revision'][:12]}" if about["revision"] else ""
+    encoder = describe_encoder(about["encoder"], about["untrained_seed"])
     lines = [
         f"cache {about['path']}: {state}",
-        f"  encoder      {about['encoder']}{revision}, computed in {about['compute_dtype']}",
+        f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}",
         f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
         f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
         f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",

@@ -83,7 +83,7 @@ def estimate(config: ExtractConfig) -> Estimate:
     scale = total / len(texts)
     seconds = scale * padded / rate
     return Estimate(
-        encoder=encoder.name,
+        encoder=encoder.label,
         dtype=encoder.dtype,
         device=str(encoder.device),
         rows=plan.rows,

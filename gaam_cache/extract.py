@@ -136,7 +136,7 @@ def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) 
     return ExtractSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint,
-        encoder=encoder.name,
+        encoder=encoder.label,
         dtype=encoder.dtype,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,

@@ -18,6 +18,8 @@ from gaam_cache.hub_errors import TIMEOUT_SECONDS, hub_errors
 PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.model")
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""
 WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in PATTERNS))
+IS_WEIGHTS = re.compile(r"model.*\.safetensors")
+"""Weights and their index."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -88,8 +90,8 @@ def recall(repo_id: str, revision: str | None, *, kind: str) -> str | None:
     return commit if COMMIT.fullmatch(commit) else None
 
 
-def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
-    """Fetch the configuration, tokenizer and safetensors weights of a model.
+def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
+    """Fetch the configuration, tokenizer and, unless told not to, safetensors weights of a model.
 
     A hub that cannot be reached is no obstacle where a complete local copy exists.
 
@@ -104,7 +106,8 @@ def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
         info = _info(repo_id, revision, "model")
     except HubError as error:
         # what was never wanted is not missed: the same patterns as for the download
-        rules: Any = {"allow_patterns": list(PATTERNS), "ignore_patterns": ["*/*"]}
+        ignored = ["*/*"] if weights else ["*/*", "*.safetensors"]
+        rules: Any = {"allow_patterns": list(PATTERNS), "ignore_patterns": ignored}
         try:
             folder = Path(
                 snapshot_download(repo_id, revision=revision, local_files_only=True, **rules)
@@ -114,13 +117,14 @@ def fetch_model(repo_id: str, revision: str | None) -> tuple[Path, str]:
         return folder, folder.name
     files = [sibling.rfilename for sibling in info.siblings or ()]
     wanted = [name for name in files if WANTED.fullmatch(name)]
-    if not any(name.endswith(".safetensors") for name in wanted):
+    if weights and not any(name.endswith(".safetensors") for name in wanted):
         raise no_safetensors(repo_id, files)
     with hub_errors(repo_id, kind="model", downloading=True):
         # the small files first: what they forbid is known before the weights are paid for
         small = [name for name in wanted if not name.endswith(".safetensors")]
         refuse_code(Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=small)))
-        folder = Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=wanted))
+        needed = wanted if weights else small
+        folder = Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=needed))
     remember(repo_id, revision, info.sha, kind="model")
     return folder, str(info.sha)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.config import NAME_PATTERN
+from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.fingerprint import differences, fingerprint
 from gaam_cache.receipt import ITEM_BYTES
@@ -57,6 +58,17 @@ class Plan:
     shard_rows: int
     """Rows of every shard but the last of a split."""
     created_with: dict[str, str]
+
+    @property
+    def untrained_seed(self) -> int | None:
+        """Seed of the encoder's random weights; None where they are trained."""
+        untrained = self.fingerprint_fields["encoder"].get("untrained")
+        return None if untrained is None else untrained["seed"]
+
+    @property
+    def encoder_label(self) -> str:
+        """Name of the encoder for people, which says so where its weights are random."""
+        return describe_encoder(self.encoder["name"], self.untrained_seed)
 
     def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
         """The shards of one split, or of all, in order."""
@@ -197,6 +209,9 @@ def _check_fingerprint(plan: Plan) -> None:
     encoder = fields["encoder"]
     if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
         raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    untrained = encoder.get("untrained")
+    if untrained is not None and type(untrained["seed"]) is not int:
+        raise ValueError("the seed of an untrained encoder must be a whole number")
     pairs = {
         "pooling": (list(plan.pooling), encoder["pooling"]),
         "rows": (plan.rows, fields["rows"]),

@@ -74,6 +74,8 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
     given = {
         "encoder": encoder.get("path") or encoder["name"],
         "revision": encoder["revision"],
+        "untrained_encoder": plan.untrained_seed is not None,
+        "encoder_seed": plan.untrained_seed,
         "dataset": dataset.get("path") or dataset["name"],
         "dataset_revision": dataset.get("revision"),
         "text_columns": dataset.get("text_columns"),
@@ -109,6 +111,9 @@ def extract_command(config: ExtractConfig) -> str:
     }.items():
         value = getattr(config, field)
         if value == defaults[field] and field != "out":
+            continue
+        if value is True:
+            words.append(f"--{option.replace('_', '-')}")
             continue
         for item in value if field in {"text_columns", "splits"} else [value]:
             text = ",".join(item) if isinstance(item, tuple) else str(item)

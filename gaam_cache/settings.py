@@ -151,6 +151,8 @@ def _choice(value: Any, options: tuple[Any, ...]) -> Any:
 
 
 def _scalar(kind: type, value: Any) -> Any:
+    if kind is bool:
+        return _choice({"true": True, "false": False}.get(value, value), (True, False))
     readable = {int: (int, str), float: (int, float, str), str: (str,), Path: (str, Path)}[kind]
     if isinstance(value, bool) or not isinstance(value, readable):
         raise TypeError(f"a {kind.__name__}")

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING
 from gaam_cache.registry import lazy_attributes
 
 if TYPE_CHECKING:
+    from gaam_decoder.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.runs import RunResult, load_runs
     from gaam_decoder.sweep import train
 
-__all__ = ["RunResult", "TrainConfig", "load_runs", "train"]
+__all__ = ["RunResult", "TrainConfig", "ablate", "load_runs", "train"]
 
 lazy_attributes(
     __name__,
-    {"RunResult": "runs", "TrainConfig": "config", "load_runs": "runs", "train": "sweep"},
+    {
+        "RunResult": "runs",
+        "TrainConfig": "config",
+        "ablate": "ablate",
+        "load_runs": "runs",
+        "train": "sweep",
+    },
 )

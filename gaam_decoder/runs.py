@@ -47,7 +47,8 @@ class RunResult:
     recipe: dict[str, Any]
     """Training settings that change the numbers."""
     cache: dict[str, Any]
-    """Fingerprint, encoder, dataset, layers, hidden_size, rows, class_names."""
+    """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
+    class_names."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float

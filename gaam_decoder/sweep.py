@@ -185,7 +185,8 @@ def _key(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
     return {
         "fingerprint": cache.fingerprint,
-        "encoder": cache.plan.encoder["name"],
+        "path": str(cache.root.absolute()),
+        "encoder": cache.plan.encoder_label,
         "dataset": cache.plan.dataset["name"],
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,

@@ -26,6 +26,11 @@ class Inputs:
     """Whether the row was longer than the maximum and was cut."""
 
 
+def describe_encoder(name: str, untrained_seed: int | None) -> str:
+    """What to call an encoder, trained or not."""
+    return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
+
+
 class Encoder(ABC):
     """A frozen encoder: rows in, pooled states of every layer out.
 
@@ -44,6 +49,14 @@ class Encoder(ABC):
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
     """Where it runs."""
+
+    untrained_seed: int | None = None
+    """Seed of random weights; None where they are trained."""
+
+    @property
+    def label(self) -> str:
+        """Name for people, which says so where the weights are random."""
+        return describe_encoder(self.name, self.untrained_seed)
 
     @classmethod
     @abstractmethod

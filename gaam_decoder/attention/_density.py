@@ -18,12 +18,42 @@ from gaam_decoder.attention._groups import heads_over_layers
 VARIANCE_FLOOR = 1e-8
 EPSILON = 1e-5
 PARAMETER_FLOOR = 1e-3
-"""Shape parameters are clamped here when they are used; the stored value is free to move."""
+"""Least value of a shape parameter where it is used; the stored value is free to move."""
+Location = Literal["mean", "median"]
+Normalize = Literal["peak", "density"]
 
 
-def positive(parameter: Tensor) -> Tensor:
-    """A shape parameter inside its domain: clamped, so that a published value stays what it is."""
-    return parameter.clamp_min(PARAMETER_FLOOR)
+def positive(parameter: Tensor, floor: float = PARAMETER_FLOOR) -> Tensor:
+    """A shape parameter inside its domain: clamped, so that a published value stays what it is.
+
+    Below the floor the gradient passes as if there were none: a parameter that a step pushed out
+    of its domain can come back.
+    """
+    return torch.where(parameter >= floor, parameter, parameter - parameter.detach() + floor)
+
+
+def grouped(x_BLD: Tensor, heads: int) -> Tensor:
+    """Layers in H groups of neighbours, (B, H, G, D), in float32 at least.
+
+    The difference of two moments cancels, so that bfloat16 is not enough for statistics.
+    """
+    wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
+    return wide_BLD.unflatten(1, (heads, x_BLD.shape[1] // heads))
+
+
+def location_and_variance(x_BHGD: Tensor, location: Location) -> tuple[Tensor, Tensor]:
+    """Centre and squared spread of every group and feature, each (B, H, 1, D)."""
+    if location == "median":
+        size = x_BHGD.shape[2]
+        ordered_BHGD = x_BHGD.sort(dim=2).values
+        # torch.median takes the lower of two middle values; the median is their mean
+        middle_BHGD = ordered_BHGD[:, :, (size - 1) // 2 : size // 2 + 1]
+        loc_BH1D = middle_BHGD.mean(2, keepdim=True)
+        spread_BH1D = (x_BHGD - loc_BH1D).abs().mean(2, keepdim=True)
+        return loc_BH1D, spread_BH1D.square() + VARIANCE_FLOOR
+    loc_BH1D = x_BHGD.mean(2, keepdim=True)
+    square_BH1D = x_BHGD.square().mean(2, keepdim=True)
+    return loc_BH1D, (square_BH1D - loc_BH1D.square()).abs() + VARIANCE_FLOOR
 
 
 class DensityGate(Attention):
@@ -45,8 +75,7 @@ class DensityGate(Attention):
             its own constant, so that it integrates to 1 over r.
 
     Numerics:
-        Statistics and density are computed in float32 at least, whatever the type of x: the
-        difference of two moments cancels.
+        Statistics and density are computed in float32 at least, whatever the type of x.
 
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, section 3 (multi-head form).
     """
@@ -57,8 +86,8 @@ class DensityGate(Attention):
         hidden_size: int,
         *,
         heads: int | None = None,
-        location: Literal["mean", "median"] = "mean",
-        normalize: Literal["peak", "density"] = "peak",
+        location: Location = "mean",
+        normalize: Normalize = "peak",
     ) -> None:
         super().__init__(num_layers, hidden_size)
         if location not in ("mean", "median"):
@@ -66,7 +95,7 @@ class DensityGate(Attention):
         if normalize not in ("peak", "density"):
             raise ConfigError(f"unknown normalize '{normalize}'", expected="peak or density")
         self.heads = heads_over_layers(num_layers, heads)
-        self.location = location
+        self.location: Location = location
         self.normalize = normalize
         self.offset = self._parameter(0.0)
 
@@ -96,24 +125,10 @@ class DensityGate(Attention):
 
     def attention_map(self, x_BLD: Tensor) -> Tensor:
         """The gate of every layer and feature, (B, L, D)."""
-        wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
-        x_BHGD = wide_BLD.unflatten(1, (self.heads, self.num_layers // self.heads))
-        loc_BH1D, variance_BH1D = self._statistics(x_BHGD)
+        x_BHGD = grouped(x_BLD, self.heads)
+        loc_BH1D, variance_BH1D = location_and_variance(x_BHGD, self.location)
         centre_BH1D = loc_BH1D + self.offset[:, None]
         w_BHGD = self.density((x_BHGD - centre_BH1D) * torch.rsqrt(variance_BH1D + EPSILON))
         if self.normalize == "density":
             w_BHGD = w_BHGD * self.constant()[:, None]
         return w_BHGD.flatten(1, 2)
-
-    def _statistics(self, x_BHGD: Tensor) -> tuple[Tensor, Tensor]:
-        if self.location == "median":
-            size = x_BHGD.shape[2]
-            ordered_BHGD = x_BHGD.sort(dim=2).values
-            # torch.median takes the lower of two middle values; the median is their mean
-            middle_BHGD = ordered_BHGD[:, :, (size - 1) // 2 : size // 2 + 1]
-            loc_BH1D = middle_BHGD.mean(2, keepdim=True)
-            spread_BH1D = (x_BHGD - loc_BH1D).abs().mean(2, keepdim=True)
-            return loc_BH1D, spread_BH1D.square() + VARIANCE_FLOOR
-        loc_BH1D = x_BHGD.mean(2, keepdim=True)
-        square_BH1D = x_BHGD.square().mean(2, keepdim=True)
-        return loc_BH1D, (square_BH1D - loc_BH1D.square()).abs() + VARIANCE_FLOOR

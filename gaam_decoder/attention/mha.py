@@ -18,19 +18,30 @@ class MHA(Attention):
 
     Formula: ``y = concat_h(softmax(Q_h K_h^T / sqrt(E)) V_h) W_o``, Q, K, V linear in x.
 
-    This is what the published baseline describes. The published code attends across the samples of
-    a batch instead (its input is not batch-first); that behaviour is not reproduced here.
+    ``published=true`` does what the published code does, which is not what its description says:
+    the input is not batch-first, so attention runs across the samples of a batch, separately for
+    every layer, and a sample's output depends on its neighbours, in evaluation too.
 
     Args:
         heads: H; must divide the hidden size. Default: the largest divisor up to 8.
+        published: attend across samples instead of layers.
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2. Initialisation as in
-    ``torch.nn.MultiheadAttention``: Xavier-uniform over the stacked projection, biases zero.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2; published code of arXiv
+    2401.11143. Initialisation as in ``torch.nn.MultiheadAttention``: Xavier-uniform over the
+    stacked projection, biases zero.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, *, heads: int | None = None) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int | None = None,
+        published: bool = False,
+    ) -> None:
         super().__init__(num_layers, hidden_size)
         self.heads = heads_over_features(hidden_size, heads)
+        self.depends_on_batch = published
         self.in_proj = nn.Linear(hidden_size, 3 * hidden_size)
         self.out_proj = nn.Linear(hidden_size, hidden_size)
         nn.init.xavier_uniform_(self.in_proj.weight)
@@ -45,13 +56,21 @@ class MHA(Attention):
         return q_BHLE, k_BHLE, v_BHLE
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        """Attend over layers: (B, L, D) -> (B, L, D)."""
+        """Attend over layers, or over samples if ``published``: (B, L, D) -> (B, L, D)."""
+        if self.depends_on_batch:
+            x_BLD = x_BLD.transpose(0, 1)
         q_BHLE, k_BHLE, v_BHLE = self._projected(x_BLD)
         y_BHLE = functional.scaled_dot_product_attention(q_BHLE, k_BHLE, v_BHLE)
-        return self.out_proj(y_BHLE.transpose(1, 2).flatten(2))
+        y_BLD = self.out_proj(y_BHLE.transpose(1, 2).flatten(2))
+        return y_BLD.transpose(0, 1) if self.depends_on_batch else y_BLD
 
-    def attention_map(self, x_BLD: Tensor) -> Tensor:
-        """Softmax weights, (B, H, L, L): how much layer i (row) reads of layer j (column)."""
+    def attention_map(self, x_BLD: Tensor) -> Tensor | None:
+        """Softmax weights, (B, H, L, L): how much layer i (row) reads of layer j (column).
+
+        None if ``published``: samples are read there, not layers.
+        """
+        if self.depends_on_batch:
+            return None
         q_BHLE, k_BHLE, _ = self._projected(x_BLD)
         score_BHLL = q_BHLE @ k_BHLE.transpose(-1, -2) / q_BHLE.shape[-1] ** 0.5
         return torch.softmax(score_BHLL, dim=-1)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder import stats
+from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
 from gaam_decoder.runs import RunResult
@@ -72,12 +73,18 @@ class Row:
         """Mean accuracy; None if no seed finished."""
         return float(self.scores.accuracy.mean()) if self.scores.seeds else None
 
+    @property
+    def importance(self) -> Importance | None:
+        """Of every layer; None where the mechanism has no attention map. Read when asked for."""
+        return importance_of(self.runs)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
         scores = self.scores
         accuracy = dict(zip(scores.seeds, scores.accuracy.tolist(), strict=True))
         macro_f1 = dict(zip(scores.seeds, scores.macro_f1.tolist(), strict=True))
         taken = [self.seconds[seed] for seed in scores.seeds]
+        importance = self.importance
         return {
             "attention": self.attention,
             "head": self.head,
@@ -103,6 +110,7 @@ class Row:
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": _learned.to_dict(self.learned),
+            "importance": importance.to_dict() if importance else None,
             "recipe": self.recipe,
             "runs": [
                 {"path": run.path.name, "key": run.key, "environment": run.environment}
@@ -120,7 +128,13 @@ def build_rows(groups: Sequence[Sequence[RunResult]]) -> list[Row]:
     rows = [
         _row(*parts) for parts in zip(groups, scores, np.split(resampled_TR, ends), strict=True)
     ]
-    return sorted(rows, key=lambda row: (row.attention, row.head, row.select, str(row.recipe)))
+    return sorted(rows, key=_place)
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    """Where a row stands; decoders on some of the layers come after those on all."""
+    on_some = row.recipe.get("layers") is not None
+    return on_some, row.attention, row.head, row.select, str(row.recipe)
 
 
 def _row(runs: Sequence[RunResult], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:

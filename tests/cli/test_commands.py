@@ -79,6 +79,32 @@ def test_train_prints_a_line_per_run_and_json(gaam: Gaam, runs: Path, tiny_cache
     assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
 
 
+def test_layers_come_from_the_command_line_or_a_file(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[train]\nlayers = [6, 2, 3]\n")
+    options = [
+        "--cache",
+        tiny_cache,
+        "--runs",
+        tmp_path / "r",
+        "--seeds",
+        1,
+        "--epochs",
+        1,
+        "--json",
+    ]
+    first = json.loads(gaam("train", "--attn", "none", "--layers", "2-3,6", *options).out)[0]
+    second = json.loads(gaam("train", "--attn", "none", "--config", file, *options).out)[0]
+    assert first == second
+    assert first["recipe"]["layers"] == "2-3,6"
+    assert first["parameters"]["total"] == 3 * 32 * 2 + 2
+    outcome = gaam("train", "--layers", "5-7", *options)
+    assert outcome.code == 2
+    assert "--layers from 1 to 6" in outcome.err
+
+
 def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Path) -> None:
     report = json.loads(gaam("report", runs, "--format", "json").out)
     assert {"cache", "rows", "majority_accuracy", "baseline", "notes"} <= set(report)
@@ -347,3 +373,18 @@ def test_the_three_commands_without_arguments(
     assert report["rows"][0]["seeds"] == list(range(10))
     assert 0.85 < report["rows"][0]["accuracy"]["mean"] < 1.0
     assert report["majority_accuracy"] == 0.25
+
+
+def test_describe_lists_and_explains(gaam: Callable[..., Outcome]) -> None:
+    listed = gaam("describe", "--layers", 6, "--hidden-size", 384)
+    assert listed.code == 0
+    for name in ("generalized-gaussian", "mlp", "focal", "2,304"):
+        assert name in listed.out
+    one = gaam("describe", "--attn", "mqa:published=true", "--json")
+    about = json.loads(one.out)
+    assert about["spec"] == "mqa:published=true"
+    assert about["output_shape"] == ["B", 40, 512]
+    assert one.err == ""
+    wrong = gaam("describe", "--attn", "gaam:heads=7")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "heads=7" in wrong.err

@@ -75,7 +75,7 @@ def test_help_loads_neither_torch_nor_transformers_and_is_quick() -> None:
     code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
     code += "heavy = {'torch', 'transformers', 'datasets', 'h5py', 'scipy'} & set(sys.modules)\n"
     code += "assert not heavy, heavy"
-    for command in ([], ["extract"], ["train"], ["report"], ["inspect"], ["verify"]):
+    for command in ([], ["extract"], ["train"], ["ablate"], ["report"], ["inspect"], ["verify"]):
         subprocess.run(
             [sys.executable, "-c", code, *command, "--help"],
             cwd=ROOT,

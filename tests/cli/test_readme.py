@@ -29,7 +29,8 @@ COMMANDS = [
 
 def test_commands_were_found() -> None:
     assert len(COMMANDS) >= 9
-    assert {shlex.split(command)[1] for command in COMMANDS} == {"extract", "train", "report"}
+    names = {shlex.split(command)[1] for command in COMMANDS}
+    assert names >= {"extract", "train", "report", "describe"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

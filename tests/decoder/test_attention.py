@@ -1,32 +1,63 @@
-"""One contract over every mechanism, and the laws of single ones."""
+"""One contract over every mechanism that is listed."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-import scipy.stats
 import torch
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention.gaam import GAAM
-from gaam_decoder.attention.laplace import Laplace
-from gaam_decoder.attention.mha import MHA
-from gaam_decoder.attention.scalar_mix import ScalarMix
-from gaam_decoder.config import Spec, parse_attention
+from gaam_decoder.attention._density import DensityGate
+from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
 
-MECHANISMS = registry.names("gaam_decoder.attention")
+NAMES = registry.names("gaam_decoder.attention")
+PUBLISHED = [f"{name}:published=true" for name in ("mha", "mha-bn", "mqa", "gqa", "gqgaam")]
+VARIANTS = [
+    *PUBLISHED,
+    "chi2:k=5",
+    "gct:learn_scale=true",
+    "nadaraya-watson:kernel=boxcar",
+    "nadaraya-watson:kernel=epanechnikov",
+    *(f"{name}:location=median" for name in ("gaam", "laplace", "gqgaam")),
+    *(f"{name}:normalize=density" for name in NAMES if name not in ("gct", "gaussian-mixture")),
+]
+VARIANTS = [
+    text
+    for text in VARIANTS
+    if "normalize" not in text
+    or issubclass(
+        registry.load("gaam_decoder.attention", text.partition(":")[0], kind="mechanism"),
+        DensityGate,
+    )
+]
+SPECS = NAMES + VARIANTS
+KINDS = ("ordinary", "constant", "huge", "tiny", "massive")
 L, D, B = 6, 16, 5
 
 
-def build(name: str, **options: object) -> Attention:
+def build(text: str, seed: int = 0, num_layers: int = L, hidden_size: int = D) -> Attention:
     with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return build_attention(Spec(name, tuple(options.items())), L, D)
+        torch.manual_seed(seed)
+        return build_attention(parse_attention(text), num_layers, hidden_size)
+
+
+def inside(text: str, seed: int = 0) -> Attention:
+    """A mechanism in float64 whose parameters are off their starts, inside their domain."""
+    attention = build(text, seed).double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter += 0.05 + 0.2 * torch.rand(
+                parameter.shape, generator=generator, dtype=torch.float64
+            )
+    return attention
 
 
 def inputs(kind: str = "ordinary", dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -38,204 +69,187 @@ def inputs(kind: str = "ordinary", dtype: torch.dtype = torch.float32) -> torch.
     return x * {"huge": 1e4, "tiny": 1e-6}.get(kind, 1.0)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("kind", ["ordinary", "constant", "huge", "tiny", "massive"])
-def test_output_and_gradients_are_finite(name: str, kind: str) -> None:
-    attention = build(name)
+def test_every_mechanism_of_the_design_is_there() -> None:
+    assert set(NAMES) == {
+        *("gaam", "laplace", "student-t", "chi2", "generalized-gaussian", "skew-gaussian"),
+        *("asymmetric-gaussian", "gct", "gaussian-mixture"),
+        *("mha", "mha-bn", "mqa", "gqa", "gqgaam"),
+        *("dot", "additive", "nadaraya-watson", "perceiver"),
+        *("none", "layer-mean", "last-layer", "scalar-mix"),
+    }
+
+
+def without_gradient(name: str) -> bool:
+    """Parameters whose gradient is zero by mathematics: a softmax ignores what its row shares."""
+    return name in {"k_proj.bias", "core.k_proj.bias", "cross.k_proj.bias"} or name.endswith(
+        "attention.k_proj.bias"
+    )
+
+
+@pytest.mark.parametrize("text", SPECS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_and_gradients_are_finite(text: str, kind: str) -> None:
+    attention = build(text)
     x = inputs(kind).requires_grad_()
     y = attention(x)
+    assert y.dtype == torch.float32
     assert y.shape == (B, *attention.output_shape)
     assert y.isfinite().all()
-    y.square().sum().backward()
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
+    (y * weight).sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
     for key, parameter in attention.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key
-        if kind == "ordinary":
+        # layers that are all alike give most mechanisms nothing to choose between
+        if kind != "constant" and not without_gradient(key):
             assert parameter.grad.abs().sum() > 0, key
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_a_sample_does_not_depend_on_its_neighbours(name: str) -> None:
-    attention = build(name).double()
+@pytest.mark.parametrize("text", SPECS)
+def test_single_layers_that_cannot_be_standardised_do_no_harm(text: str) -> None:
+    attention = build(text)
+    x = inputs()
+    x[:, 1] = 0
+    x[1] = 0
+    assert attention(x).isfinite().all()
+
+
+@pytest.mark.parametrize("text", SPECS)
+def test_a_sample_does_not_depend_on_its_neighbours(text: str) -> None:
+    attention = build(text).double().eval()
     x = inputs(dtype=torch.float64)
     alone = torch.cat([attention(x[i : i + 1]) for i in range(B)])
-    torch.testing.assert_close(attention(x), alone, atol=1e-12, rtol=0)
+    independent = (attention(x) - alone).abs().max() < 1e-12
+    assert independent == (text not in ("mha:published=true", "mha-bn:published=true"))
+    assert independent != attention.depends_on_batch
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_bfloat16_autocast_stays_near_float32(name: str) -> None:
-    attention = build(name)
+@pytest.mark.parametrize("text", SPECS)
+def test_bfloat16_autocast_stays_near_float32(text: str) -> None:
+    attention = build(text)
     x = inputs()
     with torch.autocast("cpu", torch.bfloat16):
         half = attention(x).float()
     full = attention(x)
-    assert (half - full).norm() < 2e-2 * full.norm()
+    assert half.isfinite().all()
+    if "boxcar" not in text:  # rounding may carry a layer over the window's edge
+        assert (half - full).norm() < 3e-2 * full.norm()
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_gradients_equal_finite_differences(name: str) -> None:
-    attention = build(name).double()
+@pytest.mark.parametrize("text", SPECS)
+def test_gradients_equal_finite_differences(text: str) -> None:
+    attention = inside(text)
+    if not attention.smooth:
+        pytest.skip("its gradient is a stand-in, as its docstring says")
     x = inputs(dtype=torch.float64)[:2].requires_grad_()
     assert torch.autograd.gradcheck(attention, (x,), atol=1e-5)
+    names, values = (
+        zip(*attention.named_parameters(), strict=True)
+        if list(attention.parameters())
+        else ((), ())
+    )
+    buffers = {name: value.clone() for name, value in attention.named_buffers()}
+
+    def of_parameters(*replaced: torch.Tensor) -> torch.Tensor:
+        # fresh buffers: batch normalisation counts its calls in place
+        state = {name: value.clone() for name, value in buffers.items()}
+        state |= dict(zip(names, replaced, strict=True))
+        return functional_call(attention, state, (x.detach(),))
+
+    if values and sum(value.numel() for value in values) < 2000:
+        assert torch.autograd.gradcheck(of_parameters, values, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_the_attention_map_is_per_sample(name: str) -> None:
-    weights = build(name).attention_map(inputs())
-    assert weights is None or (len(weights) == B and (weights >= 0).all())
+@pytest.mark.parametrize("text", SPECS)
+def test_the_attention_map_is_per_sample_and_has_a_known_shape(text: str) -> None:
+    attention = build(text)
+    weights = attention.attention_map(inputs())
+    if weights is None:
+        return
+    assert (weights >= 0).all()
+    if weights.ndim == 4:
+        assert weights.shape[0] == B
+        assert weights.shape[-1] == L
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    else:
+        assert weights.shape in ((B, L, D), (B, L, 1))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_parameters_stay_in_their_domain_under_aggressive_steps(name: str) -> None:
-    attention = build(name)
+@pytest.mark.parametrize("text", SPECS)
+def test_parameters_stay_in_their_domain_under_aggressive_steps(text: str) -> None:
+    attention = build(text)
     if not list(attention.parameters()):
         pytest.skip("no parameters")
     optimizer = torch.optim.AdamW(attention.parameters(), lr=0.3, weight_decay=0.5)
     for step in range(200):
         optimizer.zero_grad()
-        y = attention(inputs() * (1 if step % 2 else 5))
+        y = attention(inputs(KINDS[step % len(KINDS)]) * (1 if step % 2 else 5))
         (y.sum() + y.square().mean()).backward()
+        assert all(p.grad.isfinite().all() for p in attention.parameters())
         optimizer.step()
     assert attention(inputs()).isfinite().all()
+    lowest = {"xi": 1e-3, "b": 1e-3, "alpha": 1e-3, "beta": 1e-3, "nu": 1e-3, "k": 2.0}
+    lowest |= {"xi_left": 1e-3, "xi_right": 1e-3, "c": 9.9e-4, "h": 1e-3, "weight": 0.0}
+    for name, value in attention.learned().items():
+        assert value.isfinite().all()
+        assert value.min() >= lowest.get(name, -torch.inf), name
 
 
-def brute_force_gate(
-    x: np.ndarray, heads: int, offset: np.ndarray, density, median: bool = False
-) -> np.ndarray:
-    """The gate by loops in float64."""
-    w = np.zeros_like(x)
-    size = x.shape[1] // heads
-    for b in range(x.shape[0]):
-        for h in range(heads):
-            for d in range(x.shape[2]):
-                group = x[b, h * size : (h + 1) * size, d]
-                if median:
-                    loc = np.median(group)
-                    spread2 = np.mean(np.abs(group - loc)) ** 2 + 1e-8
-                else:
-                    loc = np.mean(group)
-                    spread2 = abs(np.mean(group**2) - loc**2) + 1e-8
-                r = (group - (loc + offset[h, d])) / np.sqrt(spread2 + 1e-5)
-                w[b, h * size : (h + 1) * size, d] = density(r, h, d)
-    return w
+@pytest.mark.parametrize("text", SPECS)
+def test_weights_survive_a_safetensors_file(text: str, tmp_path: Path) -> None:
+    attention, other = build(text, seed=0), build(text, seed=1)
+    attention.train()
+    attention(inputs())  # batch normalisation has something to remember
+    state = {name: value.contiguous() for name, value in attention.state_dict().items()}
+    save_file(state, tmp_path / "weights.safetensors")
+    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
+    assert torch.equal(attention.eval()(inputs()), other.eval()(inputs()))
 
 
-@pytest.mark.parametrize("location", ["mean", "median"])
-@pytest.mark.parametrize("heads", [1, 2, 3])
-@pytest.mark.parametrize("name", ["gaam", "laplace"])
-def test_density_gates_equal_brute_force(name: str, heads: int, location: str) -> None:
-    attention = build(name, heads=heads, location=location).double()
-    shape = attention.xi if name == "gaam" else attention.b
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        attention.offset.normal_(std=0.2, generator=generator)
-        shape.uniform_(0.5, 3.0, generator=generator)
-    scale = shape.detach().numpy()
+@pytest.mark.parametrize("text", SPECS)
+def test_seeds_stacked_equal_seeds_alone(text: str) -> None:
+    seeds = [build(text, seed).double() for seed in range(3)]
+    if not seeds[0].stackable or not list(seeds[0].parameters()):
+        pytest.skip("declares that it is not stacked, or has nothing to stack")
+    parameters, buffers = stack_module_state(seeds)
+    x = torch.stack([inputs(dtype=torch.float64) + place for place in range(3)])
+    weight = torch.randn(B, *seeds[0].output_shape, dtype=torch.float64)
 
-    def density(r: np.ndarray, h: int, d: int) -> np.ndarray:
-        if name == "gaam":
-            return scipy.stats.norm.pdf(r, scale=scale[h, d] ** 0.5) / scipy.stats.norm.pdf(
-                0, scale=scale[h, d] ** 0.5
-            )
-        return scipy.stats.laplace.pdf(r, scale=scale[h, d]) * 2 * scale[h, d]
+    def loss(parameters: dict, buffers: dict, x: torch.Tensor) -> torch.Tensor:
+        return (functional_call(seeds[0], (parameters, buffers), (x,)) * weight).sum()
 
-    x = inputs(dtype=torch.float64)
-    expected = brute_force_gate(
-        x.numpy(), heads, attention.offset.detach().numpy(), density, location == "median"
-    )
-    np.testing.assert_allclose(attention.attention_map(x).detach().numpy(), expected, atol=1e-12)
-    y = attention(x).detach().numpy()
-    np.testing.assert_allclose(y, x.numpy() * expected, atol=1e-12)
+    gradients, values = vmap(grad_and_value(loss))(parameters, buffers, x)
+    for place, attention in enumerate(seeds):
+        # the first shares no memory with the stack: batch normalisation counts in place
+        alone = build(text, place).double()
+        value = (alone(x[place]) * weight).sum()
+        value.backward()
+        torch.testing.assert_close(values[place], value.detach(), atol=1e-9, rtol=1e-9)
+        for name, parameter in alone.named_parameters():
+            torch.testing.assert_close(gradients[name][place], parameter.grad, atol=1e-9, rtol=1e-9)
+        for name, buffer in alone.named_buffers():
+            torch.testing.assert_close(buffers[name][place], buffer, atol=1e-12, rtol=0)
+        assert attention.output_shape == seeds[0].output_shape
 
 
-@pytest.mark.parametrize(("cls", "parameter"), [(GAAM, "xi"), (Laplace, "b")])
-@pytest.mark.parametrize("value", [0.1, 1.0, 7.0])
-def test_normalised_densities_integrate_to_one(cls: type, parameter: str, value: float) -> None:
-    attention = cls(L, D, normalize="density").double()
-    with torch.no_grad():
-        getattr(attention, parameter).fill_(value)
-    r = torch.linspace(-200, 200, 400_001, dtype=torch.float64)
-    grid = r.view(1, 1, -1, 1).expand(1, attention.heads, -1, D)
-    w = (attention.density(grid) * attention.constant()[:, None]).detach()
-    np.testing.assert_allclose(torch.trapezoid(w[0, 0, :, 0], r).item(), 1.0, atol=1e-4)
+@pytest.mark.parametrize("text", NAMES)
+@pytest.mark.parametrize(("num_layers", "hidden_size"), [(2, 8), (12, 40), (7, 24)])
+def test_other_encoders_fit(text: str, num_layers: int, hidden_size: int) -> None:
+    attention = build(text, num_layers=num_layers, hidden_size=hidden_size)
+    x = torch.randn(2, num_layers, hidden_size, generator=torch.Generator().manual_seed(0))
+    y = attention(x)
+    assert y.shape == (2, *attention.output_shape)
+    assert y.isfinite().all()
 
 
-@settings(deadline=None, max_examples=30)
-@given(shift=st.floats(-5, 5), scale=st.floats(0.5, 20), seed=st.integers(0, 1000))
-def test_shift_and_scale_leave_the_gate_unchanged(shift: float, scale: float, seed: int) -> None:
-    x = torch.randn(2, L, D, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    assume(x.var(1, correction=0).min() > 0.05)  # where the two epsilons do not matter
-    for name in ("gaam", "laplace"):
-        attention = build(name, heads=1).double()
-        moved = attention.attention_map(scale * x + shift)
-        torch.testing.assert_close(moved, attention.attention_map(x), atol=2e-3, rtol=0)
-
-
-def test_peak_of_a_gate_is_one() -> None:
-    for name in ("gaam", "laplace"):
-        attention = build(name).double()
-        assert attention.attention_map(torch.zeros(1, L, D, dtype=torch.float64)).eq(1).all()
-        assert attention.attention_map(inputs(dtype=torch.float64)).le(1).all()
-
-
-def test_mha_equals_torch_multihead_attention_over_layers() -> None:
-    attention = build("mha", heads=4)
-    theirs = torch.nn.MultiheadAttention(D, 4, batch_first=True)
-    theirs.load_state_dict(
-        {
-            "in_proj_weight": attention.in_proj.weight,
-            "in_proj_bias": attention.in_proj.bias,
-            "out_proj.weight": attention.out_proj.weight,
-            "out_proj.bias": attention.out_proj.bias,
-        }
-    )
-    x = inputs()
-    expected, weights = theirs(x, x, x, average_attn_weights=False)
-    torch.testing.assert_close(attention(x), expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(attention.attention_map(x), weights, atol=1e-6, rtol=0)
-
-
-def test_mha_starts_like_torch_multihead_attention() -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        theirs = torch.nn.MultiheadAttention(256, 8)
-        ours = MHA(4, 256)
-    for mine, other in (
-        (ours.in_proj.weight, theirs.in_proj_weight),
-        (ours.out_proj.weight, theirs.out_proj.weight),
-    ):
-        np.testing.assert_allclose(mine.std().item(), other.std().item(), rtol=0.02)
-    assert ours.in_proj.bias.abs().sum() == ours.out_proj.bias.abs().sum() == 0
-
-
-def test_scalar_mix_is_a_weighted_sum() -> None:
-    attention = ScalarMix(L, D)
-    with torch.no_grad():
-        attention.s.copy_(torch.arange(L) / 3)
-        attention.gamma.fill_(1.5)
-    x = inputs()
-    weight = np.exp(np.arange(L) / 3) / np.exp(np.arange(L) / 3).sum()
-    expected = 1.5 * np.tensordot(weight, x.numpy(), axes=([0], [1]))
-    np.testing.assert_allclose(attention(x)[:, 0].detach().numpy(), expected, atol=1e-5)
-    assert attention.output_shape == (1, D)
-
-
-@pytest.mark.parametrize(("layers", "heads"), [(40, 8), (24, 8), (12, 6), (6, 3), (7, 1), (2, 1)])
-def test_default_heads_divide_the_layers(layers: int, heads: int) -> None:
-    assert GAAM(layers, 4).heads == heads
-
-
-@pytest.mark.parametrize("heads", [0, 4, 6, 12])
-def test_heads_that_leave_single_layers_are_refused(heads: int) -> None:
-    with pytest.raises(ConfigError, match="1, 2, 3"):
-        GAAM(6, 4, heads=heads)
-
-
-def test_an_encoder_of_one_layer_is_refused_by_density_gates() -> None:
-    with pytest.raises(ConfigError, match="at least two layers"):
-        GAAM(1, 4)
+@pytest.mark.parametrize("text", NAMES)
+def test_a_docstring_has_the_formula_and_the_source(text: str) -> None:
+    cls = registry.load("gaam_decoder.attention", text, kind="mechanism")
+    assert "Formula: ``" in cls.__doc__
+    controls = ("none", "layer-mean", "last-layer")
+    assert ("Source: " in cls.__doc__) != (text in controls)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +258,8 @@ def test_an_encoder_of_one_layer_is_refused_by_density_gates() -> None:
         ("laplace:location=median,heads=2", "laplace:heads=2,location=median"),
         ("gaam:normalize=peak", "gaam"),
         (" mha ", "mha"),
+        ("mha:published=false", "mha"),
+        ("chi2:k=2", "chi2"),
     ],
 )
 def test_specs_have_one_canonical_form(text: str, canonical: str) -> None:
@@ -265,3 +281,34 @@ def test_specs_have_one_canonical_form(text: str, canonical: str) -> None:
 def test_bad_specs_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_attention(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gaam:heads=4", "1, 2, 3"),
+        ("mha:heads=5", "divisor of 16"),
+        ("gqa:query_heads=7", "divisor of 512"),
+        ("gqa:kv_heads=3", "divisor of 8"),
+        ("mqa:width=0", "width"),
+        ("gqgaam:heads=6", "1, 2, 3"),
+        ("dot:heads=0", "heads"),
+        ("additive:width=0", "width"),
+        ("perceiver:latents=0", "latents"),
+        ("perceiver:heads=3", "divisor of 256"),
+        ("gct:scale=0", "scale"),
+        ("gaussian-mixture:components=0", "components"),
+        ("chi2:k=1", "k is out of range"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(text)
+
+
+def test_inputs_are_not_changed() -> None:
+    for text in SPECS:
+        x = inputs()
+        before = x.clone()
+        build(text)(x)
+        np.testing.assert_array_equal(x.numpy(), before.numpy())

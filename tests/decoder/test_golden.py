@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from gaam_decoder.attention._grouped_query import GroupedQueryAttention
 from gaam_decoder.attention.gaam import GAAM
+from gaam_decoder.attention.gaussian_mixture import GaussianMixture
+from gaam_decoder.attention.mha import MHA
 from gaam_decoder.config import parse_attention, parse_head
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead
@@ -52,6 +57,42 @@ def test_gaam_decoder_equals_the_published_code(case: str, heads: int) -> None:
     torch.testing.assert_close(logits, tensors["logits"], atol=1e-5, rtol=0)
 
 
+def test_gaussian_mixture_equals_the_published_code() -> None:
+    tensors = load_file(GOLDEN / "gaussian_mixture_L8_D16_heads2_k3.safetensors")
+    mixture = GaussianMixture(8, 16, heads=2, components=3)
+    mixture.load_state_dict({"offset": tensors["mean_offsets"], "c": tensors["c"]})
+    for ours, name in (
+        (mixture.attention_map(tensors["input"]), "attention"),
+        (mixture(tensors["input"]), "output"),
+    ):
+        torch.testing.assert_close(ours, tensors[name], atol=1e-5, rtol=0)
+    # one group of the vectors is so far out that the floor of the sum decides
+    assert (tensors["attention"].unflatten(1, (2, 4)).sum(2) < 0.9).any()
+
+
+def test_gqa_equals_the_published_code() -> None:
+    tensors = load_file(GOLDEN / "gqa_published_L8_D64_q8_kv2.safetensors")
+    core = GroupedQueryAttention(64, 8, 2, published=True)
+    core.load_state_dict({k: v for k, v in tensors.items() if k not in ("input", "output")})
+    torch.testing.assert_close(core(tensors["input"]), tensors["output"], atol=1e-5, rtol=0)
+
+
+def test_mha_equals_the_published_code() -> None:
+    tensors = load_file(GOLDEN / "mha_published_L8_D32_heads4.safetensors")
+    mha = MHA(8, 32, heads=4, published=True)
+    names = {"in_proj_weight": "in_proj.weight", "in_proj_bias": "in_proj.bias"}
+    state = {names.get(k, k): v for k, v in tensors.items() if k not in ("input", "output")}
+    mha.load_state_dict(state)
+    torch.testing.assert_close(mha(tensors["input"]), tensors["output"], atol=1e-5, rtol=0)
+
+
+def test_every_golden_file_is_used() -> None:
+    text = Path(__file__).read_text("utf-8")
+    for file in GOLDEN.glob("*.safetensors"):
+        case = file.stem.removeprefix("gaam_decoder_").removeprefix("gaam_")
+        assert case in text, file.name
+
+
 @pytest.mark.parametrize(
     ("spec", "num_layers", "hidden_size", "parameters"),
     [
@@ -59,7 +100,15 @@ def test_gaam_decoder_equals_the_published_code(case: str, heads: int) -> None:
         ("gaam:heads=1", 40, 5120, 10_240),
         ("gaam", 24, 1024, 16_384),
         ("gaam:heads=1", 24, 1024, 2_048),
+        ("gqa:published=true", 40, 5120, 3_082_240),
+        ("gqgaam:published=true", 40, 5120, 3_164_160),
+        ("gqa:published=true", 24, 1024, 985_088),
+        ("gqgaam:published=true", 24, 1024, 1_001_472),
         ("laplace", 40, 5120, 81_920),
+        ("mha", 40, 5120, 4 * 5120 * 5120 + 4 * 5120),
+        ("mha-bn", 40, 5120, 4 * 5120 * 5120 + 4 * 5120 + 80),
+        ("generalized-gaussian", 40, 5120, 3 * 8 * 5120),
+        ("gaussian-mixture", 40, 5120, 2 * 8 * 3),
         ("none", 40, 5120, 0),
         ("scalar-mix", 40, 5120, 41),
     ],

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from gaam_cache import registry
+from gaam_cache.errors import ConfigError
 from gaam_decoder.heads.conv import grid
+from gaam_decoder.heads.mlp import MLPHead
 
 
 @pytest.mark.parametrize(
@@ -30,9 +32,32 @@ def test_heads_give_finite_logits_and_gradients(name: str, num_layers: int) -> N
         torch.manual_seed(1)
         head = registry.load("gaam_decoder.heads", name, kind="head")(num_layers, 12, 3)
         x = torch.randn(4, num_layers, 12)
-    logits = head(x)
+    noise = torch.rand(4, head.num_noise) if head.num_noise else None
+    logits = head(x, noise)
     assert logits.shape == (4, 3)
     logits.square().sum().backward()
     for key, parameter in head.named_parameters():
         assert parameter.grad.isfinite().all(), key
         assert parameter.grad.abs().sum() > 0, key
+
+
+def test_mlp_equals_torch_modules_and_its_dropout_is_the_noise_it_gets() -> None:
+    torch.manual_seed(0)
+    head = MLPHead(2, 6, 3, width=10, dropout=0.3)
+    theirs = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(12, 10), torch.nn.GELU(), torch.nn.Linear(10, 3)
+    )
+    theirs[1].load_state_dict(head.fc1.state_dict())
+    theirs[3].load_state_dict(head.fc2.state_dict())
+    x, noise = torch.randn(4, 2, 6), torch.rand(4, 10)
+    torch.testing.assert_close(head(x), theirs(x))
+    hidden = theirs[:3](x) * (noise >= 0.3) / 0.7
+    torch.testing.assert_close(head(x, noise), theirs[3](hidden))
+    assert head.num_noise == 10
+    assert MLPHead(2, 6, 3, dropout=0.0).num_noise == 0
+
+
+@pytest.mark.parametrize("options", [{"width": 0}, {"dropout": 1.0}, {"dropout": -0.1}])
+def test_options_of_mlp_are_checked(options: dict) -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        MLPHead(2, 6, 3, **options)

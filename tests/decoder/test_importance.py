@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from safetensors.torch import load_file
 
 import gaam_decoder
-from gaam_cache import open_cache
+from gaam_cache import open_cache, registry
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
@@ -74,6 +74,22 @@ def test_importance_of_a_run_equals_brute_force(
     np.testing.assert_allclose(found.contribution_sd, np.std(shares, 0, ddof=1), atol=2e-4)
     assert sum(found.contribution) == pytest.approx(100)
     assert found.layers == (1, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.attention"))
+def test_every_mechanism_has_importance_or_no_map(name: str) -> None:
+    x = torch.randn(40, 6, 16, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        weights = build_attention(parse_attention(name), 6, 16).attention_map(x)
+    if weights is None:
+        return
+    mean_map = weights.mean(0, keepdim=True).numpy()
+    assert layer_contribution(mean_map).shape == (1, 6)
+    assert layer_contribution(mean_map).min() >= 0
+    assert layer_contribution(mean_map).sum() == pytest.approx(100)
+    factor = importance_factor(mean_map)
+    assert factor.shape[:2] == (1, 6)
+    assert (factor.min(), factor.max()) in ((0, 1), (0, 0))
 
 
 @given(arrays(np.float32, (2, 4, 3), elements=POSITIVE), st.floats(0.5, 8), st.integers(0, 3))

@@ -1,0 +1,123 @@
+"""Grouped-query attention over a sequence, as it should be and as it was published.
+
+B batch, L layers, W width, Q query heads, H key-value heads, E = W / Q.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._base import Attention
+
+
+class GroupedQueryAttention(nn.Module):
+    """Query heads in groups that share a key-value head.
+
+    Standard: query head i reads key-value head ``i // (Q / H)``; with H = Q it is multi-head
+    attention, with H = 1 multi-query attention.
+
+    Published: the queries of a group are summed before the softmax, the scores are divided by
+    ``sqrt(E)`` twice, and a LayerNorm precedes the output projection, which is H E -> W.
+
+    Args:
+        width: W.
+        query_heads: Q; must divide W.
+        kv_heads: H; must divide Q.
+        published: the published form.
+
+    Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143.
+    """
+
+    def __init__(self, width: int, query_heads: int, kv_heads: int, *, published: bool) -> None:
+        super().__init__()
+        if query_heads < 1 or width % query_heads:
+            raise ConfigError(
+                f"query_heads={query_heads} does not fit a width of {width}",
+                expected=f"a divisor of {width}",
+                found=str(query_heads),
+            )
+        if kv_heads < 1 or query_heads % kv_heads:
+            raise ConfigError(
+                f"kv_heads={kv_heads} does not fit {query_heads} query heads",
+                expected=f"a divisor of {query_heads}",
+                found=str(kv_heads),
+            )
+        self.query_heads = query_heads
+        self.kv_heads = kv_heads
+        self.published = published
+        kv_width = width // query_heads * kv_heads
+        self.q_proj = nn.Linear(width, width)
+        self.k_proj = nn.Linear(width, kv_width)
+        self.v_proj = nn.Linear(width, kv_width)
+        self.norm = nn.LayerNorm(kv_width) if published else nn.Identity()
+        self.out_proj = nn.Linear(kv_width if published else width, width)
+        for module in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def forward(self, x_BLW: Tensor) -> Tensor:
+        """(B, L, W) -> (B, L, W)."""
+        q_BQLE, k_BQLE = self._query_and_key(x_BLW)
+        v_BQLE = self._to_queries(self._heads(self.v_proj(x_BLW), self.kv_heads))
+        scale = self._scale(q_BQLE)
+        y_BQLE = functional.scaled_dot_product_attention(q_BQLE, k_BQLE, v_BQLE, scale=scale)
+        return self.out_proj(self.norm(y_BQLE.transpose(1, 2).flatten(2)))
+
+    def attention_map(self, x_BLW: Tensor) -> Tensor:
+        """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
+        q_BQLE, k_BQLE = self._query_and_key(x_BLW)
+        score_BQLL = q_BQLE @ k_BQLE.transpose(-1, -2) * self._scale(q_BQLE)
+        return torch.softmax(score_BQLL, dim=-1)
+
+    def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
+        q_BQLE = self._heads(self.q_proj(x_BLW), self.query_heads)
+        if self.published:
+            q_BQLE = q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2)
+        return q_BQLE, self._to_queries(self._heads(self.k_proj(x_BLW), self.kv_heads))
+
+    def _heads(self, y_BLW: Tensor, heads: int) -> Tensor:
+        return y_BLW.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    def _to_queries(self, y_BHLE: Tensor) -> Tensor:
+        if self.published:
+            return y_BHLE
+        return y_BHLE.repeat_interleave(self.query_heads // self.kv_heads, dim=1)
+
+    def _scale(self, q_BQLE: Tensor) -> float:
+        size = q_BQLE.shape[-1]
+        return 1 / size if self.published else size**-0.5
+
+
+class MappedGroupedQuery(Attention):
+    """A linear map D -> W, then grouped-query attention over the layers in W dimensions."""
+
+    def __init__(self, num_layers: int, hidden_size: int, width: int, core: dict[str, Any]) -> None:
+        super().__init__(num_layers, hidden_size)
+        if width < 1:
+            raise ConfigError("width is out of range", expected=">= 1", found=str(width))
+        self.width = width
+        self.map = nn.Linear(hidden_size, width)
+        self.core = GroupedQueryAttention(width, **core)
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """(L, W)."""
+        return self.num_layers, self.width
+
+    @abstractmethod
+    def gated(self, x_BLD: Tensor) -> Tensor:
+        """What happens to the layers before the map: (B, L, D) -> (B, L, D)."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Map and attend over layers: (B, L, D) -> (B, L, W)."""
+        return self.core(self.map(self.gated(x_BLD)))
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """Softmax weights, (B, heads, L, L): how much layer i (row) reads of layer j (column)."""
+        return self.core.attention_map(self.map(self.gated(x_BLD)))

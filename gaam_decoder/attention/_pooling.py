@@ -1,0 +1,59 @@
+"""The frame of mechanisms whose learned queries read the layers; a mechanism adds its weights.
+
+B batch, L layers, D hidden size, H heads.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._groups import DEFAULT_HEADS
+
+
+class LayerPooling(Attention):
+    """H learned queries; each reads one weighted mean of the layers.
+
+    ``y_h = sum_l w_hl x_l``, where the weights of a head sum to 1 over layers.
+
+    The values are the layers as they are. The keys k_l are the layers normalised to mean 0 and
+    variance 1 over features, so that queries start at the scale of the keys whatever the encoder.
+
+    Args:
+        heads: H, learned queries.
+    """
+
+    def __init__(self, num_layers: int, hidden_size: int, *, heads: int = DEFAULT_HEADS) -> None:
+        super().__init__(num_layers, hidden_size)
+        if heads < 1:
+            raise ConfigError("heads is out of range", expected=">= 1", found=str(heads))
+        self.heads = heads
+        self.query = nn.Parameter(torch.empty(heads, hidden_size))
+        # small: all layers are read alike at the start
+        nn.init.normal_(self.query, std=0.1)
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """One weighted mean per head: (H, D)."""
+        return self.heads, self.hidden_size
+
+    @abstractmethod
+    def weights(self, key_BLD: Tensor) -> Tensor:
+        """How much every query reads of every layer, (B, H, L); sums to 1 over L."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Read the layers: (B, L, D) -> (B, H, D)."""
+        return self.weights(self._keys(x_BLD)).to(x_BLD.dtype) @ x_BLD
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """The weights, (B, H, 1, L)."""
+        return self.weights(self._keys(x_BLD)).unsqueeze(2)
+
+    def _keys(self, x_BLD: Tensor) -> Tensor:
+        wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
+        return functional.layer_norm(wide_BLD, (self.hidden_size,))

@@ -1,0 +1,68 @@
+"""Chi-squared gate."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._density import DensityGate, positive
+
+LOG_EPSILON = 1e-12
+"""Added to both sides of a ratio: the slope in k at k = 2 is finite, and r = 0 has a logarithm."""
+
+
+class Chi2(DensityGate):
+    """A chi-squared gate on the squared residual: with k > 2 the peak is a ring around the centre.
+
+    Formula: ``w = (q / m)^(m/2) exp(-(q - m) / 2)``, ``q = r^2 / xi``, ``m = k - 2``, with r as in
+    ``DensityGate``; at k = 2 that is ``exp(-q / 2)``, the Gaussian gate.
+
+    ``k``, the degrees of freedom, starts at 2 and ``xi`` at 2; both are (heads, hidden_size). What
+    is stored is ``excess = k - 2``, clamped to at least 0 where it is used, so that weight decay
+    pulls towards the Gaussian and not out of the domain; xi is clamped to at least 1e-3.
+
+    Args:
+        k: where the degrees of freedom start, >= 2.
+
+    Numerics:
+        The logarithms of q and m have 1e-12 added: without it the derivative in k is infinite at
+        k = 2, where training starts.
+
+    Source: a student proposal of 2024 that extends arXiv 2401.11143; the chi-squared density in q,
+    divided by its peak.
+    """
+
+    def __init__(
+        self, num_layers: int, hidden_size: int, *, k: float = 2.0, **options: Any
+    ) -> None:
+        super().__init__(num_layers, hidden_size, **options)
+        if not 2 <= k < float("inf"):
+            raise ConfigError("k is out of range", expected=">= 2", found=str(k))
+        self.excess = self._parameter(k - 2)
+        self.xi = self._parameter(2.0)
+
+    def density(self, r_BHGD: Tensor) -> Tensor:
+        """``(q / m)^(m/2) exp(-(q - m) / 2)``."""
+        m_H1D = positive(self.excess, floor=0.0)[:, None]
+        q_BHGD = r_BHGD.square() / positive(self.xi)[:, None]
+        log_ratio_BHGD = torch.log(q_BHGD + LOG_EPSILON) - torch.log(m_H1D + LOG_EPSILON)
+        return torch.exp(0.5 * (m_H1D * log_ratio_BHGD - (q_BHGD - m_H1D)))
+
+    def constant(self) -> Tensor:
+        """What makes the gate integrate to 1 over r; not the constant of the density in q."""
+        m = positive(self.excess, floor=0.0)
+        # the integral of (q/m)^(m/2) exp(-(q-m)/2) over r = +-sqrt(xi q)
+        log_integral = (
+            0.5 * torch.log(2 * positive(self.xi))
+            + torch.lgamma((m + 1) / 2)
+            + 0.5 * m * (math.log(2) + 1 - torch.log(m + LOG_EPSILON))
+        )
+        return torch.exp(-log_integral)
+
+    def shape_parameters(self) -> dict[str, Tensor]:
+        """``k`` and ``xi``, (H, D)."""
+        return {"k": 2 + positive(self.excess, floor=0.0), "xi": positive(self.xi)}

@@ -1,0 +1,61 @@
+"""Gaussian context transformer: one gate per layer.
+
+B batch, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._density import EPSILON, positive
+
+
+class GCT(Attention):
+    """A Gaussian of each layer's standardised context gates the whole layer.
+
+    Formula: ``y_l = x_l exp(-z_l^2 / (2 c^2))``, z the layers' means over features, standardised
+    over layers.
+
+    Layers stand where channels stand in the source. Without ``learn_scale`` there are no
+    parameters.
+
+    Args:
+        scale: c; with ``learn_scale`` where it starts.
+        learn_scale: learn c, one number, clamped to at least 1e-3 where it is used.
+
+    Source: Ruan et al. 2021 (GCT), CVPR, section 3; its GCT-B0 has c = 2, GCT-B1 learns it.
+    """
+
+    def __init__(
+        self, num_layers: int, hidden_size: int, *, scale: float = 2.0, learn_scale: bool = False
+    ) -> None:
+        super().__init__(num_layers, hidden_size)
+        if not 0 < scale < float("inf"):
+            raise ConfigError(
+                "scale is out of range", expected="a positive number", found=f"{scale}"
+            )
+        self.learn_scale = learn_scale
+        c = torch.tensor([float(scale)])
+        if learn_scale:
+            self.c = nn.Parameter(c)
+        else:
+            self.register_buffer("c", c, persistent=False)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Gate the layers: (B, L, D) -> (B, L, D)."""
+        return x_BLD * self.attention_map(x_BLD).to(x_BLD.dtype)
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """The gate of every layer, (B, L, 1)."""
+        wide_BLD = x_BLD.to(torch.promote_types(x_BLD.dtype, torch.float32))
+        context_BL1 = wide_BLD.mean(2, keepdim=True)
+        centred_BL1 = context_BL1 - context_BL1.mean(1, keepdim=True)
+        z_BL1 = centred_BL1 * torch.rsqrt(centred_BL1.square().mean(1, keepdim=True) + EPSILON)
+        return torch.exp(-0.5 * (z_BL1 / positive(self.c)).square())
+
+    def learned(self) -> dict[str, Tensor]:
+        """``c`` (1,), if it is learned."""
+        return {"c": positive(self.c)} if self.learn_scale else {}

@@ -1,0 +1,61 @@
+"""Gaussian adaptive attention, then grouped-query attention."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_decoder.attention._density import Location, Normalize
+from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention.gaam import GAAM
+
+
+class GQGAAM(MappedGroupedQuery):
+    """``gaam``, then a linear map to ``width``, then ``gqa``.
+
+    Formula: ``y = gqa(W_m gaam(x) + b_m)``.
+
+    ``published=true`` uses the published form of grouped-query attention: see ``gqa``.
+
+    Args:
+        heads: heads of the Gaussian gate; must divide L and leave groups of two or more layers.
+        location: statistics of the gate.
+        normalize: normalisation of the gate.
+        query_heads: must divide ``width``.
+        kv_heads: must divide ``query_heads``.
+        width: dimensions after the map, 512 as published.
+        published: the published form of the attention.
+
+    Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, GQGAAM; published code.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int | None = None,
+        location: Location = "mean",
+        normalize: Normalize = "peak",
+        query_heads: int = 8,
+        kv_heads: int = 2,
+        width: int = 512,
+        published: bool = False,
+    ) -> None:
+        core = {"query_heads": query_heads, "kv_heads": kv_heads, "published": published}
+        super().__init__(num_layers, hidden_size, width, core)
+        self.gaam = GAAM(
+            num_layers, hidden_size, heads=heads, location=location, normalize=normalize
+        )
+        self.heads = self.gaam.heads
+
+    def gated(self, x_BLD: Tensor) -> Tensor:
+        """The Gaussian gate: (B, L, D) -> (B, L, D)."""
+        return self.gaam(x_BLD)
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """The Gaussian gate's weights, (B, L, D): what the importance factor of the paper is of."""
+        return self.gaam.attention_map(x_BLD)
+
+    def learned(self) -> dict[str, Tensor]:
+        """``offset`` and ``xi`` of the gate, (H, D)."""
+        return self.gaam.learned()

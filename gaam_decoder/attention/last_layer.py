@@ -1,0 +1,23 @@
+"""The last layer alone: a control."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_decoder.attention._base import Attention
+
+
+class LastLayer(Attention):
+    """The last layer, as most probes use an encoder.
+
+    Formula: ``y = x_L``. No parameters.
+    """
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """One layer: (1, D)."""
+        return 1, self.hidden_size
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, 1, D)."""
+        return x_BLD[:, -1:]

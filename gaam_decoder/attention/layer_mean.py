@@ -1,0 +1,23 @@
+"""Mean of the layers: a control."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_decoder.attention._base import Attention
+
+
+class LayerMean(Attention):
+    """The mean of all layers.
+
+    Formula: ``y = (1/L) sum_l x_l``. No parameters.
+    """
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """One layer: (1, D)."""
+        return 1, self.hidden_size
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (B, 1, D)."""
+        return x_BLD.mean(1, keepdim=True)

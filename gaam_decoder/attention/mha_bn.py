@@ -1,0 +1,34 @@
+"""Multi-head self-attention, then batch normalisation.
+
+B batch, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from gaam_decoder.attention.mha import MHA
+
+
+class MHABN(MHA):
+    """``mha``, then batch normalisation with the layers as channels.
+
+    Formula: ``y = BatchNorm_l(mha(x))``: per layer, over batch and features, with a learned scale
+    and shift.
+
+    In training a sample sees the statistics of its batch, in evaluation those collected over the
+    training. Options as in ``mha``.
+
+    Source: the baseline of arXiv 2401.11143 and its published code; Ioffe & Szegedy 2015, arXiv
+    1502.03167.
+    """
+
+    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
+        super().__init__(num_layers, hidden_size, **options)
+        self.bn = nn.BatchNorm1d(num_layers)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Attend and normalise: (B, L, D) -> (B, L, D)."""
+        return self.bn(super().forward(x_BLD))

@@ -1,0 +1,40 @@
+"""Multi-query attention over the encoder layers."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+
+
+class MQA(MappedGroupedQuery):
+    """A linear map to ``width``, then attention whose query heads share one key-value head.
+
+    Formula: ``y = concat_i(softmax(Q_i K^T / sqrt(E)) V) W_o`` of ``W_m x + b_m``: ``gqa`` with
+    ``kv_heads=1``.
+
+    ``published=true`` sums the queries before the softmax and does all else that ``gqa`` does then.
+
+    Args:
+        query_heads: must divide ``width``.
+        width: dimensions after the map, 512 as published for gqa.
+        published: the published form.
+
+    Source: Shazeer 2019, arXiv 1911.02150; published code of arXiv 2401.11143.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        query_heads: int = 8,
+        width: int = 512,
+        published: bool = False,
+    ) -> None:
+        core = {"query_heads": query_heads, "kv_heads": 1, "published": published}
+        super().__init__(num_layers, hidden_size, width, core)
+
+    def gated(self, x_BLD: Tensor) -> Tensor:
+        """Nothing happens before the map."""
+        return x_BLD

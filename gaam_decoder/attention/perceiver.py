@@ -1,0 +1,108 @@
+"""Perceiver: learned latents that read the layers and each other.
+
+B batch, L layers, D hidden size, M latents, W width, H heads, E = W / H.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.attention._base import Attention
+
+
+class _MultiHead(nn.Module):
+    """Multi-head attention in W dimensions; queries (B, Q, W) read keys (B, L, W)."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q_proj = nn.Linear(width, width)
+        self.k_proj = nn.Linear(width, width)
+        self.v_proj = nn.Linear(width, width)
+        self.out_proj = nn.Linear(width, width)
+
+    def _heads(self, y_BLW: Tensor) -> Tensor:
+        return y_BLW.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def forward(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
+        q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
+        v_BHLE = self._heads(self.v_proj(key_BLW))
+        y_BHQE = functional.scaled_dot_product_attention(q_BHQE, k_BHLE, v_BHLE)
+        return self.out_proj(y_BHQE.transpose(1, 2).flatten(2))
+
+    def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
+        q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
+        return torch.softmax(q_BHQE @ k_BHLE.transpose(-1, -2) / q_BHQE.shape[-1] ** 0.5, dim=-1)
+
+
+class Perceiver(Attention):
+    """Latents cross-attend to the layers, then to each other.
+
+    Formula: ``z = z0 + cross(z0, n(W_i x))``, ``z = z + self(n(z), n(z))``, ``z = z + mlp(n(z))``,
+    ``y = W_o n(z)``; n is a LayerNorm, cross and self multi-head attention, mlp one hidden layer of
+    width W with GELU.
+
+    Learned latents z0 (latents, width) start normal with standard deviation 0.02.
+
+    Args:
+        latents: M.
+        heads: heads of both attentions; must divide ``width``.
+        width: W, dimensions in which the latents live.
+
+    Source: Jaegle et al. 2021, arXiv 2103.03206, section 3, one cross-attention and one block.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        latents: int = 8,
+        heads: int = 8,
+        width: int = 256,
+    ) -> None:
+        super().__init__(num_layers, hidden_size)
+        if latents < 1:
+            raise ConfigError("latents is out of range", expected=">= 1", found=str(latents))
+        if heads < 1 or width < 1 or width % heads:
+            raise ConfigError(
+                f"heads={heads} does not fit a width of {width}",
+                expected=f"a divisor of {width}",
+                found=str(heads),
+            )
+        self.latents = nn.Parameter(torch.empty(latents, width))
+        nn.init.normal_(self.latents, std=0.02)
+        self.in_proj = nn.Linear(hidden_size, width)
+        self.in_norm = nn.LayerNorm(width)
+        self.cross = _MultiHead(width, heads)
+        self.self_norm = nn.LayerNorm(width)
+        self.self_attention = _MultiHead(width, heads)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.out_norm = nn.LayerNorm(width)
+        self.out_proj = nn.Linear(width, hidden_size)
+
+    @property
+    def output_shape(self) -> tuple[int, int]:
+        """(M, D)."""
+        return len(self.latents), self.hidden_size
+
+    def _read(self, x_BLD: Tensor) -> tuple[Tensor, Tensor]:
+        key_BLW = self.in_norm(self.in_proj(x_BLD))
+        return self.latents.expand(len(x_BLD), -1, -1), key_BLW
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """Read the layers: (B, L, D) -> (B, M, D)."""
+        latents_BMW, key_BLW = self._read(x_BLD)
+        z_BMW = latents_BMW + self.cross(latents_BMW, key_BLW)
+        normed_BMW = self.self_norm(z_BMW)
+        z_BMW = z_BMW + self.self_attention(normed_BMW, normed_BMW)
+        z_BMW = z_BMW + self.mlp(self.mlp_norm(z_BMW))
+        return self.out_proj(self.out_norm(z_BMW))
+
+    def attention_map(self, x_BLD: Tensor) -> Tensor:
+        """Weights of the cross-attention, (B, H, M, L)."""
+        return self.cross.attention_map(*self._read(x_BLD))

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+import gaam_decoder
+from gaam_cache import ExtractConfig
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_decoder import RunResult, TrainConfig, load_runs
+from gaam_decoder.ablate import choose_layers
+from gaam_decoder.importance import Importance
+from tests.conftest import Outcome
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=3, lr=0.05
+    )
+
+
+def one(config: TrainConfig) -> RunResult:
+    return gaam_decoder.train(config)[0]
+
+
+def importance(factor: list[float], layers: tuple[int, ...] | None = None) -> Importance:
+    return Importance(
+        layers=layers or tuple(range(1, len(factor) + 1)),
+        seeds=(0,),
+        contribution=tuple(factor),
+        contribution_sd=None,
+        factor=tuple(factor),
+        factor_sd=None,
+    )
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=40, unique=True).filter(
+        lambda values: max(values) - min(values) > 1e-3
+    ),
+    st.data(),
+)
+def test_chosen_layers_are_the_highest_the_lowest_and_others(factor: list, data) -> None:
+    count = data.draw(st.integers(1, len(factor) // 2))
+    chosen = choose_layers(importance(factor), count, seed=data.draw(st.integers(0, 99)))
+    ranked = sorted(range(1, len(factor) + 1), key=lambda layer: factor[layer - 1])
+    assert set(chosen["low"]) == set(ranked[:count])
+    assert set(chosen["high"]) == set(ranked[-count:])
+    assert len(set(chosen["random"])) == count
+    assert list(chosen["random"]) == sorted(chosen["random"])
+    assert chosen["random"] not in (chosen["low"], chosen["high"])
+    if len(factor) >= 3 * count:
+        assert not set(chosen["random"]) & {*chosen["low"], *chosen["high"]}
+
+
+def test_the_seed_decides_the_random_layers() -> None:
+    about = importance([i / 40 for i in range(40)])
+    first, again, other = (choose_layers(about, 3, seed)["random"] for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_layers_that_cannot_be_told_apart_are_refused() -> None:
+    for factor, count, message in (
+        ([0.5] * 6, 3, "no layer is more important"),
+        ([0.1, 0.2, 0.3, 0.4], 3, "1 to 2"),
+        ([0.1, 0.2, 0.3, 0.4], 0, "1 to 2"),
+        ([0.1, 0.2], 1, "three or more layers"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            choose_layers(importance(factor), count, 0)
+
+
+def test_groups_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
+    config: TrainConfig, tmp_path: Path
+) -> None:
+    run = one(replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1))
+    result = gaam_decoder.ablate(run.path)
+    groups = {group.name: group for group in result.groups}
+    assert list(groups) == ["all", "high", "low", "random"]
+    assert groups["all"].accuracy == dict(zip(run.seeds, run.accuracy, strict=True))
+    ranked = np.argsort(result.importance.factor)
+    assert set(groups["high"].layers) == set((ranked[-3:] + 1).tolist())
+    elsewhere = replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1)
+    for name in ("high", "low", "random"):
+        alone = one(replace(elsewhere, runs=tmp_path / name, layers=groups[name].layers))
+        assert groups[name].accuracy == dict(zip(alone.seeds, alone.accuracy, strict=True))
+        there = load_runs(groups[name].runs[0])[0]
+        assert (there.key, there.path.parent) == (alone.key, run.path.parent)
+
+
+def test_differences_equal_scipy(config: TrainConfig) -> None:
+    result = gaam_decoder.ablate(one(replace(config, seeds=(0, 1, 2, 3, 7))).path)
+    groups = {group.name: group.accuracy for group in result.groups}
+    for pair in result.differences():
+        first, second = (list(groups[pair[key]].values()) for key in ("first", "second"))
+        assert pair["seeds"] == [0, 1, 2, 3, 7]
+        assert pair["mean"] == pytest.approx(np.mean(first) - np.mean(second))
+        if np.ptp(np.subtract(first, second)) > 0:
+            interval = scipy_stats.ttest_rel(first, second).confidence_interval(0.95)
+            assert pair["ci95"] == pytest.approx(list(interval))
+
+
+def test_what_is_there_is_not_trained_again_and_an_interruption_goes_on(
+    config: TrainConfig,
+) -> None:
+    run = one(config)
+
+    def interrupt(done: int, total: int, text: str) -> None:
+        if text.startswith("low") and "seed 1" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gaam_decoder.ablate(run.path, progress=interrupt)
+    seen: list[str] = []
+    result = gaam_decoder.ablate(run.path, progress=lambda done, total, text: seen.append(text))
+    assert not any(text.startswith("high") for text in seen)
+    before = {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")}
+    assert gaam_decoder.ablate(run.path).to_dict() == result.to_dict()
+    assert {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")} == before
+
+
+def test_layers_of_a_run_on_some_layers_keep_the_numbers_of_the_encoder(
+    config: TrainConfig,
+) -> None:
+    run = one(replace(config, layers=(1, 2, 4, 5)))
+    groups = {group.name: group for group in gaam_decoder.ablate(run.path, num_layers=2).groups}
+    assert groups["all"].layers == (1, 2, 4, 5)
+    assert sorted((*groups["high"].layers, *groups["low"].layers)) == [1, 2, 4, 5]
+    assert set(groups["random"].layers) < {1, 2, 4, 5}
+    recipe = load_runs(groups["high"].runs[0])[0].recipe
+    assert recipe["layers"] is not None
+    assert gaam_decoder.config.parse_layers(recipe["layers"]) == groups["high"].layers
+
+
+def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:
+    run = one(replace(config, attn=("gaam:heads=3",)))
+    with pytest.raises(ConfigError, match=r"heads=3 does not fit(.|\n)*--attn"):
+        gaam_decoder.ablate(run.path)
+    assert len(load_runs(config.runs)) == 1
+    result = gaam_decoder.ablate(run.path, attn="gaam")
+    assert (result.ranked_by, result.attention) == ("gaam:heads=3", "gaam")
+    assert len(load_runs(config.runs)) == 4
+
+
+def test_what_cannot_be_ablated_is_refused(
+    config: TrainConfig, tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no attention map"):
+        gaam_decoder.ablate(one(replace(config, attn=("none",))).path)
+    with pytest.raises(NotFoundError, match="no finished run"):
+        gaam_decoder.ablate(config.runs)
+    run = one(config)
+    file = run.path / "run.json"
+    text = file.read_text()
+    content = json.loads(text)
+    del content["cache"]["path"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=r"where its cache is(.|\n)*--cache"):
+        gaam_decoder.ablate(run.path)
+    content["cache"]["path"] = str(tmp_path / "gone")
+    file.write_text(json.dumps(content))
+    with pytest.raises(NotFoundError, match="--cache"):
+        gaam_decoder.ablate(run.path)
+    gaam_decoder.ablate(run.path, cache=config.cache)
+    import gaam_cache
+
+    gaam_cache.extract(tiny_config)
+    with pytest.raises(CacheError, match="not the cache"):
+        gaam_decoder.ablate(run.path, cache=tiny_config.out)
+    content["recipe"]["magic"] = 1
+    file.write_text(json.dumps(content))
+    with pytest.raises(CacheError, match="another version"):
+        gaam_decoder.ablate(run.path, cache=config.cache)
+
+
+def test_the_command_prints_words_and_json(
+    config: TrainConfig, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = one(config)
+    monkeypatch.chdir(run.path)
+    outcome = gaam("ablate", ".", "--num-layers", 2, "--seed", 5)
+    assert outcome.code == 0, outcome.err
+    for part in ("high    layers", "high - low", "paired by seed", "fewer than 6 seeds"):
+        assert part in outcome.out
+    about = json.loads(gaam("ablate", ".", "--num-layers", 2, "--seed", 5, "--json").out)
+    assert [group["name"] for group in about["groups"]] == ["all", "high", "low", "random"]
+    assert [len(group["layers"]) for group in about["groups"]] == [6, 2, 2, 2]
+    assert [pair["first"] for pair in about["differences"]] == ["high", "high", "low"]
+    rows = json.loads(gaam("report", config.runs, "--json").out)["rows"]
+    assert [row["recipe"]["layers"] is None for row in rows] == [True, False, False, False]

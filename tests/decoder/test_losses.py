@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax
+
+from gaam_cache import registry
+from gaam_cache.errors import ConfigError
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.losses.focal import Focal
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(7, 4, generator=generator, dtype=torch.float64)
+    return logits, torch.randint(4, (7,), generator=generator)
+
+
+@pytest.mark.parametrize(("gamma", "alpha"), [(2.5, 0.25), (0.5, 1.0), (0.0, 2.0)])
+def test_focal_loss_equals_numpy(gamma: float, alpha: float) -> None:
+    logits, label = batch()
+    log_p = log_softmax(logits.numpy(), axis=1)[np.arange(7), label.numpy()]
+    expected = (-alpha * (1 - np.exp(log_p)) ** gamma * log_p).mean()
+    np.testing.assert_allclose(Focal(gamma=gamma, alpha=alpha)(logits, label), expected, rtol=1e-9)
+
+
+def test_focal_loss_without_focus_is_cross_entropy() -> None:
+    logits, label = batch()
+    torch.testing.assert_close(
+        Focal(gamma=0.0, alpha=1.0)(logits, label), CrossEntropy()(logits, label)
+    )
+
+
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.losses"))
+def test_losses_are_finite_with_finite_gradients(name: str) -> None:
+    loss_of: Loss = registry.load("gaam_decoder.losses", name, kind="loss")()
+    for scale in (0.0, 1.0, 1e4):
+        logits = (scale * batch()[0].float()).requires_grad_()
+        loss = loss_of(logits, batch()[1])
+        loss.backward()
+        assert loss.isfinite()
+        assert logits.grad.isfinite().all()
+
+
+def test_gradients_of_focal_loss_equal_finite_differences() -> None:
+    logits, label = batch()
+    assert torch.autograd.gradcheck(lambda x: Focal()(x, label), logits.requires_grad_())
+
+
+@pytest.mark.parametrize("text", ["focal:gamma=-1", "focal:alpha=0", "focal:x=1", "hinge"])
+def test_bad_losses_are_refused_at_once(text: str) -> None:
+    with pytest.raises(ConfigError):
+        TrainConfig(loss=text)
