@@ -83,7 +83,8 @@ def p_value(p: float | None) -> str:
 def _failures(table: Table) -> Iterator[str]:
     for label, row in zip(table.labels(), table.rows, strict=True):
         for seed, why in sorted(row.failed.items()):
-            yield f"{label} seed {seed} failed: {why}"
+            which = label.removeprefix(row.attention).strip()
+            yield f"{row.attention} seed {seed} failed: {why}" + (f" ({which})" if which else "")
         if row.repeated:
             seeds = ", ".join(map(str, row.repeated))
             yield f"{label}: several runs have seed {seeds}; the first by folder name counts"
