@@ -29,7 +29,6 @@ from safetensors import SafetensorError, safe_open
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_decoder import stats
-from gaam_decoder.seed_store import unfinished_runs
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -224,6 +223,8 @@ def load_runs(path: str | Path) -> list[RunResult]:
         file.parent for file in folder.glob("*/" + RUN_FILE) if file.parent.name[0] != "."
     )
     if not found:
+        from gaam_decoder.seed_store import unfinished_runs  # imports torch: a second
+
         unfinished = unfinished_runs(folder)
         raise NotFoundError(
             f"no finished runs in '{folder}'",

@@ -179,7 +179,9 @@ def _scores(runs: Sequence[RunResult]) -> Scores:
     predicted_SN = logits_SNC.argmax(-1)
     right_SN = predicted_SN == labels
     confusions = [stats.confusion(predicted_N, labels, classes) for predicted_N in predicted_SN]
-    votes_N = stats.majority_votes(logits_SNC) if seeds else np.zeros(len(labels), np.int64)
+    votes_N = (
+        stats.majority_votes(logits_SNC, predicted_SN) if seeds else np.zeros(len(labels), np.int64)
+    )
     return Scores(
         seeds=seeds,
         right=right_SN,

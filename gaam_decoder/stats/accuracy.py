@@ -39,13 +39,16 @@ def majority_accuracy(train_label_N: Labels, test_label_N: Labels) -> float:
     return float(np.mean(test_label_N == np.bincount(train_label_N).argmax()))
 
 
-def majority_votes(logits_SNC: NDArray[np.float32]) -> Labels:
+def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Labels:
     """Class that most seeds predict, for every row, (N,).
 
     Where classes have equally many votes, the one of them with the larger mean probability wins.
+
+    Args:
+        logits_SNC: decide between equals.
+        predicted_SN: where each is largest.
     """
     num_seeds, num_rows, num_classes = logits_SNC.shape
-    predicted_SN = logits_SNC.argmax(-1)
     place_SN = np.arange(num_rows) * num_classes + predicted_SN
     votes_NC = np.bincount(place_SN.ravel(), minlength=num_rows * num_classes)
     votes_NC = votes_NC.reshape(num_rows, num_classes)
