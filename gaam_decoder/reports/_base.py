@@ -66,10 +66,11 @@ class Table:
     def title(self) -> str:
         """One line that says what was encoded with what."""
         rows = " + ".join(f"{n:,} {name}" for name, n in self.cache["rows"].items())
+        fold = self.rows[0].recipe.get("fold")
         return (
             f"{self.cache['dataset']} ({rows} rows) through {self.cache['encoder']}, "
             f"{self.cache['layers']} layers x {self.cache['hidden_size']}"
-        )
+        ) + ("" if fold is None else f", fold {fold}")
 
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``.
@@ -112,11 +113,9 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
         ConfigError: no run of the baseline that was asked for.
         CacheError: a run is damaged.
     """
-    by_test: dict[tuple[str, float, bytes], dict[str, list[RunResult]]] = {}
+    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
-        labels = hashlib.sha256(run.labels.tobytes()).digest()
-        place = (run.cache["fingerprint"], run.majority_accuracy, labels)
-        by_test.setdefault(place, {}).setdefault(run.key, []).append(run)
+        by_test.setdefault(_test_rows(run), {}).setdefault(run.key, []).append(run)
     row_lists = [build_rows(list(by_key.values())) for by_key in by_test.values()]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
     compared = _compare.correct(
@@ -137,6 +136,13 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
         )
         for rows, comparisons in zip(row_lists, compared, strict=True)
     ]
+
+
+def _test_rows(run: RunResult) -> tuple[Any, ...]:
+    """What runs must share to stand in one table; labels alone may agree by accident."""
+    names = (run.cache["fingerprint"], run.recipe.get("test_split"), str(run.recipe.get("fold")))
+    labels = hashlib.sha256(run.labels.tobytes()).digest()
+    return *names, run.majority_accuracy, labels
 
 
 class Format(ABC):

@@ -216,9 +216,12 @@ def test_other_test_rows_are_another_table() -> None:
         build_run("none", answers(6, 0.8, 2, num_rows=400), fold=1),
         build_run("gaam", answers(6, 0.8, 1, num_rows=401), fold=2),
         build_run("none", answers(6, 0.8, 2, num_rows=401), fold=2),
+        build_run("gaam", answers(6, 0.8, 1, num_rows=401), fold=3),  # by chance the same labels
+        build_run("none", answers(6, 0.8, 2, num_rows=401), fold=3),
     ]
     tables = build_tables(runs)
-    assert [table.num_test_rows for table in tables] == [400, 401]
+    assert [table.num_test_rows for table in tables] == [400, 401, 401]
+    assert [table.title()[-8:] for table in tables] == [", fold 1", ", fold 2", ", fold 3"]
     assert all(len(table.rows) == 2 for table in tables)
     assert all(table.comparisons[0] is not None for table in tables)
 
