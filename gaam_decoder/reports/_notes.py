@@ -8,7 +8,7 @@ from typing import Any
 from gaam_decoder import stats
 from gaam_decoder.reports import _literature
 from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS
+from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.stats.bootstrap import RESAMPLES
 from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
@@ -49,9 +49,20 @@ def claims(table: Table) -> list[str]:
             word = "higher" if points > 0 else "lower"
             sentences.append(
                 f"{label} is {abs(points):.2f} points {word} than {comparison.baseline} "
-                f"(Holm p = {p_value(comparison.p_holm)})"
+                f"(Holm p = {p_value(comparison.p_holm)}){_reservation(comparison)}"
             )
     return sentences
+
+
+def _reservation(comparison: Comparison) -> str:
+    """What the test over seeds leaves out: that the test rows are a sample as well."""
+    if comparison.bootstrap is None or comparison.bootstrap[0] * comparison.bootstrap[1] > 0:
+        return ""
+    low, high = (100 * limit for limit in comparison.bootstrap)
+    return (
+        "; on these test rows, that is: with other rows of the kind it may be absent "
+        f"({low:+.2f} to {high:+.2f})"
+    )
 
 
 def warnings(table: Table) -> list[str]:

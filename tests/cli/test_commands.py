@@ -131,6 +131,35 @@ def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Pa
     assert row["failed_seeds"] == []
 
 
+def test_report_compares_with_the_baseline_that_is_named(
+    gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    rows = json.loads(gaam("report", runs, "--json").out)["rows"]
+    assert [row["comparison"] and row["comparison"]["baseline"] for row in rows] == ["none", None]
+    outcome = gaam("report", runs, "--baseline", "laplace:heads=3", "--json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "one of: laplace, none" in outcome.err
+    pictures = tmp_path / "new" / "pictures"
+    outcome = gaam("report", runs, "--baseline", "laplace", "--figures", pictures, "--json")
+    report = json.loads(outcome.out)  # nothing else on stdout
+    assert report["baseline"] == "laplace"
+    first, second = (row["accuracy"]["per_seed"] for row in report["rows"])
+    expected = np.mean(second) - np.mean(first)
+    assert report["rows"][1]["comparison"]["difference"] == pytest.approx(expected)
+    assert report["rows"][1]["comparison"]["p_sign_flip"] is None  # three seeds
+    assert f"{len(list(pictures.iterdir()))} pictures" in outcome.err
+    assert (pictures / "importance-laplace.pdf").exists()
+
+
+def test_pictures_that_cannot_be_written_are_one_message(
+    gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = gaam("report", runs, "--figures", tmp_path / "file")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "cannot write pictures" in outcome.err
+
+
 def test_report_formats_agree(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
     report = json.loads(gaam("report", runs, "--json").out)
     mean = report["rows"][0]["accuracy"]["mean"]

@@ -149,6 +149,15 @@ def test_with_many_decoders_the_page_says_whose_pictures_it_shows() -> None:
     assert "gaam:heads=2: confusion" not in text
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_one_decoder_with_hardly_any_seed_has_a_page(num_seeds: int) -> None:
+    stream = io.StringIO()
+    run = build_run("mha", answers(num_seeds, 0.8, 1), classes=tuple(map(str, range(40))))
+    Html().write(build_tables([run]), stream)
+    assert "No control" in stream.getvalue()
+    assert stream.getvalue().count("<figure>") == 2
+
+
 def test_figures_for_a_paper_have_names_that_tell_them_apart(tmp_path: Path) -> None:
     paths = save_pictures(rich_tables()[:1], tmp_path / "figures")
     assert len({path.name for path in paths}) == len(paths) > 16

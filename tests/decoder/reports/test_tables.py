@@ -148,6 +148,23 @@ def test_six_seeds_claim_what_ten_comparisons_would_take_back() -> None:
     assert f"{needed} seeds would do" in "\n".join(notes(table))
 
 
+def test_a_claim_that_hangs_on_these_test_rows_says_so() -> None:
+    base = answers(8, 0.8, 2, num_rows=60)
+    better = base.copy()
+    for seed, row in enumerate(better):
+        row[np.flatnonzero(~row)[: 2 + seed % 2]] = True  # always better, by a row or two in all
+        row[np.flatnonzero(base.all(0))[0]] = False
+    [table] = build_tables([build_run("gaam", better), build_run("none", base)])
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    assert comparison.bootstrap is not None
+    assert comparison.bootstrap[0] < 0 < comparison.bootstrap[1]
+    [sentence] = claims(table)
+    assert "on these test rows" in sentence
+    sure = build_tables([build_run("gaam", np.ones((8, 60))), build_run("none", base)])
+    assert "on these test rows" not in claims(sure[0])[0]
+
+
 def test_holm_counts_the_comparisons_of_all_tables() -> None:
     runs = []
     for fingerprint in ("f" * 64, "e" * 64):
