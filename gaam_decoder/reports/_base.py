@@ -86,20 +86,27 @@ class Table:
         ]
 
     def labels(self) -> list[str]:
-        """For every row a name that no other row of the table has."""
+        """For every row a name that no other row of the table has, as short as can be.
+
+        The head is in it where heads differ, and that an epoch was chosen on test always.
+        """
         heads = len({row.head for row in self.rows}) > 1
-        selects = len({row.select for row in self.rows}) > 1
-        return [
-            " ".join(
-                [
-                    row.attention,
-                    *([f"+ {row.head}"] if heads else []),
-                    *([f"select={row.select}"] if selects else []),
-                    *([settings] if settings else []),
-                ]
-            )
-            for row, settings in zip(self.rows, self.settings(), strict=True)
+        short = [row.attention + (f" + {row.head}" if heads else "") for row in self.rows]
+        marked = [
+            f"{label} select={row.select}"
+            if row.select == "test" or _selects(label, short, self.rows) > 1
+            else label
+            for label, row in zip(short, self.rows, strict=True)
         ]
+        return [
+            f"{label} {settings}" if marked.count(label) > 1 and settings else label
+            for label, settings in zip(marked, self.settings(), strict=True)
+        ]
+
+
+def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
+    """Number of selection protocols among the rows of one name."""
+    return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})
 
 
 def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list[Table]:

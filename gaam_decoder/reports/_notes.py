@@ -181,7 +181,7 @@ def _tests(table: Table) -> Iterator[str]:
         yield (
             f"p: sign-flip permutation test over seeds ({how}), corrected by Holm for all "
             f"{table.num_tests} comparisons of this report; McNemar's exact test of the majority "
-            "votes likewise, in a family of its own"
+            f"votes likewise, in a family of its own; * marks p Holm < {ALPHA}"
         )
         fewest = min(len(c.seeds) for c in tested)
         needed = stats.seeds_needed(table.num_tests, alpha=ALPHA)

@@ -43,7 +43,7 @@ STYLE = (
     """
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
-body{margin:0 auto;padding:1rem 1rem 3rem;max-width:72rem;background:var(--paper);color:var(--ink);
+body{margin:0 auto;padding:1rem 1rem 3rem;max-width:78rem;background:var(--paper);color:var(--ink);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 h1,h2,p,li,dd,figcaption,td.long{overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}
@@ -66,7 +66,7 @@ padding:.5rem .8rem;margin:.5rem 0;font-weight:600}
 caption.hidden{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
 table{border-collapse:collapse;width:100%;font-size:.875rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;padding:.5rem .7rem;caption-side:top}
-th,td{padding:.35rem .7rem;text-align:right;white-space:nowrap;border-top:1px solid var(--rule)}
+th,td{padding:.35rem .55rem;text-align:right;white-space:nowrap;border-top:1px solid var(--rule)}
 thead th{color:var(--muted);font-weight:600;border-top:0;vertical-align:bottom;
 white-space:normal;min-width:3.6rem}
 th.word,td.word{text-align:left}

@@ -38,11 +38,10 @@ def sheets(table: Table) -> list[Sheet]:
 def accuracies(table: Table) -> Sheet:
     """Accuracy of every row, in percent."""
     header = ["attention", "head", "accuracy %", "sd", "95% CI seeds", "95% CI + rows"]
-    header += ["macro-F1 %", "parameters (attn / total)", "s/seed", "seeds", "select"]
+    header += ["macro-F1 %", "seeds", "select"]
     lines = []
     for row in table.rows:
         f1 = row.scores.macro_f1
-        taken = [row.seconds[seed] for seed in row.scores.seeds]
         seeds = str(len(row.seeds)) + (f" ({len(row.failed)} failed)" if row.failed else "")
         values = row.scores.accuracy
         lines.append(
@@ -54,8 +53,6 @@ def accuracies(table: Table) -> Sheet:
                 span(row.interval),
                 span(row.bootstrap),
                 percent(float(f1.mean()) if len(f1) else None),
-                f"{row.parameters['attention']:,} / {row.parameters['total']:,}",
-                f"{np.mean(taken):.2f}" if taken else "-",
                 seeds,
                 "test (optimistic)" if row.select == "test" else row.select,
             ]
@@ -65,6 +62,11 @@ def accuracies(table: Table) -> Sheet:
         for line, found in zip(lines, table.published, strict=True):
             sd = f" (sd {found.std})" if found and found.std is not None else ""
             line.append(f"{found.mean}{sd}" if found else "-")
+    header += ["parameters (attn / total)", "s/seed"]
+    for line, row in zip(lines, table.rows, strict=True):
+        taken = [row.seconds[seed] for seed in row.scores.seeds]
+        line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
+        line.append(f"{np.mean(taken):.2f}" if taken else "-")
     return _with_settings(table, "test accuracy", header, list(zip(table.rows, lines, strict=True)))
 
 
@@ -125,8 +127,8 @@ def _with_settings(
         header = [*header[:2], "select", *header[2:]]
         lines = [(row, [*line[:2], row.select, *line[2:]]) for row, line in lines]
     if any(settings.values()):
-        header = [*header, "settings"]
-        lines = [(row, [*line, settings[id(row)]]) for row, line in lines]
+        header = [*header[:2], "settings", *header[2:]]
+        lines = [(row, [*line[:2], settings[id(row)], *line[2:]]) for row, line in lines]
     return Sheet(caption=caption, header=header, lines=[line for _, line in lines])
 
 

@@ -34,7 +34,6 @@ FIELDS = [
     "test_rows",
     "accuracy_bootstrap_ci95_low",
     "accuracy_bootstrap_ci95_high",
-    "accuracy_per_seed",
     "baseline",
     "paired_seeds",
     "difference",
@@ -61,8 +60,8 @@ class Csv(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per row of every table.
 
-        Behind the fixed columns come four for every parameter that any mechanism learns. Where a
-        cell holds several values (seeds, their accuracies) they are separated by semicolons.
+        Behind the fixed columns come four for every parameter that any mechanism learns. What
+        single seeds did is in the format csv-seeds.
         """
         lines = [line for table in tables for line in self._lines(table)]
         learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
@@ -102,7 +101,6 @@ class Csv(Format):
 def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     low, high = row["accuracy_bootstrap_ci95"] or (None, None)
     found = row["published"] or {}
-    values = ["" if value is None else repr(value) for value in row["accuracy"]["per_seed"]]
     recipe = {key: row["recipe"].get(key) for key in ("epochs", "batch_size", "lr")}
     recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
     return {
@@ -111,7 +109,6 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
         "test_rows": table.num_test_rows,
         "accuracy_bootstrap_ci95_low": low,
         "accuracy_bootstrap_ci95_high": high,
-        "accuracy_per_seed": ";".join(values),
         "published_mean": found.get("mean"),
         "published_std": found.get("std"),
         "published_encoder": found.get("encoder"),
@@ -127,7 +124,7 @@ def _comparison(found: dict[str, Any] | None) -> dict[str, Any]:
     votes = found["mcnemar"] or {}
     return {
         "baseline": found["baseline"],
-        "paired_seeds": ";".join(map(str, found["paired_seeds"])),
+        "paired_seeds": len(found["paired_seeds"]),
         "difference": found["difference"],
         "difference_std": found["std"],
         "difference_ci95_low": low,

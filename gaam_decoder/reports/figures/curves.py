@@ -26,7 +26,8 @@ def learning_curves(
             nothing to show.
         what: is drawn.
     """
-    figure = new_figure(2.3 + 0.19 * ((len(labels) + 1) // 2))
+    columns = 2 if max(map(len, labels)) <= 16 else 1  # two long names do not fit side by side
+    figure = new_figure(2.3 + 0.19 * -(-len(labels) // columns))
     axes = figure.add_subplot()
     handles = {}
     for number, (label, value_SE) in enumerate(zip(labels, curves, strict=True)):
@@ -41,13 +42,13 @@ def learning_curves(
             marker="o" if len(seen_E) == 1 else None,
         )  # fmt: skip
         axes.fill_between(seen_E + 1, mean_E - sd_E, mean_E + sd_E, color=color, alpha=0.18, lw=0)
-        handles[shorten(label, 22)] = line
+        handles[shorten(label, 40)] = line
     axes.set_ylabel(what)
     axes.set_xlabel("epoch")
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(
-        handles.values(), handles.keys(), loc="outside upper left", ncols=2, handlelength=2.6
+        handles.values(), handles.keys(), loc="outside upper left", ncols=columns, handlelength=2.6
     )
     return figure

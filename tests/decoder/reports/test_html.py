@@ -40,6 +40,8 @@ def rich_tables() -> list[Table]:
                   learned={"xi": RNG.random((6, 3, 8)).astype(np.float32)}, **common),
         build_run("generalized-gaussian:heads=1,location=median", answers(6, 0.8, 2),
                   attention_map=RNG.random((6, 2, 1, 6)), failed={2: ATTACK}, **common),
+        build_run("asymmetric-gaussian:heads=2,normalize=density", answers(6, 0.8, 2), **common),
+        build_run("skew-gaussian:heads=2,normalize=density", answers(6, 0.8, 2), **common),
         build_run("none", answers(6, 0.8, 3), select="test", **common),
         build_run("none", answers(6, 0.8, 3), **common),
         build_run("none", answers(3, 0.8, 3), cache={"fingerprint": "e" * 64, "dataset": ATTACK}),
@@ -203,8 +205,8 @@ SEEN = """(() => {
 def test_what_a_reader_sees(browser: Chromium, page: Path, width: int, dark: bool) -> None:
     browser.open(page, width=width, dark=dark)
     seen = browser.ask(SEEN)
-    assert seen["rows"][0] == 4
-    assert seen["rows"][1] == 2
+    assert seen["rows"][0] == 6
+    assert seen["rows"][1] == 4
     for part in ("gaam", "generalized-gaussian", "test (optimistic)", "94.6", "6 (1 failed)"):
         assert part in seen["first"]
     assert len(seen["pictures"]) > 8
