@@ -6,6 +6,7 @@ Imports of torch and transformers happen inside the commands: ``gaam --help`` ne
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import warnings
@@ -161,6 +162,8 @@ def train(
 
     What is there already is not trained again. No encoder is loaded.
     """
+    # threads that spin while they wait make small steps many times slower on a shared machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import gaam_decoder
 
     given = _given(locals(), "preset", "config", "quiet", "as_json")

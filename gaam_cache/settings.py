@@ -152,7 +152,10 @@ def _choice(value: Any, options: tuple[Any, ...]) -> Any:
 
 def _scalar(kind: type, value: Any) -> Any:
     if kind is bool:
-        return _choice({"true": True, "false": False}.get(value, value), (True, False))
+        value = {"true": True, "false": False}.get(value) if isinstance(value, str) else value
+        if not isinstance(value, bool):
+            raise TypeError("true or false")
+        return value
     readable = {int: (int, str), float: (int, float, str), str: (str,), Path: (str, Path)}[kind]
     if isinstance(value, bool) or not isinstance(value, readable):
         raise TypeError(f"a {kind.__name__}")

@@ -87,6 +87,9 @@ class Ablation:
             line += _in_words(_spread(np.array(list(group.accuracy.values()))), "%")
             line += f", {len(group.accuracy)} seeds"
             lines.append(line + (f", {len(group.failed)} FAILED" if group.failed else ""))
+        by_name = {group.name: set(group.layers) for group in self.groups}
+        if by_name["random"] & (by_name["high"] | by_name["low"]):
+            lines.append("random shares layers with the others: there are too few for three groups")
         lines.append("differences, paired by seed, in points")
         for pair in self.differences():
             name = f"{pair['first']} - {pair['second']}"

@@ -6,7 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -187,6 +187,34 @@ def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def parse_rates(value: str | float | list[float] | tuple[float, ...]) -> tuple[float, ...]:
+    """Read one number or several: ``1e-4,3e-4``.
+
+    Raises:
+        ValueError: anything else.
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        rates = [float(part) for part in (parts if isinstance(parts, (list, tuple)) else [parts])]
+    except (TypeError, ValueError):
+        raise ValueError("a number, or several: 1e-4,3e-4") from None
+    return tuple(rates)
+
+
+def parse_seed_batch(value: str | int | None) -> int | None:
+    """Read ``auto`` (None) or a number.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value in ("auto", None):
+        return None
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError("auto or a number") from None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
     """Everything ``gaam train`` can be told.
@@ -197,8 +225,8 @@ class TrainConfig:
 
     attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
     """Mechanisms, each ``name`` or ``name:key=value,...``."""
-    head: str = "linear"
-    """Classifier head: linear, mlp, or conv as published."""
+    head: str | tuple[str, ...] = field(default="linear", metadata={"parse": parse_list})
+    """Classifier heads: linear, mlp, or conv as published."""
     loss: str = "cross-entropy"
     """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
     cache: Path = Path("cache")
@@ -211,8 +239,8 @@ class TrainConfig:
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
-    lr: float = 3e-4
-    """Learning rate of AdamW."""
+    lr: float | tuple[float, ...] = field(default=3e-4, metadata={"parse": parse_rates})
+    """Learning rate of AdamW, or several."""
     weight_decay: float = 0.01
     """Weight decay of AdamW."""
     schedule: Literal["constant", "plateau"] = "constant"
@@ -236,6 +264,13 @@ class TrainConfig:
     """Split to report on."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Arithmetic of matrix products; auto: bfloat16 where the device has it. Parameters, optimiser
+    and loss are float32."""
+    seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch})
+    """Seeds trained together at most; default: chosen from memory."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
@@ -243,10 +278,12 @@ class TrainConfig:
         for name, minimum in at_least.items():
             if getattr(self, name) < minimum:
                 raise _range_error(name, f">= {minimum:g}", getattr(self, name))
-        for name in ("lr", "clip_grad_norm"):
-            value = getattr(self, name)
+        positive: list[tuple[str, float | None]] = [("lr", lr) for lr in self.lrs]
+        for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
             if value is not None and not 0 < value < float("inf"):
                 raise _range_error(name, "a positive number", value)
+        if self.seed_batch is not None and self.seed_batch < 1:
+            raise _range_error("seed_batch", "auto, or at least 1", self.seed_batch)
         if not 0 <= self.weight_decay < float("inf"):
             raise _range_error("weight_decay", ">= 0", self.weight_decay)
         if not 0 < self.val_fraction <= 0.5:
@@ -258,14 +295,35 @@ class TrainConfig:
         ):
             expected = "layer numbers from 1 on, ascending, each once"
             raise _range_error("layers", expected, self.layers)
-        if not self.attn:
-            raise ConfigError("nothing to train", expected="at least one --attn")
         specs = [str(parse_attention(text)) for text in self.attn]
-        parse_head(self.head)
+        heads = [str(parse_head(text)) for text in self.heads]
         loss = parse_loss(self.loss)
         registry.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
-        if repeated := {spec for spec in specs if specs.count(spec) > 1}:
-            raise ConfigError(f"--attn {', '.join(repeated)} is given twice")
+        lists: dict[str, list[Any]] = {"attn": specs, "head": heads, "lr": list(self.lrs)}
+        for name, values in lists.items():
+            if not values:
+                raise ConfigError("nothing to train", expected=f"at least one --{name}")
+            if repeated := {value for value in values if values.count(value) > 1}:
+                raise ConfigError(f"--{name} {', '.join(map(str, repeated))} is given twice")
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """All heads."""
+        return parse_list(self.head)
+
+    @property
+    def lrs(self) -> tuple[float, ...]:
+        """All learning rates."""
+        return parse_rates(self.lr)
+
+    def recipes(self) -> list[TrainConfig]:
+        """One config for every mechanism, head and learning rate, in this order."""
+        return [
+            replace(self, attn=(attention,), head=head, lr=lr)
+            for attention in self.attn
+            for head in self.heads
+            for lr in self.lrs
+        ]
 
 
 def _range_error(name: str, expected: str, found: Any) -> ConfigError:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from gaam_decoder.runs import RUN_FILE, RUN_VERSION
-from gaam_decoder.seed_store import cannot_write, save_tensors
-from gaam_decoder.train import SeedResult
+from gaam_decoder.seed_store import SeedResult
+from gaam_decoder.tensor_files import cannot_write, save_tensors
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:

@@ -58,6 +58,8 @@ class RunResult:
     seconds: dict[int, float]
     learned_start: dict[str, list[float]] = field(default_factory=dict)
     """Smallest and largest value of every learned parameter before training."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
 
     def _tensors(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Tensors of test.safetensors whose names begin so, without that beginning."""
@@ -170,6 +172,7 @@ class RunResult:
                 for seed in self.seeds
             ],
             "environment": self.environment,
+            "engine": self.engine,
         }
 
     def summary(self) -> str:

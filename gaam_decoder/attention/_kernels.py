@@ -37,12 +37,12 @@ def kernel_weights(u: Tensor, kernel: Kernel) -> Tensor:
     if kernel == "boxcar":
         soft = torch.sigmoid((1 - u) / EDGE)
         inside = u <= 1
-        k = inside.to(u.dtype) + soft - soft.detach()
+        k = inside.to(u.dtype) + (soft - soft.detach())
     else:
         inside = u < 1
         k = torch.where(inside, 1 - u.square(), 0.0)
     total = k.sum(-1, keepdim=True)
     empty = ~inside.any(-1, keepdim=True)
     hard = torch.zeros_like(u).scatter(-1, u.argmin(-1, keepdim=True), 1.0)
-    alone = hard + nearest - nearest.detach()
+    alone = hard + (nearest - nearest.detach())
     return torch.where(empty, alone, k / torch.where(empty, 1.0, total))

@@ -25,6 +25,9 @@ class Head(nn.Module, ABC):
     num_noise: int = 0
     """K, uniform numbers in [0, 1) that one sample needs in training."""
 
+    compiles: bool = True
+    """Whether ``torch.compile`` is worth its while on a CPU."""
+
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__()
         self.num_layers = num_layers

@@ -156,11 +156,11 @@ def test_no_weights_are_fetched_from_the_hub(
     assert {"config.json", "tokenizer.json"} <= asked
     assert not [name for name in asked if name.endswith(".safetensors")]
     assert "model.safetensors" not in extract.plan()["fingerprint_fields"]["encoder"]["files"]
-    offline = {"HF_HUB_OFFLINE": "1"}
-    outcome = extract(*options, encoder=MODEL, out="again", env=offline)
-    assert outcome.code == 0, outcome.err
-    assert extract.plan("again")["fingerprint"] == extract.plan()["fingerprint"]
-    check_failed(extract(encoder=MODEL, out="trained", env=offline), 1, "no local copy")
+    offline = {"encoder": MODEL, "home": "home", "env": {"HF_HUB_OFFLINE": "1"}}
+    again, trained = extract.all({"more": options, **offline}, offline)
+    assert again.code == 0, again.err
+    assert extract.plan("c0")["fingerprint"] == extract.plan()["fingerprint"]
+    check_failed(trained, 1, "no local copy")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,7 @@ def test_a_file_and_the_environment_can_ask_for_it(tmp_path: Path) -> None:
     environ = {"GAAM_UNTRAINED_ENCODER": "true"}
     config = gaam_cache.settings.resolve(ExtractConfig, "extract", {}, environ=environ)
     assert config.untrained_encoder is True
-    file.write_text("[extract]\nuntrained-encoder = 'perhaps'\n")
-    with pytest.raises(ConfigError, match="untrained-encoder"):
-        gaam_cache.settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
+    for bad in ("'perhaps'", "1", "[true]"):
+        file.write_text(f"[extract]\nuntrained-encoder = {bad}\n")
+        with pytest.raises(ConfigError, match=r"untrained-encoder(.|\n)*true or false"):
+            gaam_cache.settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})

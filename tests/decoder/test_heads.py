@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
-from gaam_decoder.heads.conv import grid
+from gaam_decoder.heads.conv import ConvHead, grid
 from gaam_decoder.heads.mlp import MLPHead
 
 
@@ -61,3 +63,47 @@ def test_mlp_equals_torch_modules_and_its_dropout_is_the_noise_it_gets() -> None
 def test_options_of_mlp_are_checked(options: dict) -> None:
     with pytest.raises(ConfigError, match="out of range"):
         MLPHead(2, 6, 3, **options)
+
+
+@pytest.mark.parametrize("form", ["_on_cpu", "_elsewhere"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("hidden_size", [384, 35])
+def test_conv_equals_its_modules(
+    form: str,
+    dtype: torch.dtype,
+    tolerance: float,
+    hidden_size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head, x = conv_head(hidden_size, dtype)
+    monkeypatch.setattr(head, "_on_cpu", getattr(head, form))
+    for ours, theirs in zip(gradients(head, x), gradients(head.plain, x), strict=True):
+        assert (ours - theirs).norm() <= tolerance * theirs.norm()
+
+
+@pytest.mark.parametrize("form", ["_on_cpu", "_elsewhere"])
+def test_conv_in_bfloat16_is_as_near_as_the_modules_are(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, x = conv_head(384, torch.float32)
+    monkeypatch.setattr(head, "_on_cpu", getattr(head, form))
+    exact = gradients(head.plain, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = gradients(head, x), gradients(head.plain, x)
+    for mine, other, true in zip(ours, theirs, exact, strict=True):
+        assert (mine - true).norm() <= 1.1 * (other - true).norm() + 1e-3 * true.norm()
+
+
+def conv_head(hidden_size: int, dtype: torch.dtype) -> tuple[ConvHead, torch.Tensor]:
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        head = ConvHead(4, hidden_size, 3)
+        return head.to(dtype), torch.randn(5, 4, hidden_size, dtype=dtype, requires_grad=True)
+
+
+def gradients(function: Callable[..., torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+    """Logits and the gradients of every input and parameter."""
+    head = getattr(function, "__self__", function)
+    logits = function(x)
+    weight = torch.linspace(-1, 2, logits.numel(), dtype=x.dtype).view_as(logits)
+    return [logits, *torch.autograd.grad((logits * weight).sum(), [x, *head.parameters()])]

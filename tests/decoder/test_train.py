@@ -19,10 +19,8 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder import RunResult, TrainConfig, sweep
 from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.seed_store import SeedStore
-from gaam_decoder.train import train_seed
+from gaam_decoder.train import train_group
 from tests.conftest import WORDS, write_csv
-
-ATTENTIONS = ("gaam", "laplace", "mha", "none", "scalar-mix")
 
 
 @pytest.fixture
@@ -40,19 +38,6 @@ def one(config: TrainConfig) -> RunResult:
 
 def weights(run: RunResult) -> dict[str, torch.Tensor]:
     return load_file(run.path / "weights.safetensors")
-
-
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("head", ["linear", "conv"])
-def test_a_seed_alone_equals_the_seed_among_others(
-    attention: str, head: str, config: TrainConfig, tmp_path: Path
-) -> None:
-    config = replace(config, attn=(attention,), head=head, epochs=2)
-    among = one(config)
-    alone = one(replace(config, seeds=(2,), runs=tmp_path / "alone"))
-    np.testing.assert_array_equal(alone.logits[0], among.logits[2])
-    for name, value in weights(alone).items():
-        assert torch.equal(value[0], weights(among)[name][2]), name
 
 
 def test_two_runs_give_the_same_bits_and_other_seeds_others(
@@ -165,11 +150,11 @@ def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
     first = one(config)
     trained: list[int] = []
 
-    def count(spec, data, config, seed, **options):
-        trained.append(seed)
-        return train_seed(spec, data, config, seed, **options)
+    def count(spec, data, config, seeds, **options):
+        trained.extend(seeds)
+        return train_group(spec, data, config, seeds, **options)
 
-    monkeypatch.setattr(sweep, "train_seed", count)
+    monkeypatch.setattr(sweep, "train_group", count)
     assert one(config).path == first.path
     assert trained == []
     runs = gaam_decoder.train(replace(config, seeds=(1, 2, 3, 5)))
@@ -181,6 +166,8 @@ def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
 
 
 def test_an_interruption_keeps_finished_seeds(config: TrainConfig, tmp_path: Path) -> None:
+    config = replace(config, seed_batch=1)
+
     def interrupt(done: int, total: int, text: str) -> None:
         if "seed 1" in text:
             raise KeyboardInterrupt
@@ -204,15 +191,14 @@ def test_a_damaged_leftover_is_trained_again(config: TrainConfig) -> None:
     store = SeedStore(config.runs, f"gaam-{run.key[:8]}")
     shutil.rmtree(run.path)
     store.folder.mkdir()
-    (store.folder / "seed-1.safetensors").write_bytes(b"half a file")
+    for name in ("done-1.safetensors", "group-2.safetensors", "engine.json"):
+        (store.folder / name).write_bytes(b"half a file")
     np.testing.assert_array_equal(one(config).logits.shape, (3, 24, 2))
 
 
 def test_a_non_finite_loss_fails_the_seed_and_is_kept_as_failed(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaam_decoder import train as _  # noqa: F401 the module below is loaded
-
     build = build_decoder
 
     def poisoned(spec, seed):
@@ -222,9 +208,7 @@ def test_a_non_finite_loss_fails_the_seed_and_is_kept_as_failed(
                 decoder.head.fc.weight.fill_(torch.nan)
         return decoder
 
-    import sys
-
-    monkeypatch.setattr(sys.modules["gaam_decoder.train"], "build_decoder", poisoned)
+    monkeypatch.setattr("gaam_decoder.group.build_decoder", poisoned)
     run = one(config)
     assert run.failed == {1: "the loss became nan in epoch 1"}
     assert run.finished == (0, 2)

@@ -1,0 +1,86 @@
+"""One trainer at a time per decoder and recipe: a lock that dies with its process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from gaam_decoder.tensor_files import cannot_write
+
+POLL_SECONDS = 0.5
+NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
+
+
+class Claim:
+    """The right to train one decoder under one recipe in a folder of runs.
+
+    An advisory lock (``flock``) on a file whose name begins with a dot. The system drops it when
+    its holder ends, however it ends. On a file system without locks every claim succeeds: work may
+    then be done twice, but a run still appears by one rename.
+    """
+
+    def __init__(self, runs: Path, name: str) -> None:
+        self._path = runs / f".{name}.lock"
+        self._file = -1
+
+    def take(self) -> bool:
+        """Take it if nobody has it.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    if error.errno not in NO_LOCKS_HERE:
+                        os.close(file)
+                        if isinstance(error, BlockingIOError):
+                            return False
+                        raise
+                if self._is_at_path(file):
+                    self._file = file
+                    return True
+                os.close(file)  # removed by its last holder after we had opened it
+        except OSError as error:
+            raise cannot_write(self._path.parent, error) from error
+
+    def wait(self, waiting: Callable[[], None]) -> None:
+        """Take it as soon as nobody has it; ``waiting`` is called now and then."""
+        while not self.take():
+            waiting()
+            time.sleep(POLL_SECONDS)
+
+    def _is_at_path(self, file: int) -> bool:
+        try:
+            there, ours = self._path.stat(), os.fstat(file)
+        except FileNotFoundError:
+            return False
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def release(self) -> None:
+        """Give it up; nothing happens if it is not held."""
+        if self._file >= 0:
+            self._path.unlink(missing_ok=True)  # before the lock is dropped, so that it is ours
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Claim:
+        """The claim, which is not taken yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()

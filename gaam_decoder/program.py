@@ -1,0 +1,252 @@
+"""The arithmetic of a group of seeds: a training step and logits, of stacked tensors.
+
+S seeds, B batch, M rows of a source, L layers, D hidden size, C classes, K noise per sample.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gaam_cache.errors import GaamWarning
+from gaam_decoder.decoder import Decoder
+from gaam_decoder.losses._base import Loss
+
+Stacked = dict[str, Tensor]
+"""Parameters or buffers by name, each (S, ...)."""
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What a training step reads and changes in place."""
+
+    parameters: Stacked
+    buffers: Stacked
+    mean: Stacked
+    """First moments of the gradients."""
+    square: Stacked
+    """Second moments."""
+    loss_S: Tensor  # noqa: N815
+    """Losses of the epoch's rows so far, added up."""
+    hit_S: Tensor  # noqa: N815
+    """Rows of the epoch that were right when they were seen."""
+
+    def tensors(self) -> Stacked:
+        """What has to be kept to go on, by name."""
+        return {
+            f"{part}.{name}": value
+            for part in ("parameters", "buffers", "mean", "square")
+            for name, value in getattr(self, part).items()
+        }
+
+
+class Program:
+    """One step of AdamW and one evaluation, for any group of ``num_seeds`` seeds.
+
+    The decoder is written for one seed. Several are run together by ``torch.func.vmap`` over
+    stacked parameters; a group of one needs no vmap. Nothing flows from one seed to another: the
+    gradient, its norm, the moments and the rate all have the seed as their first axis, so that a
+    seed whose numbers are no longer finite leaves the others as they are.
+
+    Args:
+        decoder: any decoder of the kind, on the device; its parameters are not used.
+        loss_of: the loss.
+        num_seeds: S.
+        weight_decay: of AdamW.
+        clip_grad_norm: largest norm of one seed's gradient, or None.
+        autocast: type of matrix products where it is not that of the parameters.
+        compiled: whether to hand the arithmetic to ``torch.compile``.
+
+    Attributes:
+        compiled: turns False, with a warning, when the compiler fails.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        loss_of: Loss,
+        *,
+        num_seeds: int,
+        weight_decay: float,
+        clip_grad_norm: float | None,
+        autocast: torch.dtype | None,
+        compiled: bool,
+    ) -> None:
+        self.decoder = decoder
+        self.compiled = compiled
+        self._loss_of = loss_of
+        self._stacked = num_seeds > 1
+        self._weight_decay = weight_decay
+        self._clip = clip_grad_norm
+        self._autocast = autocast
+        self._dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
+        self._compiled_step: Callable[..., None] = self._step
+        self._compiled_logits: Callable[..., Tensor] = self._logits
+        if compiled:
+            torch._dynamo.reset()  # kernels of other decoders would count towards its limit
+            self._compiled_step = torch.compile(self._step, fullgraph=True, dynamic=False)
+            self._compiled_logits = torch.compile(self._logits, fullgraph=True, dynamic=False)
+
+    @torch.no_grad()
+    def step(
+        self,
+        state: State,
+        source_MLD: Tensor,
+        row_SB: Tensor,
+        label_SB: Tensor,
+        noise_SBK: Tensor | None,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
+        """One step of every seed, on rows of its own; ``state`` changes in place.
+
+        Args:
+            state: of S seeds.
+            source_MLD: rows.
+            row_SB: which of them each seed sees.
+            label_SB: their classes.
+            noise_SBK: uniform numbers, or None where the decoder needs none.
+            lr_S: learning rate of every seed.
+            correction: (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t.
+        """
+        self.decoder.train()
+        arguments = (state, source_MLD, row_SB, label_SB, noise_SBK, lr_S, correction)
+        self._run(self._compiled_step, self._step, *_taken_apart(arguments))
+
+    @torch.no_grad()
+    def logits(self, state: State, source_MLD: Tensor, row_B: Tensor) -> Tensor:
+        """Logits of the same rows under every seed, (S, B, C)."""
+        self.decoder.eval()
+        arguments = (state.parameters, state.buffers, source_MLD, row_B)
+        result: Tensor = self._run(self._compiled_logits, self._logits, *arguments)
+        return result
+
+    def _run(self, fast: Callable[..., Any], plain: Callable[..., Any], *arguments: Any) -> Any:
+        if self.compiled:
+            try:
+                return fast(*arguments)
+            except _compiler_errors() as error:  # before anything has been computed
+                first = str(error).strip().splitlines()[0]
+                warnings.warn(f"not compiled, so slower: {first}", GaamWarning, stacklevel=2)
+                self.compiled = False
+        return plain(*arguments)
+
+    def _one(
+        self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
+    ) -> Tensor:
+        """Logits of one seed, in the type of its parameters or float32."""
+        kind, lower = x_BLD.device.type, self._autocast
+        # Of a few layers or latents: plain products can be stacked and compiled, the kernels for
+        # long sequences cannot.
+        with torch.autocast(kind, lower, enabled=lower is not None), sdpa_kernel(SDPBackend.MATH):
+            logits_BC = functional_call(self.decoder, (parameters, buffers), (x_BLD, noise_BK))
+        return logits_BC.to(self._dtype)
+
+    def _loss(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        x_BLD: Tensor,
+        label_B: Tensor,
+        noise_BK: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Stacked]]:
+        # a module in training writes into its buffers: into these copies
+        after = {name: value.clone() for name, value in buffers.items()}
+        logits_BC = self._one(parameters, after, x_BLD, noise_BK)
+        return self._loss_of(logits_BC, label_B), (logits_BC.detach(), after)
+
+    def _logits(
+        self, parameters: Stacked, buffers: Stacked, source_MLD: Tensor, row_B: Tensor
+    ) -> Tensor:
+        x_BLD = source_MLD[row_B].to(self._dtype)
+        if not self._stacked:
+            return self._one(_only(parameters), _only(buffers), x_BLD, None)[None]
+        several = vmap(self._one, in_dims=(0, 0, None, None))
+        return several(parameters, buffers, x_BLD, None)
+
+    def _step(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        mean: Stacked,
+        square: Stacked,
+        loss_S: Tensor,
+        hit_S: Tensor,
+        source_MLD: Tensor,
+        row_SB: Tensor,
+        label_SB: Tensor,
+        noise_SBK: Tensor | None,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
+        x_SBLD = source_MLD[row_SB].to(self._dtype)
+        differentiate = grad_and_value(self._loss, has_aux=True)
+        if self._stacked:
+            many = vmap(differentiate, in_dims=(0, 0, 0, 0, None if noise_SBK is None else 0))
+            gradients, (batch_loss_S, (logits_SBC, after)) = many(
+                parameters, buffers, x_SBLD, label_SB, noise_SBK
+            )
+        else:
+            noise_BK = None if noise_SBK is None else noise_SBK[0]
+            gradients, (loss, (logits_BC, after)) = differentiate(
+                _only(parameters), _only(buffers), x_SBLD[0], label_SB[0], noise_BK
+            )
+            gradients = {name: value[None] for name, value in gradients.items()}
+            after = {name: value[None] for name, value in after.items()}
+            batch_loss_S, logits_SBC = loss[None], logits_BC[None]
+        loss_S.add_(batch_loss_S, alpha=row_SB.shape[1])
+        hit_S.add_((logits_SBC.argmax(-1) == label_SB).sum(1))
+        for name, value in after.items():
+            buffers[name].copy_(value)
+        if self._clip is not None:
+            gradients = _clipped(gradients, self._clip)
+        for name, gradient in gradients.items():
+            shape = (-1, *(1,) * (gradient.ndim - 1))
+            rate = lr_S.view(shape)
+            # torch.optim.AdamW, operation by operation
+            mean[name].lerp_(gradient, 1 - BETAS[0])
+            square[name].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+            spread = square[name].sqrt() / correction[1] + EPSILON
+            parameters[name].mul_(1 - rate * self._weight_decay)
+            parameters[name].sub_(rate / correction[0] * (mean[name] / spread))
+
+
+def corrections(first: int, count: int, like: Tensor) -> Tensor:
+    """``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` for t = first, ...: (count, 2)."""
+    steps = range(first, first + count)
+    table = [(1 - BETAS[0] ** t, (1 - BETAS[1] ** t) ** 0.5) for t in steps]
+    return torch.tensor(table, dtype=like.dtype, device=like.device)
+
+
+def _taken_apart(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    state, *others = arguments
+    parts = (state.parameters, state.buffers, state.mean, state.square, state.loss_S, state.hit_S)
+    return (*parts, *others)
+
+
+def _only(stacked: Stacked) -> Stacked:
+    return {name: value[0] for name, value in stacked.items()}
+
+
+def _clipped(gradients: Stacked, most: float) -> Stacked:
+    """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
+    norms_PS = [g.reshape(len(g), -1).norm(dim=1) for g in gradients.values()]
+    norm_S = torch.stack(norms_PS).norm(dim=0)
+    factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
+    return {name: g * factor_S.view(-1, *(1,) * (g.ndim - 1)) for name, g in gradients.items()}
+
+
+def _compiler_errors() -> tuple[type[Exception], ...]:
+    from torch._dynamo.exc import TorchDynamoException
+    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
+
+    return TorchDynamoException, CppCompileError, InvalidCxxCompiler

@@ -1,0 +1,234 @@
+"""A group of seeds is so many single trainings: against a plain loop of torch's own parts."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from gaam_cache import registry
+from gaam_decoder import TrainConfig, engine
+from gaam_decoder.config import parse_attention, parse_head
+from gaam_decoder.data import Subset, TrainData
+from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
+from gaam_decoder.engine import Engine, groups_of
+from gaam_decoder.features import Features
+from gaam_decoder.group import Group
+from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.schedule import Plateau
+
+L, D, C, N, B = 6, 16, 3, 37, 8
+LR = 1e-3
+"""Not more: once the rows are learned by heart, gradients vanish and Adam follows rounding."""
+MECHANISMS = registry.names("gaam_decoder.attention")
+VARIANTS = (
+    *MECHANISMS,
+    *("laplace:location=median", "mha:published=true", "mha-bn:published=true"),
+    *("gqa:published=true", "nadaraya-watson:kernel=boxcar", "gct:learn_scale=true"),
+)
+EAGER = Engine(device="cpu", dtype="float32", seed_batch=8, compiled=False, why="test")
+
+
+class Rows(Features):
+    """Features of an array in memory, of any type."""
+
+    def __init__(self, x_NLD: torch.Tensor) -> None:
+        self.device = torch.device("cpu")
+        self.shape = tuple(x_NLD.shape)
+        self.place = "memory"
+        self._resident = x_NLD
+
+
+def spec(attention: str, head: str = "linear") -> DecoderSpec:
+    return DecoderSpec(
+        attention=parse_attention(attention),
+        head=parse_head(head),
+        num_layers=L,
+        hidden_size=D,
+        num_classes=C,
+    )
+
+
+def data(dtype: torch.dtype = torch.float64) -> TrainData:
+    generator = torch.Generator().manual_seed(3)
+    features = Rows(torch.randn(N, L, D, generator=generator, dtype=torch.float64).to(dtype))
+    label_N = torch.randint(C, (N,), generator=generator)
+
+    def subset(first: int, last: int) -> Subset:
+        rows = np.arange(first, last)
+        return Subset(features=features, rows=rows, label_N=label_N[first:last])
+
+    return TrainData(train=subset(0, 29), choose=subset(29, 37), test=subset(29, 37))
+
+
+def config(attention: str, **options: object) -> TrainConfig:
+    settings = {"batch_size": B, "lr": LR, "epochs": 13, "weight_decay": 0.1}
+    return TrainConfig(attn=(attention,), **(settings | options))  # type: ignore[arg-type]
+
+
+def group(
+    attention: str,
+    seeds: list[int],
+    head: str = "linear",
+    dtype: torch.dtype = torch.float64,
+    engine: Engine = EAGER,
+    **options: object,
+) -> Group:
+    return Group(
+        spec(attention, head),
+        data(),
+        config(attention, **options),
+        seeds,
+        loss_of=CrossEntropy(),
+        engine=engine,
+        dtype=dtype,
+    )
+
+
+def plain_loop(attention: str, seed: int, epochs: int, head: str, clip: float | None) -> dict:
+    """One seed, written with ``nn.Module``, autograd and ``torch.optim.AdamW``."""
+    rows = data().train
+    decoder = build_decoder(spec(attention, head), seed).double()
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=LR, weight_decay=0.1)
+    for epoch in range(1, epochs + 1):
+        order = np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(len(rows))
+        noise = torch.Generator().manual_seed(stream_seed(seed, "noise", epoch))
+        for start in range(0, len(order), B):
+            batch = torch.from_numpy(order[start : start + B])
+            drawn = None
+            if decoder.num_noise:
+                drawn = torch.rand(len(batch), decoder.num_noise, generator=noise)
+            logits = decoder(rows.features._resident[batch], drawn)
+            loss = torch.nn.functional.cross_entropy(logits, rows.label_N[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            if clip is not None:
+                clip_grad_norm_(decoder.parameters(), clip)
+            optimizer.step()
+    return decoder.state_dict()
+
+
+@pytest.mark.parametrize("attention", VARIANTS)
+def test_stacked_seeds_equal_a_plain_loop_after_fifty_steps(attention: str) -> None:
+    """13 epochs of 4 steps, the last of them smaller; clipped so that the norm matters."""
+    seeds = [3, 0, 8]
+    if not build_decoder(spec(attention), 0).attention.stackable:
+        pytest.skip("looped")
+    together = group(attention, seeds, clip_grad_norm=0.5)
+    for _ in range(13):
+        together.train_epoch()
+    for place, seed in enumerate(seeds):
+        alone = plain_loop(attention, seed, 13, "linear", 0.5)
+        for name, value in alone.items():
+            ours = {**together.state.parameters, **together.state.buffers}[name][place]
+            torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=f"{name} of {seed}")
+
+
+@pytest.mark.parametrize("head", registry.names("gaam_decoder.heads"))
+@pytest.mark.parametrize("seeds", [[5], [5, 2]])
+def test_every_head_equals_a_plain_loop(head: str, seeds: list[int]) -> None:
+    ours = group("gaam", seeds, head)
+    for _ in range(3):
+        ours.train_epoch()
+    for place, seed in enumerate(seeds):
+        for name, value in plain_loop("gaam", seed, 3, head, None).items():
+            found = ours.state.parameters[name][place]
+            torch.testing.assert_close(found, value, atol=1e-9, rtol=0, msg=name)
+
+
+@pytest.mark.parametrize("attention", VARIANTS)
+def test_a_seed_alone_agrees_with_the_seed_in_a_group_in_float32(attention: str) -> None:
+    """Tolerance on logits after one epoch: 1e-4 of their size; equal accuracy within a row."""
+    among = group(attention, [4, 7, 1], dtype=torch.float32)
+    alone = group(attention, [7], dtype=torch.float32)
+    for one in (among, alone):
+        one.train_epoch()
+    test = among.data.test
+    ours = among.logits(test, among.state)[1]
+    theirs = alone.logits(test, alone.state)[0]
+    assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
+    hits = [(logits.argmax(-1) == test.label_N).sum().item() for logits in (ours, theirs)]
+    assert abs(hits[0] - hits[1]) <= 1
+
+
+def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
+    undisturbed, poisoned = (group("gaam", [0, 1, 2]) for _ in range(2))
+    poisoned.state.parameters["head.fc.weight"][1] = torch.nan
+    for one in (undisturbed, poisoned):
+        for _ in range(4):
+            one.train_epoch()
+    assert [m.failed for m in poisoned.members] == [None, "the loss became nan in epoch 1", None]
+    assert [len(m.log) for m in poisoned.members] == [4, 1, 4]
+    for name, value in undisturbed.kept.items():
+        assert torch.equal(value[[0, 2]], poisoned.kept[name][[0, 2]])
+
+
+def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
+    from gaam_decoder.seed_store import Checkpoint
+
+    options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
+    whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]
+    for _ in range(5):
+        whole.train_epoch()
+    for _ in range(3):
+        first.train_epoch()
+    first.save(Checkpoint(tmp_path / "c.safetensors"))
+    second.resume(Checkpoint(tmp_path / "c.safetensors"))
+    assert second.epochs_done == 3
+    for _ in range(2):
+        second.train_epoch()
+    for name, value in (whole.state.tensors() | whole.kept).items():
+        assert torch.equal(value, (second.state.tensors() | second.kept)[name]), name
+    for ours, theirs in zip(second.members, whole.members, strict=True):
+        ours, theirs = copy.deepcopy(ours), copy.deepcopy(theirs)
+        for entry in ours.log + theirs.log:
+            entry.pop("seconds")
+        assert ours == theirs
+
+
+def test_the_plateau_is_torchs() -> None:
+    values = np.random.default_rng(0).normal(size=200).cumsum() / 50
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.3)
+    theirs = ReduceLROnPlateau(optimizer, mode="max", factor=0.1, patience=10)
+    ours = Plateau(rate=0.3)
+    for value in values:
+        ours.watch(value)
+        theirs.step(value)
+        assert ours.rate == optimizer.param_groups[0]["lr"]
+    assert ours.rate < 0.3
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 17, 33, 100])
+@pytest.mark.parametrize("most", [1, 3, 16])
+def test_what_is_left_of_groups_is_grouped_as_before(count: int, most: int) -> None:
+    seeds = list(range(10, 10 + count))
+    groups = groups_of(seeds, most)
+    assert [seed for group in groups for seed in group] == seeds
+    assert max(map(len, groups)) <= most
+    assert max(map(len, groups)) - min(map(len, groups)) <= 1
+    for done in range(len(groups)):
+        assert groups_of([seed for group in groups[done:] for seed in group], most) == groups[done:]
+
+
+needs_compiler = pytest.mark.skipif(
+    engine.missing_compiler("cpu") is not None, reason="no C++ compiler here"
+)
+
+
+@needs_compiler
+def test_compiled_seeds_equal_the_plain_loop() -> None:
+    compiled = group("gaam", [3, 0], engine=replace(EAGER, compiled=True))
+    for _ in range(13):
+        compiled.train_epoch()
+    assert compiled.program.compiled
+    for place, seed in enumerate([3, 0]):
+        for name, value in plain_loop("gaam", seed, 13, "linear", None).items():
+            ours = compiled.state.parameters[name][place]
+            torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=name)
