@@ -112,6 +112,11 @@ def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
         if dataset[split] and rows != dataset[split]:
             here = "no such split" if rows is None else f"{rows:,}"
             lines.append(f"published: {dataset[split]:,} {split} rows there, {here} here")
+    if "gaam" in shown:
+        ranges = ", ".join(
+            f"{name} {low} to {high}" for name, (low, high) in dataset["learned_ranges"].items()
+        )
+        lines.append(f"published, gaam: learned {ranges}")
     reasons: dict[str, list[str]] = {}
     for attention, found in shown.items():
         for reason in found.differs:
