@@ -74,7 +74,8 @@ def warnings(table: Table) -> list[str]:
             "the test rows themselves."
         )
     if failed := sum(len(row.failed) for row in table.rows):
-        found.append(f"{failed} seed{'s' if failed > 1 else ''} failed and count in no mean.")
+        verb = "seeds failed and count" if failed > 1 else "seed failed and counts"
+        found.append(f"{failed} {verb} in no mean.")
     if not any(row.attention in CONTROLS for row in table.rows):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."

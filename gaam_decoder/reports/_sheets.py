@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaam_decoder import stats
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
@@ -43,13 +44,13 @@ def accuracies(table: Table) -> Sheet:
     for row in table.rows:
         f1 = row.scores.macro_f1
         seeds = str(len(row.seeds)) + (f" ({len(row.failed)} failed)" if row.failed else "")
-        values = row.scores.accuracy
+        sd = stats.standard_deviation(row.scores.accuracy)
         lines.append(
             [
                 row.attention,
                 row.head,
                 percent(row.mean),
-                f"{100 * np.std(values, ddof=1):.2f}" if len(values) > 1 else "-",
+                "-" if sd is None else f"{100 * sd:.2f}",
                 span(row.interval),
                 span(row.bootstrap),
                 percent(float(f1.mean()) if len(f1) else None),
@@ -60,14 +61,15 @@ def accuracies(table: Table) -> Sheet:
     if any(table.published):
         header.append("published %")
         for line, found in zip(lines, table.published, strict=True):
-            sd = f" (sd {found.std})" if found and found.std is not None else ""
-            line.append(f"{found.mean}{sd}" if found else "-")
+            spread = f" (sd {found.std})" if found and found.std is not None else ""
+            line.append(f"{found.mean}{spread}" if found else "-")
     header += ["parameters (attn / total)", "s/seed"]
     for line, row in zip(lines, table.rows, strict=True):
         taken = [row.seconds[seed] for seed in row.scores.seeds]
         line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
         line.append(f"{np.mean(taken):.2f}" if taken else "-")
-    return _with_settings(table, "test accuracy", header, list(zip(table.rows, lines, strict=True)))
+    rows = list(zip(table.rows, lines, strict=True))
+    return _with_settings(table, "test accuracy", header, rows, tail=2)
 
 
 def differences(table: Table) -> Sheet | None:
@@ -95,9 +97,7 @@ def learned(table: Table) -> Sheet | None:
     ]
     if not lines:
         return None
-    return _with_settings(
-        table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines, select=True
-    )
+    return _with_settings(table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines)
 
 
 def _difference(comparison: Comparison) -> list[str]:
@@ -114,22 +114,25 @@ def _difference(comparison: Comparison) -> list[str]:
 
 
 def _with_settings(
-    table: Table,
-    caption: str,
-    header: list[str],
-    lines: list[tuple[Row, list[str]]],
-    *,
-    select: bool = False,
+    table: Table, caption: str, header: list[str], lines: list[tuple[Row, list[str]]], tail: int = 0
 ) -> Sheet:
-    """Add what tells rows apart, where rows differ in it."""
-    settings = {id(row): text for row, text in zip(table.rows, table.settings(), strict=True)}
-    if "select" not in header and (select or len({row.select for row in table.rows}) > 1):
-        header = [*header[:2], "select", *header[2:]]
-        lines = [(row, [*line[:2], row.select, *line[2:]]) for row, line in lines]
-    if any(settings.values()):
-        header = [*header[:2], "settings", *header[2:]]
-        lines = [(row, [*line[:2], settings[id(row)], *line[2:]]) for row, line in lines]
-    return Sheet(caption=caption, header=header, lines=[line for _, line in lines])
+    """Add what tells rows apart, where rows differ in it, before the last ``tail`` columns."""
+    extra: dict[str, dict[int, str]] = {}
+    if "select" not in header and len({row.select for row in table.rows}) > 1:
+        extra["select"] = {id(row): row.select for row in table.rows}
+    if any(table.settings()):
+        extra["settings"] = {
+            id(row): text for row, text in zip(table.rows, table.settings(), strict=True)
+        }
+    place = len(header) - tail
+    return Sheet(
+        caption=caption,
+        header=[*header[:place], *extra, *header[place:]],
+        lines=[
+            [*line[:place], *(by_row[id(row)] for by_row in extra.values()), *line[place:]]
+            for row, line in lines
+        ],
+    )
 
 
 def percent(value: float | None) -> str:
