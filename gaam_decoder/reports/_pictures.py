@@ -1,13 +1,11 @@
 """Which pictures belong to a table, and the words that go with each.
 
-S seeds, E epochs, L layers, F features.
+S seeds, E epochs.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import StorageError
-from gaam_decoder.importance import importance_factor, layer_contribution, layer_numbers
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._picture import Picture, slug
+from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._sheets import percent
 
@@ -32,20 +31,6 @@ DETAILED = 12
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Picture:
-    """One picture: where it belongs, what is said below it and instead of it, how it is drawn."""
-
-    kind: str
-    """accuracy, differences, curves, attention, learned or confusion."""
-    name: str
-    """Unique in its table, fit for a file name."""
-    title: str
-    caption: str
-    alt: str
-    draw: Callable[[], Figure]
-
-
 def pictures(table: Table) -> Iterator[Picture]:
     """All pictures of a table, in the order in which they are shown."""
     yield _strip(table)
@@ -54,11 +39,7 @@ def pictures(table: Table) -> Iterator[Picture]:
     yield from _curves(table)
     labels = table.labels()
     for index in most_accurate(table, DETAILED):
-        row, label = table.rows[index], labels[index]
-        if row.scores.seeds:
-            yield from _attention(row, label)
-            yield from _learned(row, label)
-            yield _confusion(row, label, table)
+        yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])
 
 
 def most_accurate(table: Table, count: int) -> list[int]:
@@ -170,7 +151,7 @@ def _curves(table: Table) -> Iterator[Picture]:
         if any(curve is not None for curve in curves):
             yield Picture(
                 kind="curves",
-                name=f"curves-{_slug(name)}",
+                name=f"curves-{slug(name)}",
                 title=name[0].upper() + name[1:],
                 caption=f"Mean over seeds; the band is one standard deviation.{left_out}",
                 alt=f"{name} by epoch for {', '.join(labels)}, mean and spread over seeds.",
@@ -192,110 +173,5 @@ def _log(row: Row, key: str, factor: float) -> Floats | None:
     return value_SE
 
 
-def _attention(row: Row, label: str) -> Iterator[Picture]:
-    from gaam_decoder.reports.figures.attention import (
-        COLUMNS,
-        importance_heatmap,
-        layer_contributions,
-    )
-
-    maps = [
-        run.attention_map[[run.seeds.index(seed) for seed in run.finished]]
-        for run in row.runs
-        if run.attention_map is not None and run.finished
-    ]
-    if not maps:
-        return
-    map_S = np.concatenate(maps)
-    layers = layer_numbers(row.runs[0])
-    factor_LF = importance_factor(map_S).mean(0)
-    share_SL = layer_contribution(map_S)
-    num_features = factor_LF.shape[1]
-    least, most = num_features // COLUMNS, -(-num_features // COLUMNS)
-    group = f"{least}" if least == most else f"{least} or {most}"
-    columns = (
-        f" Each of the {COLUMNS} columns is the mean of {group} of {num_features:,} features."
-        if num_features > COLUMNS
-        else ""
-    )
-    ranked = [layers[place] for place in np.argsort(-factor_LF.mean(1))[:3]]
-    top = ", ".join(map(str, ranked))
-    slug = _slug(label)
-    yield Picture(
-        kind="attention",
-        name=f"importance-{slug}",
-        title=f"{label}: importance",
-        caption=f"Importance Factor by layer and feature, mean of {len(map_S)} seeds.{columns}",
-        alt=f"Heatmap of the Importance Factor of {label}. Layers with the highest mean: {top}.",
-        draw=lambda: importance_heatmap(factor_LF, layers),
-    )
-    mean_L = share_SL.mean(0)
-    yield Picture(
-        kind="attention",
-        name=f"layers-{slug}",
-        title=f"{label}: share of layers",
-        caption="Share of each layer in the summed attention; bars are the mean, whiskers one "
-        "standard deviation over seeds, the dashed line equal shares.",
-        alt=f"Layer contributions of {label}, from {mean_L.min():.1f}% (layer "
-        f"{layers[int(mean_L.argmin())]}) to {mean_L.max():.1f}% "
-        f"(layer {layers[int(mean_L.argmax())]}).",
-        draw=lambda: layer_contributions(share_SL, layers),
-    )
-
-
-def _learned(row: Row, label: str) -> Iterator[Picture]:
-    from gaam_decoder.reports.figures.learned import histograms
-
-    if not row.learned:
-        return
-    values = {
-        name: np.concatenate(
-            [
-                run.learned[name][[run.seeds.index(seed) for seed in run.finished]].ravel()
-                for run in row.runs
-                if run.finished
-            ]
-        )
-        for name in row.learned
-    }
-    ranges = "; ".join(
-        f"{name} {found.min:.3g} to {found.max:.3g}" for name, found in row.learned.items()
-    )
-    yield Picture(
-        kind="learned",
-        name=f"learned-{_slug(label)}",
-        title=f"{label}: learned parameters",
-        caption="All heads, features and seeds; the line is the median, the shade the middle 95%.",
-        alt=f"Histograms of the learned parameters of {label}: {ranges}.",
-        draw=lambda: histograms(values),
-    )
-
-
-def _confusion(row: Row, label: str, table: Table) -> Picture:
-    from gaam_decoder.reports.figures.confusion import confusion_matrix
-
-    names = table.cache["class_names"]
-    wrong_CC = row.scores.confusion.copy()
-    np.fill_diagonal(wrong_CC, 0)
-    true, predicted = np.unravel_index(int(wrong_CC.argmax()), wrong_CC.shape)
-    worst = (
-        f"Most frequent error: {names[true]} taken for {names[predicted]}."
-        if wrong_CC.any()
-        else "No errors."
-    )
-    return Picture(
-        kind="confusion",
-        name=f"confusion-{_slug(label)}",
-        title=f"{label}: confusion",
-        caption=f"Percent of each true class, over {len(row.scores.seeds)} seeds. {worst}",
-        alt=f"Confusion matrix of {label}. {worst}",
-        draw=lambda: confusion_matrix(row.scores.confusion, names),
-    )
-
-
 def _hundredfold(interval: tuple[float, float] | None) -> tuple[float, float] | None:
     return (100 * interval[0], 100 * interval[1]) if interval else None
-
-
-def _slug(label: str) -> str:
-    return re.sub(r"[^\w.=-]+", "_", label)[:100]

@@ -11,7 +11,8 @@ from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._notes import claims, notes, versions, warnings
 from gaam_decoder.reports._page import STYLE
-from gaam_decoder.reports._pictures import DETAILED, Picture, pictures
+from gaam_decoder.reports._picture import Picture
+from gaam_decoder.reports._pictures import DETAILED, pictures
 from gaam_decoder.reports._sheets import LEFT, Sheet
 from gaam_decoder.reports.figures.output import inline_svg
 

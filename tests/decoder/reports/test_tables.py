@@ -14,6 +14,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._notes import claims, notes, warnings
+from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports.json import Json
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -286,3 +287,22 @@ def test_differing_versions_are_shown() -> None:
     runs[1].environment["torch"] = "2.14"
     [table] = build_tables(runs)
     assert "torch 2.13 and 2.14" in "\n".join(notes(table))
+
+
+def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
+    gate = np.arange(4.0)[:, None, None] + np.ones((4, 6, 5))
+    gate[2] = np.nan
+    learned = {"xi": gate[:, 0]}
+    common = {"attention_map": gate, "learned": learned}
+    runs = [
+        build_run("gaam", answers(4, 0.8, 1), path="a", failed={2: "nan"}, **common),
+        build_run("gaam", answers(4, 0.8, 2), path="b", seeds=(3, 4, 5, 6), **common),
+    ]
+    runs[1].failed[5] = "nan"
+    vars(runs[1])["logits"][2] = np.nan
+    [table] = build_tables(runs)
+    found = {picture.name: picture for picture in row_pictures(table.rows[0], "gaam", ["a"] * 3)}
+    assert "mean of 5 seeds" in found["importance-gaam"].caption
+    assert "over 5 seeds" in found["confusion-gaam"].caption
+    bars = found["layers-gaam"].draw().axes[0].patches
+    assert [bar.get_height() for bar in bars] == [pytest.approx(100 / 6)] * 6
