@@ -31,7 +31,9 @@ def resample_rows(
     """
     generator = np.random.default_rng(seed)
     num_seeds, num_rows = right_TN.shape
-    right = right_TN.astype(np.float32)  # counts up to 2**24 are exact
+    always_N = right_TN.all(0)
+    open_N = right_TN.any(0) & ~always_N  # all that the product has to be taken over
+    right = right_TN[:, open_N].astype(np.float32)  # counts up to 2**24 are exact
     result = np.empty((num_seeds, num_resamples), np.float32)
     step = max(1, CHUNK // num_rows)
     for start in range(0, num_resamples, step):
@@ -39,7 +41,8 @@ def resample_rows(
         drawn = generator.integers(0, num_rows, (size, num_rows), dtype=np.int64)
         drawn += np.arange(size)[:, None] * num_rows
         count_RN = np.bincount(drawn.ravel(), minlength=size * num_rows).reshape(size, num_rows)
-        result[:, start : start + size] = right @ count_RN.astype(np.float32).T / num_rows
+        hits_TR = right @ count_RN[:, open_N].astype(np.float32).T + count_RN[:, always_N].sum(1)
+        result[:, start : start + size] = hits_TR / num_rows
     return result
 
 
