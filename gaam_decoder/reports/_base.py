@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, TextIO
 
 from gaam_decoder.reports import _compare, _literature
 from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._folds import TestRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs import RunResult
@@ -24,13 +24,18 @@ class Table:
 
     cache: dict[str, Any]
     majority_accuracy: float
-    test_split: str
+    where: str
+    """Which rows are tested, in words."""
     num_test_rows: int
     rows: tuple[Row, ...]
     baseline: str | None
     """What differences are to; None where nothing is compared."""
     asked: bool
     """Whether somebody asked for this baseline."""
+    covered: bool
+    """Whether these rows are a part of those of another table, in which they are compared."""
+    incomplete: tuple[str, ...]
+    """What is not among the rows, because folds of it are missing."""
     comparisons: tuple[Comparison | None, ...]
     """One for each row; None for the baseline, and where it has no counterpart."""
     num_tests: int
@@ -56,7 +61,7 @@ class Table:
             "rows": rows,
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
-            "test_split": self.test_split,
+            "tested_on": self.where,
             "test_rows": self.num_test_rows,
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
@@ -66,11 +71,11 @@ class Table:
     def title(self) -> str:
         """One line that says what was encoded with what."""
         rows = " + ".join(f"{n:,} {name}" for name, n in self.cache["rows"].items())
-        fold = self.rows[0].recipe.get("fold")
+        fold = "" if self.where.startswith("test split") else f", {self.where}"
         return (
             f"{self.cache['dataset']} ({rows} rows) through {self.cache['encoder']}, "
-            f"{self.cache['layers']} layers x {self.cache['hidden_size']}"
-        ) + ("" if fold is None else f", fold {fold}")
+            f"{self.cache['layers']} layers x {self.cache['hidden_size']}{fold}"
+        )
 
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``.
@@ -120,36 +125,41 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
         ConfigError: no run of the baseline that was asked for.
         CacheError: a run is damaged.
     """
-    by_test: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
-    for run in runs:
-        by_test.setdefault(_test_rows(run), {}).setdefault(run.key, []).append(run)
-    row_lists = [build_rows(list(by_key.values())) for by_key in by_test.values()]
+    found = by_test_rows(runs)
+    row_lists = [build_rows(tested.groups) for tested in found]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
     compared = _compare.correct(
-        [_compare.compare(rows, chosen) if chosen else [None] * len(rows) for rows in row_lists]
+        [
+            [None] * len(rows)
+            if chosen is None or tested.covered
+            else _compare.compare(rows, chosen)
+            for tested, rows in zip(found, row_lists, strict=True)
+        ]
     )
     num_tests = sum(c is not None and c.p_holm is not None for cs in compared for c in cs)
     return [
         Table(
             cache=rows[0].runs[0].cache,
-            majority_accuracy=rows[0].runs[0].majority_accuracy,
-            test_split=str(rows[0].recipe.get("test_split", "test")),
-            num_test_rows=len(rows[0].runs[0].labels),
+            majority_accuracy=_majority(tested),
+            where=tested.where,
+            num_test_rows=rows[0].scores.right.shape[1],
             rows=tuple(rows),
             baseline=chosen if any(row.attention == chosen for row in rows) else None,
             asked=baseline is not None,
+            covered=tested.covered,
+            incomplete=tested.incomplete,
             comparisons=comparisons,
             num_tests=num_tests,
         )
-        for rows, comparisons in zip(row_lists, compared, strict=True)
+        for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
 
 
-def _test_rows(run: RunResult) -> tuple[Any, ...]:
-    """What runs must share to stand in one table; labels alone may agree by accident."""
-    names = (run.cache["fingerprint"], run.recipe.get("test_split"), str(run.recipe.get("fold")))
-    labels = hashlib.sha256(run.labels.tobytes()).digest()
-    return *names, run.majority_accuracy, labels
+def _majority(tested: TestRows) -> float:
+    """Accuracy of the majority class, over all folds if there are several."""
+    runs = [part[0] for part in tested.groups[0]]
+    rows = [len(run.labels) for run in runs]
+    return sum(run.majority_accuracy * n for run, n in zip(runs, rows, strict=True)) / sum(rows)
 
 
 class Format(ABC):

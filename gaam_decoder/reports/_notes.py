@@ -124,12 +124,22 @@ def _intervals(table: Table) -> Iterator[str]:
         f"the second (+ rows) is a bootstrap over seeds and the {table.num_test_rows:,} test rows, "
         f"{RESAMPLES:,} resamples: what another test set of this kind might give"
     )
+    if table.rows[0].folds > 1:
+        yield (
+            "every row is tested once, by decoders that did not learn from it; a seed is a whole "
+            "cross-validation, and s/seed its time; other training rows might give other results"
+        )
+    if table.incomplete:
+        yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     if any(len(row.scores.seeds) < 2 for row in table.rows):
         yield "a row with one seed has no interval: train more with --seeds"
 
 
 def _comparisons(table: Table) -> Iterator[str]:
     found = [comparison for comparison in table.comparisons if comparison is not None]
+    if table.covered:
+        yield "a fold is not compared by itself: see the table over all folds"
+        return
     if table.baseline is None:
         if len(table.rows) > 1:
             yield (
@@ -202,7 +212,7 @@ def _tests(table: Table) -> Iterator[str]:
 
 
 def _provenance(table: Table) -> Iterator[str]:
-    yield f"cache {table.cache['fingerprint'][:12]}, test split '{table.test_split}'"
+    yield f"cache {table.cache['fingerprint'][:12]}, {table.where}"
     yield f"versions: {versions(table)}"
 
 

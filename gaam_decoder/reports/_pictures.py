@@ -36,7 +36,8 @@ def pictures(table: Table) -> Iterator[Picture]:
     yield _strip(table)
     if any(table.comparisons):
         yield _forest(table)
-    yield from _curves(table)
+    if table.rows[0].folds == 1:
+        yield from _curves(table)
     labels = table.labels()
     for index in most_accurate(table, DETAILED):
         yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])

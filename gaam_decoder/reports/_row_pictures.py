@@ -21,10 +21,11 @@ Array = NDArray[Any]
 
 
 def row_pictures(row: Row, label: str, class_names: list[str]) -> Iterator[Picture]:
-    """All pictures of a row; none where no seed finished."""
+    """All pictures of a row; none where no seed finished, one over several folds."""
     if row.scores.seeds:
-        yield from _attention(row, label)
-        yield from _learned(row, label)
+        if row.folds == 1:
+            yield from _attention(row, label)
+            yield from _learned(row, label)
         yield _confusion(row, label, class_names)
 
 

@@ -1,10 +1,11 @@
 """One row of a table: a mechanism under one recipe, over all its seeds.
 
-S finished seeds, N test rows, C classes, R resamples of the test rows.
+S finished seeds, R resamples of the test rows.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,24 +17,8 @@ from gaam_decoder import stats
 from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
+from gaam_decoder.reports._scores import Part, Scores, scores_of
 from gaam_decoder.runs import RunResult
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scores:
-    """What the finished seeds of a row predicted, in the order of ``seeds``."""
-
-    seeds: tuple[int, ...]
-    right: NDArray[np.bool_]
-    """Whether each seed is right on each test row, (S, N)."""
-    accuracy: Floats
-    macro_f1: Floats
-    confusion: NDArray[np.int64]
-    """True class by predicted class, summed over seeds, (C, C)."""
-    vote_right: NDArray[np.bool_]
-    """Whether the class that most seeds predict is right, (N,)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +30,8 @@ class Row:
     select: str
     recipe: dict[str, Any]
     parameters: dict[str, int]
+    folds: int
+    """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
     seeds: tuple[int, ...]
     """All seeds, failed ones included, sorted."""
     seconds: dict[int, float]
@@ -75,8 +62,8 @@ class Row:
 
     @property
     def importance(self) -> Importance | None:
-        """Of every layer; None where the mechanism has no attention map. Read when asked for."""
-        return importance_of(self.runs)
+        """Of every layer; None where the mechanism has no attention map, or over several folds."""
+        return importance_of(self.runs) if self.folds == 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; statistics are over the seeds that finished."""
@@ -106,6 +93,7 @@ class Row:
             "majority_vote_accuracy": float(scores.vote_right.mean()) if scores.seeds else None,
             "confusion": scores.confusion.tolist(),
             "parameters": self.parameters,
+            "folds": self.folds,
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
@@ -119,16 +107,17 @@ class Row:
         }
 
 
-def build_rows(groups: Sequence[Sequence[RunResult]]) -> list[Row]:
-    """Rows of runs on the same test rows; the runs of one group differ in their seeds alone."""
-    scores = [_scores(runs) for runs in groups]
-    right_TN = np.concatenate([score.right for score in scores])
-    resampled_TR = stats.resample_rows(right_TN)
+def build_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
+    """Rows on the same test rows.
+
+    Args:
+        groups: for every row its runs in one part, or in as many as a cross-validation has folds.
+    """
+    scores = [scores_of(parts) for parts in groups]
+    resampled_TR = stats.resample_rows(np.concatenate([score.right for score in scores]))
     ends = np.cumsum([len(score.seeds) for score in scores])[:-1]
-    rows = [
-        _row(*parts) for parts in zip(groups, scores, np.split(resampled_TR, ends), strict=True)
-    ]
-    return sorted(rows, key=_place)
+    split = np.split(resampled_TR, ends)
+    return sorted(map(_row, groups, scores, split), key=_place)
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -137,59 +126,46 @@ def _place(row: Row) -> tuple[Any, ...]:
     return on_some, row.attention, row.head, row.select, str(row.recipe)
 
 
-def _row(runs: Sequence[RunResult], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:
-    seeds = [seed for run in runs for seed in run.seeds]
-    seconds: dict[int, float] = {}
+def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:
+    first, whole = parts[0][0], len(parts) == 1
+    by_part = [_course(part) for part in parts]
+    everywhere = set.intersection(*(set(seconds) for seconds, _ in by_part))
     failed: dict[int, str] = {}
-    for run in reversed(runs):
-        seconds |= run.seconds
-        failed = {seed: why for seed, why in failed.items() if seed not in run.seeds} | run.failed
-    first = runs[0]
+    for part, (_, reasons) in zip(parts, by_part, strict=True):
+        where = "" if whole else f"fold {part[0].recipe['fold']}: "
+        failed = {seed: where + why for seed, why in reasons.items()} | failed
+    repeated = {
+        seed
+        for part in parts
+        for seed, count in Counter(seed for run in part for seed in run.seeds).items()
+        if count > 1
+    }
     return Row(
         attention=first.attention,
         head=first.head,
         select=first.select,
-        recipe=first.recipe,
+        recipe=first.recipe if whole else first.recipe | {"fold": None},
         parameters=first.parameters,
-        seeds=tuple(sorted(set(seeds))),
-        seconds=seconds,
-        failed=failed,
-        learned=learned_ranges(runs),
-        repeated=tuple(sorted({seed for seed in seeds if seeds.count(seed) > 1})),
-        runs=tuple(runs),
+        folds=len(parts),
+        seeds=tuple(sorted(everywhere)),
+        seconds={seed: sum(seconds[seed] for seconds, _ in by_part) for seed in everywhere},
+        failed={seed: why for seed, why in failed.items() if seed in everywhere},
+        learned=learned_ranges(parts[0]) if whole else {},
+        repeated=tuple(sorted(repeated)),
+        runs=tuple(run for part in parts for run in part),
         scores=scores,
         resampled=resampled_SR,
     )
 
 
-def _scores(runs: Sequence[RunResult]) -> Scores:
-    classes = len(runs[0].cache["class_names"])
-    labels = runs[0].labels
-    taken: set[int] = set()
-    by_seed: dict[int, NDArray[np.float32]] = {}
-    for run in runs:
-        logits = run.finished_logits()
-        by_seed |= {
-            seed: logits[index] for index, seed in enumerate(run.finished) if seed not in taken
-        }
-        taken.update(run.seeds)
-    seeds = tuple(sorted(by_seed))
-    empty = np.zeros((0, len(labels), classes), np.float32)
-    logits_SNC = np.stack([by_seed[seed] for seed in seeds]) if seeds else empty
-    predicted_SN = logits_SNC.argmax(-1)
-    right_SN = predicted_SN == labels
-    confusions = [stats.confusion(predicted_N, labels, classes) for predicted_N in predicted_SN]
-    votes_N = (
-        stats.majority_votes(logits_SNC, predicted_SN) if seeds else np.zeros(len(labels), np.int64)
-    )
-    return Scores(
-        seeds=seeds,
-        right=right_SN,
-        accuracy=right_SN.mean(1, dtype=np.float64),
-        macro_f1=np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions]),
-        confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
-        vote_right=votes_N == labels,
-    )
+def _course(part: Part) -> tuple[dict[int, float], dict[int, str]]:
+    """Seconds of every seed, and why seeds failed; the first run that has a seed decides."""
+    seconds: dict[int, float] = {}
+    failed: dict[int, str] = {}
+    for run in reversed(part):
+        seconds |= run.seconds
+        failed = {seed: why for seed, why in failed.items() if seed not in run.seeds} | run.failed
+    return seconds, failed
 
 
 def _listed(interval: tuple[float, float] | None) -> list[float] | None:

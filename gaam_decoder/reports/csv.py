@@ -30,7 +30,7 @@ FIELDS = [
     "majority_accuracy",
     "settings",
     "optimistic",
-    "test_split",
+    "tested_on",
     "test_rows",
     "accuracy_bootstrap_ci95_low",
     "accuracy_bootstrap_ci95_high",
@@ -105,7 +105,7 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
     return {
         "optimistic": row["optimistic"],
-        "test_split": table.test_split,
+        "tested_on": table.where,
         "test_rows": table.num_test_rows,
         "accuracy_bootstrap_ci95_low": low,
         "accuracy_bootstrap_ci95_high": high,

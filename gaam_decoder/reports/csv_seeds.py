@@ -13,7 +13,7 @@ FIELDS = [
     "fingerprint",
     "encoder",
     "dataset",
-    "test_split",
+    "tested_on",
     "test_rows",
     "attention",
     "head",
@@ -39,7 +39,7 @@ class CsvSeeds(Format):
         for table in tables:
             for row, settings in zip(table.rows, table.settings(), strict=True):
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
-                shared |= {"test_split": table.test_split, "test_rows": table.num_test_rows}
+                shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
                 shared |= {"attention": row.attention, "head": row.head, "select": row.select}
                 shared |= {"optimistic": row.select == "test", "settings": settings}
                 writer.writerows(shared | line for line in _seeds(row))
@@ -57,7 +57,7 @@ def _seeds(row: Row) -> list[dict[str, object]]:
             "seed": seed,
             "accuracy": accuracy.get(seed),
             "macro_f1": macro_f1.get(seed),
-            "epoch": epochs[seed],
+            "epoch": epochs[seed] if row.folds == 1 else None,
             "seconds": row.seconds[seed],
             "failed": row.failed.get(seed),
         }

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from gaam_cache import registry
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table, build_tables
@@ -245,20 +246,76 @@ def test_an_unknown_baseline_is_refused_with_those_there_are() -> None:
     assert "one of: gaam" in str(error.value)
 
 
-def test_other_test_rows_are_another_table() -> None:
+def test_runs_on_other_splits_or_folds_are_another_table() -> None:
+    """Although their labels happen to be the same."""
+    right = answers(6, 0.8, 1)
     runs = [
-        build_run("gaam", answers(6, 0.8, 1, num_rows=400), fold=1),
-        build_run("none", answers(6, 0.8, 2, num_rows=400), fold=1),
-        build_run("gaam", answers(6, 0.8, 1, num_rows=401), fold=2),
-        build_run("none", answers(6, 0.8, 2, num_rows=401), fold=2),
-        build_run("gaam", answers(6, 0.8, 1, num_rows=401), fold=3),  # by chance the same labels
-        build_run("none", answers(6, 0.8, 2, num_rows=401), fold=3),
+        build_run("none", right),
+        build_run("none", right, test_split="other"),
+        build_run("none", right, fold=2, folds=5),
+        build_run("none", right, fold=3, folds=5),
+        build_run("none", right, fold=2, folds=4),
+        build_run("none", right, fold=2, folds=4, split_seed=1),
+        build_run("none", answers(6, 0.8, 1, num_rows=401)),
     ]
     tables = build_tables(runs)
-    assert [table.num_test_rows for table in tables] == [400, 401, 401]
-    assert [table.title()[-8:] for table in tables] == [", fold 1", ", fold 2", ", fold 3"]
-    assert all(len(table.rows) == 2 for table in tables)
-    assert all(table.comparisons[0] is not None for table in tables)
+    assert len(tables) == len(runs)
+    assert [table.where for table in tables[:3]] == [
+        *("test split 'test'", "test split 'other'", "fold 2 of 5 of the 'train' split"),
+    ]
+    assert "fold 2 of 5" in tables[2].title()
+
+
+def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
+    sizes = {1: 300, 2: 301, 3: 299}
+    mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}
+    base = {fold: answers(7, 0.80, 20 + fold, num_rows=n) for fold, n in sizes.items()}
+    runs = []
+    for fold in (2, 1, 3):
+        runs += [
+            build_run("gaam", mine[fold], fold=fold, folds=3),
+            build_run("none", base[fold], fold=fold, folds=3,
+                      failed={4: "nan"} if fold == 2 else None),
+        ]  # fmt: skip
+    runs.append(build_run("mha", mine[1], fold=1, folds=3))
+    whole, *folds = build_tables(runs)
+    assert whole.where == "all 3 folds of the 'train' split"
+    assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
+    assert [table.num_test_rows for table in folds] == [301, 300, 299]
+    keep = [0, 1, 2, 3, 5, 6]
+    gaam, none = whole.rows
+    all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
+    np.testing.assert_array_equal(gaam.scores.right, all_mine)
+    np.testing.assert_allclose(none.scores.accuracy, all_base[keep].mean(1))
+    assert none.failed == {4: "fold 2: nan"}
+    assert gaam.seconds == dict.fromkeys(range(7), 1.5)
+    comparison = whole.comparisons[0]
+    assert comparison is not None
+    assert comparison.seeds == tuple(keep)
+    expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
+    assert comparison.difference == pytest.approx(expected.mean())
+    assert whole.num_tests == 1, "folds are not compared a second time"
+    assert all(comparison is None for table in folds for comparison in table.comparisons)
+    assert "see the table over all folds" in "\n".join(notes(folds[0]))
+    text = "\n".join(notes(whole))
+    assert "every row is tested once, by decoders that did not learn from it" in text
+    assert "not here, because folds are missing: mha + linear (1 of 3)" in text
+    assert everything([whole])["rows"][0]["folds"] == 3
+
+
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports"))
+def test_every_format_shows_a_cross_validation(name: str) -> None:
+    log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
+    tables = build_tables(
+        [
+            build_run("none", answers(2, 0.8, f), fold=f, folds=2, log=log, attention_map=None)
+            for f in (1, 2)
+        ]
+    )
+    stream = io.StringIO()
+    registry.load("gaam_decoder.reports", name, kind="report format")().write(tables, stream)
+    assert "all 2 folds of the" in stream.getvalue()
+    assert "fold 1 of 2 of the" in stream.getvalue()
 
 
 def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
