@@ -21,7 +21,7 @@ LEAST_SEEDS = stats.seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
-FIRST_RECIPE = {"loss": "cross-entropy"}
+FIRST_RECIPE = {"loss": "cross-entropy", "dtype": "float32"}
 """What runs did that were written before their recipe named it; other new settings: nothing."""
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from gaam_decoder.reports._scores import Part
 from gaam_decoder.runs import RunResult
 
-SPLITTING = ("train_split", "folds", "groups", "split_seed")
-"""Settings that decide which rows a fold holds."""
+SPLITTING = ("train_split", "groups", "split_seed")
+"""Settings that, with the number of folds, decide which rows a fold holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,15 +41,24 @@ def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
     for by_key in found.values():
         parts = tuple(by_key.values())
         first = parts[0][0]
-        recipe = first.recipe
-        if recipe.get("fold") is None:
-            where = f"test split '{recipe.get('test_split', 'test')}'"
+        fold = fold_of(first)
+        if fold is None:
+            where = f"test split '{first.recipe.get('test_split', 'test')}'"
         else:
-            where = f"fold {recipe['fold']} of {recipe.get('folds')}{_split(first)}"
+            where = f"fold {fold[0]} of {fold[1]}{_split(first)}"
         groups = tuple((part,) for part in parts)
-        covered = recipe.get("fold") is not None and _partition(first) in whole
+        covered = fold is not None and _partition(first) in whole
         tables.append(TestRows(where=where, groups=groups, covered=covered))
     return tables
+
+
+def fold_of(run: RunResult) -> tuple[int, int] | None:
+    """Number of the fold, from 1, and of all folds; the recipe has it as ``2/5``."""
+    fold = run.recipe.get("fold")
+    if fold is None:
+        return None
+    number, _, count = str(fold).partition("/")
+    return int(number), int(count)
 
 
 def _split(run: RunResult) -> str:
@@ -58,34 +67,35 @@ def _split(run: RunResult) -> str:
 
 def _place(run: RunResult) -> tuple[Any, ...]:
     """What runs must share to be tested on the same rows; labels alone may agree by accident."""
-    recipe = run.recipe
-    names = (run.cache["fingerprint"], recipe.get("test_split"), recipe.get("fold"))
-    splitting = _partition(run) if recipe.get("fold") is not None else ()
+    names = (run.cache["fingerprint"], run.recipe.get("test_split"), fold_of(run))
+    splitting = _partition(run) if fold_of(run) else ()
     labels = hashlib.sha256(run.labels.tobytes()).digest()
     return *names, *splitting, run.majority_accuracy, labels
 
 
 def _partition(run: RunResult) -> tuple[str, ...]:
     """What runs must share to be folds of the same cross-validation."""
-    return run.cache["fingerprint"], *(str(run.recipe.get(name)) for name in SPLITTING)
+    _, count = fold_of(run) or (1, 1)
+    splitting = [str(run.recipe.get(name)) for name in SPLITTING]
+    return run.cache["fingerprint"], str(count), *splitting
 
 
 def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestRows]:
     """For every way to split, the mechanisms and recipes of which all folds are there."""
     found: dict[tuple[str, ...], dict[str, dict[int, list[RunResult]]]] = {}
     for run in runs:
-        if run.recipe.get("fold") is not None and run.recipe.get("folds") is not None:
+        if (fold := fold_of(run)) is not None:
             rest = sorted((k, str(v)) for k, v in run.recipe.items() if k != "fold")
             name = repr((run.attention, run.head, rest))
             folds = found.setdefault(_partition(run), {}).setdefault(name, {})
-            folds.setdefault(run.recipe["fold"], []).append(run)
+            folds.setdefault(fold[0], []).append(run)
     whole = {}
     for key, by_name in found.items():
         groups: list[tuple[Part, ...]] = []
         incomplete = []
         for by_fold in by_name.values():
             first = next(iter(by_fold.values()))[0]
-            count = first.recipe["folds"]
+            _, count = fold_of(first) or (1, 1)
             if set(by_fold) == set(range(1, count + 1)):
                 groups.append(tuple(by_fold[fold] for fold in sorted(by_fold)))
             else:

@@ -189,9 +189,10 @@ def _tests(table: Table) -> Iterator[str]:
             if exact
             else f"exact up to {EXACT_SEEDS} seeds, above from {DRAWS:,} random patterns"
         )
+        several = f"all {table.num_tests} comparisons" if table.num_tests > 1 else "the comparison"
         yield (
-            f"p: sign-flip permutation test over seeds ({how}), corrected by Holm for all "
-            f"{table.num_tests} comparisons of this report; McNemar's exact test of the majority "
+            f"p: sign-flip permutation test over seeds ({how}), corrected by Holm for "
+            f"{several} of this report; McNemar's exact test of the majority "
             f"votes likewise, in a family of its own; * marks p Holm < {ALPHA}"
         )
         fewest = min(len(c.seeds) for c in tested)

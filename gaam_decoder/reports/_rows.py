@@ -101,7 +101,12 @@ class Row:
             "importance": importance.to_dict() if importance else None,
             "recipe": self.recipe,
             "runs": [
-                {"path": run.path.name, "key": run.key, "environment": run.environment}
+                {
+                    "path": run.path.name,
+                    "key": run.key,
+                    "environment": run.environment,
+                    "engine": run.engine,
+                }
                 for run in self.runs
             ],
         }

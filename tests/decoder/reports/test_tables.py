@@ -203,7 +203,7 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
 
 
 def test_a_recipe_of_an_older_release_is_the_same_recipe() -> None:
-    new = build_run("gaam", answers(6, 0.8, 1), loss="cross-entropy", fold=None)
+    new = build_run("gaam", answers(6, 0.8, 1), loss="cross-entropy", fold=None, dtype="float32")
     old = build_run("none", answers(6, 0.8, 2))
     focal = build_run("gaam", answers(6, 0.8, 3), loss="focal")
     [table] = build_tables([new, old, focal])
@@ -252,10 +252,10 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     runs = [
         build_run("none", right),
         build_run("none", right, test_split="other"),
-        build_run("none", right, fold=2, folds=5),
-        build_run("none", right, fold=3, folds=5),
-        build_run("none", right, fold=2, folds=4),
-        build_run("none", right, fold=2, folds=4, split_seed=1),
+        build_run("none", right, fold="2/5"),
+        build_run("none", right, fold="3/5"),
+        build_run("none", right, fold="2/4"),
+        build_run("none", right, fold="2/4", split_seed=1),
         build_run("none", answers(6, 0.8, 1, num_rows=401)),
     ]
     tables = build_tables(runs)
@@ -273,11 +273,11 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     runs = []
     for fold in (2, 1, 3):
         runs += [
-            build_run("gaam", mine[fold], fold=fold, folds=3),
-            build_run("none", base[fold], fold=fold, folds=3,
+            build_run("gaam", mine[fold], fold=f"{fold}/3"),
+            build_run("none", base[fold], fold=f"{fold}/3",
                       failed={4: "nan"} if fold == 2 else None),
         ]  # fmt: skip
-    runs.append(build_run("mha", mine[1], fold=1, folds=3))
+    runs.append(build_run("mha", mine[1], fold="1/3"))
     whole, *folds = build_tables(runs)
     assert whole.where == "all 3 folds of the 'train' split"
     assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
@@ -287,7 +287,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
     np.testing.assert_array_equal(gaam.scores.right, all_mine)
     np.testing.assert_allclose(none.scores.accuracy, all_base[keep].mean(1))
-    assert none.failed == {4: "fold 2: nan"}
+    assert none.failed == {4: "fold 2/3: nan"}
     assert gaam.seconds == dict.fromkeys(range(7), 1.5)
     comparison = whole.comparisons[0]
     assert comparison is not None
@@ -308,7 +308,7 @@ def test_every_format_shows_a_cross_validation(name: str) -> None:
     log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
     tables = build_tables(
         [
-            build_run("none", answers(2, 0.8, f), fold=f, folds=2, log=log, attention_map=None)
+            build_run("none", answers(2, 0.8, f), fold=f"{f}/2", log=log, attention_map=None)
             for f in (1, 2)
         ]
     )
