@@ -47,9 +47,11 @@ def claims(table: Table) -> list[str]:
         if comparison is not None and comparison.significant:
             points = 100 * comparison.difference
             word = "higher" if points > 0 else "lower"
+            p = p_value(comparison.p_holm)
+            equals = "<" if p[0] == "<" else "="
             sentences.append(
                 f"{label} is {abs(points):.2f} points {word} than {comparison.baseline} "
-                f"(Holm p = {p_value(comparison.p_holm)}){_reservation(comparison)}"
+                f"(Holm p {equals} {p.lstrip('<')}){_reservation(comparison)}"
             )
     return sentences
 

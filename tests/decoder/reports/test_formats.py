@@ -89,6 +89,7 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -
     tables = build_tables(
         [
             build_run("gaam", answers(3, 0.8, 1), failed={1: NASTY}),
+            build_run("mha", answers(2, 0.8, 1), failed={0: "nan", 1: "nan"}),
             build_run("gaam", answers(3, 0.8, 1), cache=cache, select="test"),
         ]
     )
@@ -104,6 +105,13 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -
         for part in ("optimistic", "no control among these rows", "f" * 12, "torch 2.13", "40.0"):
             assert part in text or (name, part) == ("json", "40.0"), part
         assert "not to be compared" in text or name == "json"
+
+
+def test_more_than_twenty_seeds_say_that_p_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [build_run("gaam", answers(25, 0.83, 1)), build_run("none", answers(25, 0.8, 2))]
+    text = " ".join(shown(build_tables(runs), monkeypatch, 200).split())
+    assert "exact up to 20 seeds, above from 100,000 random patterns" in text
+    assert "points higher than none (Holm p < 0.0001)" in text
 
 
 def test_csv_and_json_hold_the_same_numbers() -> None:
