@@ -127,7 +127,7 @@ def _forest(table: Table) -> Picture:
         "leaves open which is better.",
         alt=f"Paired differences to {table.baseline} in points, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
-        + ("" if found else "None is significant after correction."),
+        + ("" if found else "None is marked significant."),
         draw=draw,
     )
 

@@ -9,6 +9,7 @@ from typing import TextIO
 import gaam_cache
 from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
+from gaam_decoder.reports._compare import LEAST_SEEDS
 from gaam_decoder.reports._notes import claims, notes, versions, warnings
 from gaam_decoder.reports._page import STYLE
 from gaam_decoder.reports._picture import Picture
@@ -60,9 +61,16 @@ def _section(table: Table, number: int) -> Iterator[str]:
     yield _sheet(_sheets.accuracies(table), [False] * len(table.rows))
     compared = _sheets.differences(table)
     if compared:
-        found = [c.significant for c in table.comparisons if c is not None]
+        made = [comparison for comparison in table.comparisons if comparison is not None]
+        found = [comparison.significant for comparison in made]
+        tested = any(comparison.sign_flip for comparison in made)
         yield f"<h3>Differences to {escape(str(table.baseline))}</h3>"
-        yield _list(claims(table)) or "<p>No difference is significant after correction.</p>"
+        yield _list(claims(table)) or (
+            "<p>No difference is significant after correction; that is no proof of equality: see "
+            "the intervals, and MDD, the smallest difference that so many seeds would find.</p>"
+            if tested
+            else f"<p>No claim: fewer than {LEAST_SEEDS} paired seeds.</p>"
+        )
         yield _sheet(compared, found)
     yield _grid(by_kind, "accuracy", "differences")
     yield "<h3>How to read this</h3>" + _list(notes(table))

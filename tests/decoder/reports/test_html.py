@@ -151,6 +151,16 @@ def test_with_many_decoders_the_page_says_whose_pictures_it_shows() -> None:
     assert "gaam:heads=2: confusion" not in text
 
 
+@pytest.mark.parametrize(
+    ("num_seeds", "words"), [(3, "No claim: fewer than 6"), (7, "no proof of equality")]
+)
+def test_a_page_without_a_claim_says_what_that_means(num_seeds: int, words: str) -> None:
+    right = answers(num_seeds, 0.8, 1)
+    stream = io.StringIO()
+    Html().write(build_tables([build_run("gaam", right), build_run("none", right)]), stream)
+    assert words in stream.getvalue()
+
+
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_one_decoder_with_hardly_any_seed_has_a_page(num_seeds: int) -> None:
     stream = io.StringIO()
