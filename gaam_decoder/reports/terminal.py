@@ -111,10 +111,12 @@ def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]
 
 def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
     """A table; where the screen is too narrow for it, the second interval is below the first."""
-    drawn = _drawn(headers, rows)
-    unbounded = console.options.update(width=1000)
-    if console.measure(drawn, options=unbounded).maximum <= console.width:
-        return drawn
+    widest = [max(column, key=_width) for column in zip(*rows, strict=True)]
+    measured = console.measure(
+        _drawn(headers, [widest]), options=console.options.update(width=1000)
+    )
+    if measured.maximum <= console.width:
+        return _drawn(headers, rows)
     place = headers.index(ACCURACY[INTERVALS[0]])
     headers = [*headers[:place], "95% CI\nseeds/rows", *headers[place + 2 :]]
     rows = [
@@ -122,6 +124,10 @@ def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> Ric
         for row in rows
     ]
     return _drawn(headers, rows)
+
+
+def _width(cell: str) -> int:
+    return max(map(len, cell.split("\n")))
 
 
 def _drawn(headers: list[str], rows: list[list[str]]) -> RichTable:

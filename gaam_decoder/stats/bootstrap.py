@@ -11,7 +11,7 @@ from scipy.special import ndtri, stdtrit
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
 RESAMPLES = 2000
-CHUNK = 2**24
+CHUNK = 2**22
 """Weights that are held at once."""
 
 

@@ -88,7 +88,7 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
 
 
 def _seconds(name: str, runs: Path, program: str, processor: list[float]) -> float:
-    """Seconds by the clock; those of processor time, which a busy machine changes less, go aside."""
+    """Seconds by the clock; those of the processor, which other work disturbs less, go aside."""
     command = [sys.executable, "-c", program, "report", str(runs), "--format", name]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([*command, "--out", str(runs.parent / "report")], check=True)
