@@ -228,16 +228,25 @@ def ablate(
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",
+    baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
+    figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:  # fmt: skip
-    """Print accuracy tables of the runs."""
+    """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     from gaam_decoder import load_runs
+    from gaam_decoder.config import parse_attention
     from gaam_decoder.reports._base import build_tables
 
     name = "json" if as_json else format
     writer = registry.load("gaam_decoder.reports", name, kind="report format")()
-    tables = build_tables(load_runs(runs))
+    spec = str(parse_attention(baseline)) if baseline else None
+    tables = build_tables(load_runs(runs), spec)
+    if figures:
+        from gaam_decoder.reports._pictures import save_pictures
+
+        saved = save_pictures(tables, figures)
+        print(f"{len(saved)} pictures in {figures}", file=sys.stderr)
     with ExitStack() as stack:
         stream = stack.enter_context(_open(out)) if out else sys.stdout
         writer.write(tables, stream)

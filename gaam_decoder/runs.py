@@ -29,7 +29,6 @@ from safetensors import SafetensorError, safe_open
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_decoder import stats
-from gaam_decoder.seed_store import unfinished_runs
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -110,8 +109,29 @@ class RunResult:
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """Predicted class of every test row, (finished seeds, N)."""
-        keep = [self.seeds.index(seed) for seed in self.finished]
-        return self.logits[keep].argmax(-1)
+        return self.finished_logits().argmax(-1)
+
+    def finished_logits(self) -> NDArray[np.float32]:
+        """Test logits of the seeds that did not fail, (finished seeds, N, C).
+
+        They are not kept in memory by this: a report reads those of hundreds of runs.
+        """
+        logits = vars(self).get("logits")
+        if logits is None:
+            logits = self._tensor("logits")
+        return logits[[self.seeds.index(seed) for seed in self.finished]]
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.
+
+        ``accuracy`` is on the rows that choose the epoch; None where none do.
+        """
+        path = self.path / "log.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        except (OSError, ValueError) as error:
+            raise _damaged(path, error) from error
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
@@ -210,6 +230,8 @@ def load_runs(path: str | Path) -> list[RunResult]:
         file.parent for file in folder.glob("*/" + RUN_FILE) if file.parent.name[0] != "."
     )
     if not found:
+        from gaam_decoder.seed_store import unfinished_runs  # imports torch: a second
+
         unfinished = unfinished_runs(folder)
         raise NotFoundError(
             f"no finished runs in '{folder}'",

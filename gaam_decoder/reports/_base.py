@@ -7,98 +7,74 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import numpy as np
-
-from gaam_decoder import stats
-from gaam_decoder.importance import Importance, importance_of
-from gaam_decoder.learned import ParameterRange, learned_ranges
-from gaam_decoder.reports import _learned
+from gaam_decoder.reports import _compare, _literature
+from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._folds import TestRows, by_test_rows
+from gaam_decoder.reports._literature import Published
+from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs import RunResult
 
-SELECT_NOTES = {
-    "val": "epoch chosen on a held-out part of train",
-    "last": "last epoch, nothing chosen",
-    "test": "epoch chosen on test: optimistic",
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
-
-    attention: str
-    head: str
-    select: str
-    recipe: dict[str, Any]
-    parameters: dict[str, int]
-    accuracy: dict[int, float | None]
-    """Per seed; None where the seed failed."""
-    macro_f1: dict[int, float | None]
-    seconds: dict[int, float]
-    failed: dict[int, str]
-    learned: dict[str, ParameterRange]
-    """Where the learned parameters ended up, by name."""
-    importance: Importance | None
-    """Of every layer; None where the mechanism has no attention map."""
-
-    @property
-    def seeds(self) -> list[int]:
-        """All seeds, failed ones included, sorted."""
-        return sorted(self.accuracy)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values; statistics are over the seeds that finished."""
-        accuracy = np.array([v for v in self.accuracy.values() if v is not None])
-        f1 = np.array([v for v in self.macro_f1.values() if v is not None])
-        finished = [self.seconds[seed] for seed in self.seeds if seed not in self.failed]
-        interval = stats.t_interval(accuracy)
-        return {
-            "attention": self.attention,
-            "head": self.head,
-            "seeds": self.seeds,
-            "select": self.select,
-            "accuracy": {
-                "mean": float(accuracy.mean()) if len(accuracy) else None,
-                "std": stats.standard_deviation(accuracy),
-                "ci95": list(interval) if interval else None,
-                "per_seed": [self.accuracy[seed] for seed in self.seeds],
-            },
-            "macro_f1": {
-                "mean": float(f1.mean()) if len(f1) else None,
-                "std": stats.standard_deviation(f1),
-            },
-            "parameters": self.parameters,
-            "seconds_per_seed": float(np.mean(finished)) if finished else None,
-            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
-            "learned": _learned.to_dict(self.learned),
-            "importance": self.importance and self.importance.to_dict(),
-            "recipe": self.recipe,
-        }
+SEPARATE = "rows of different caches or test rows are not to be compared"
+CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """All rows of one cache; rows of different caches are never compared."""
+    """All rows of one cache and one set of test rows; rows of different ones are never compared."""
 
     cache: dict[str, Any]
     majority_accuracy: float
+    where: str
+    """Which rows are tested, in words."""
+    num_test_rows: int
     rows: tuple[Row, ...]
+    baseline: str | None
+    """What differences are to; None where nothing is compared."""
+    asked: bool
+    """Whether somebody asked for this baseline."""
+    covered: bool
+    """Whether these rows are a part of those of another table, in which they are compared."""
+    incomplete: tuple[str, ...]
+    """What is not among the rows, because folds of it are missing."""
+    comparisons: tuple[Comparison | None, ...]
+    """One for each row; None for the baseline, and where it has no counterpart."""
+    num_tests: int
+    """Comparisons of the whole report that make a claim: what Holm corrects for."""
+
+    @property
+    def published(self) -> tuple[Published | None, ...]:
+        """For each row what was published for its data set and mechanism."""
+        return tuple(_literature.published(row, self.cache) for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        names = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
+        """JSON values; accuracies are fractions."""
+        from gaam_decoder.reports._notes import notes
+
+        rows = []
+        for row, comparison, found in zip(self.rows, self.comparisons, self.published, strict=True):
+            content = row.to_dict()
+            content["comparison"] = comparison.to_dict() if comparison else None
+            content["published"] = found.to_dict() if found else None
+            rows.append(content)
         return {
-            "cache": {name: self.cache[name] for name in names},
-            "rows": [row.to_dict() for row in self.rows],
+            "cache": {name: self.cache[name] for name in CACHE_FIELDS},
+            "rows": rows,
             "majority_accuracy": self.majority_accuracy,
+            "class_names": self.cache["class_names"],
+            "tested_on": self.where,
+            "test_rows": self.num_test_rows,
+            "baseline": self.baseline,
+            "comparisons_corrected_for": self.num_tests,
+            "notes": notes(self),
         }
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
         rows = " + ".join(f"{n:,} {name}" for name, n in self.cache["rows"].items())
+        fold = "" if self.where.startswith("test split") else f", {self.where}"
         return (
             f"{self.cache['dataset']} ({rows} rows) through {self.cache['encoder']}, "
-            f"{self.cache['layers']} layers x {self.cache['hidden_size']}"
+            f"{self.cache['layers']} layers x {self.cache['hidden_size']}{fold}"
         )
 
     def settings(self) -> list[str]:
@@ -107,66 +83,83 @@ class Table:
         A setting that a row leaves at nothing (all layers, no clipping) is not spelled out.
         """
         keys = sorted({key for row in self.rows for key in row.recipe if key != "select"})
-        varied = [k for k in keys if len({str(row.recipe.get(k)) for row in self.rows}) > 1]
+        recipes = [_compare.FIRST_RECIPE | row.recipe for row in self.rows]
+        varied = [k for k in keys if len({str(recipe.get(k)) for recipe in recipes}) > 1]
         return [
-            ", ".join(f"{k}={row.recipe[k]}" for k in varied if row.recipe.get(k) is not None)
-            for row in self.rows
+            ", ".join(f"{k}={recipe[k]}" for k in varied if recipe.get(k) is not None)
+            for recipe in recipes
+        ]
+
+    def labels(self) -> list[str]:
+        """For every row a name that no other row of the table has, as short as can be.
+
+        The head is in it where heads differ, and that an epoch was chosen on test always.
+        """
+        heads = len({row.head for row in self.rows}) > 1
+        short = [row.attention + (f" + {row.head}" if heads else "") for row in self.rows]
+        marked = [
+            f"{label} select={row.select}"
+            if row.select == "test" or _selects(label, short, self.rows) > 1
+            else label
+            for label, row in zip(short, self.rows, strict=True)
+        ]
+        return [
+            f"{label} {settings}" if marked.count(label) > 1 and settings else label
+            for label, settings in zip(marked, self.settings(), strict=True)
         ]
 
 
-def build_tables(runs: Sequence[RunResult]) -> list[Table]:
-    """Group runs by cache, and runs that differ in their seeds alone into one row."""
-    by_cache: dict[tuple[str, float], dict[str, list[RunResult]]] = {}
-    for run in runs:
-        place = (run.cache["fingerprint"], run.majority_accuracy)
-        by_cache.setdefault(place, {}).setdefault(run.key, []).append(run)
+def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
+    """Number of selection protocols among the rows of one name."""
+    return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})
+
+
+def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list[Table]:
+    """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
+
+    Args:
+        runs: finished runs.
+        baseline: mechanism to compare with; default: ``none`` where it is among the runs.
+
+    Raises:
+        ConfigError: no run of the baseline that was asked for.
+        CacheError: a run is damaged.
+    """
+    found = by_test_rows(runs)
+    row_lists = [build_rows(tested.groups) for tested in found]
+    chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
+    compared = _compare.correct(
+        [
+            [None] * len(rows)
+            if chosen is None or tested.covered
+            else _compare.compare(rows, chosen)
+            for tested, rows in zip(found, row_lists, strict=True)
+        ]
+    )
+    num_tests = sum(c is not None and c.p_holm is not None for cs in compared for c in cs)
     return [
         Table(
-            cache=next(iter(by_key.values()))[0].cache,
-            majority_accuracy=majority,
-            rows=tuple(
-                sorted(
-                    (_row(group) for group in by_key.values()),
-                    key=_place,
-                )
-            ),
+            cache=rows[0].runs[0].cache,
+            majority_accuracy=_majority(tested),
+            where=tested.where,
+            num_test_rows=rows[0].scores.right.shape[1],
+            rows=tuple(rows),
+            baseline=chosen if any(row.attention == chosen for row in rows) else None,
+            asked=baseline is not None,
+            covered=tested.covered,
+            incomplete=tested.incomplete,
+            comparisons=comparisons,
+            num_tests=num_tests,
         )
-        for (_, majority), by_key in by_cache.items()
+        for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    """Where a row stands; decoders on some of the layers come after those on all."""
-    on_some = row.recipe.get("layers") is not None
-    return on_some, row.attention, row.head, row.select, str(row.recipe)
-
-
-def _row(runs: list[RunResult]) -> Row:
-    accuracy: dict[int, float | None] = {}
-    macro_f1: dict[int, float | None] = {}
-    seconds: dict[int, float] = {}
-    failed: dict[int, str] = {}
-    for run in runs:
-        for seed in run.seeds:
-            accuracy[seed] = macro_f1[seed] = None
-        accuracy |= dict(zip(run.finished, run.accuracy.tolist(), strict=True))
-        macro_f1 |= dict(zip(run.finished, run.macro_f1.tolist(), strict=True))
-        seconds |= run.seconds
-        failed |= run.failed
-    first = runs[0]
-    return Row(
-        attention=first.attention,
-        head=first.head,
-        select=first.select,
-        recipe=first.recipe,
-        parameters=first.parameters,
-        accuracy=accuracy,
-        macro_f1=macro_f1,
-        seconds=seconds,
-        failed=failed,
-        learned=learned_ranges(runs),
-        importance=importance_of(runs),
-    )
+def _majority(tested: TestRows) -> float:
+    """Accuracy of the majority class, over all folds if there are several."""
+    runs = [part[0] for part in tested.groups[0]]
+    rows = [len(run.labels) for run in runs]
+    return sum(run.majority_accuracy * n for run, n in zip(runs, rows, strict=True)) / sum(rows)
 
 
 class Format(ABC):
@@ -175,55 +168,3 @@ class Format(ABC):
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write all tables to ``stream``."""
-
-
-def columns(table: Table) -> tuple[list[str], list[list[str]]]:
-    """A table as text for people: header and one list of cells per row; accuracies in percent."""
-    header = ["attention", "head", "accuracy %", "sd", "95% CI", "macro-F1 %"]
-    header += ["parameters (attn / total)", "s/seed", "seeds", "select"]
-    lines = []
-    for row in table.rows:
-        d = row.to_dict()
-        interval = d["accuracy"]["ci95"]
-        seeds = str(len(row.seeds))
-        if row.failed:
-            seeds += f" ({len(row.failed)} failed)"
-        lines.append(
-            [
-                row.attention,
-                row.head,
-                _percent(d["accuracy"]["mean"]),
-                _percent(d["accuracy"]["std"]),
-                f"{_percent(interval[0])} to {_percent(interval[1])}" if interval else "-",
-                _percent(d["macro_f1"]["mean"]),
-                f"{row.parameters['attention']:,} / {row.parameters['total']:,}",
-                "-" if d["seconds_per_seed"] is None else f"{d['seconds_per_seed']:.2f}",
-                seeds,
-                row.select,
-            ]
-        )
-    settings = table.settings()
-    if any(settings):
-        header.append("settings")
-        for line, text in zip(lines, settings, strict=True):
-            line.append(text)
-    return header, lines
-
-
-def notes(table: Table) -> list[str]:
-    """What has to stand below a table for it to be read rightly."""
-    lines = [f"majority class alone: {_percent(table.majority_accuracy)}%"]
-    lines += [f"select {s}: {SELECT_NOTES[s]}" for s in sorted({r.select for r in table.rows})]
-    lines.append("sd and interval (Student's t) are over seeds; the test rows are taken as given")
-    for row in table.rows:
-        lines += [
-            f"{row.attention} seed {s} failed: {why}" for s, why in sorted(row.failed.items())
-        ]
-    if any(len(row.seeds) - len(row.failed) < 2 for row in table.rows):
-        lines.append("a row with one seed has no interval: train more with --seeds")
-    lines.append(f"cache {table.cache['fingerprint'][:12]}")
-    return lines
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"

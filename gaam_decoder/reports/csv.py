@@ -29,6 +29,28 @@ FIELDS = [
     "seconds_per_seed",
     "majority_accuracy",
     "settings",
+    "optimistic",
+    "tested_on",
+    "test_rows",
+    "accuracy_bootstrap_ci95_low",
+    "accuracy_bootstrap_ci95_high",
+    "baseline",
+    "paired_seeds",
+    "difference",
+    "difference_std",
+    "difference_ci95_low",
+    "difference_ci95_high",
+    "difference_bootstrap_ci95_low",
+    "difference_bootstrap_ci95_high",
+    "minimum_detectable_difference",
+    "p_sign_flip",
+    "p_holm",
+    "mcnemar_p",
+    "mcnemar_p_holm",
+    "published_mean",
+    "published_std",
+    "published_encoder",
+    *(f"recipe_{name}" for name in ("epochs", "batch_size", "lr", "weight_decay", "loss")),
 ]
 
 
@@ -38,7 +60,8 @@ class Csv(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per row of every table.
 
-        Behind the fixed columns come four for every parameter that any mechanism learns.
+        Behind the fixed columns come four for every parameter that any mechanism learns. What
+        single seeds did is in the format csv-seeds.
         """
         lines = [line for table in tables for line in self._lines(table)]
         learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
@@ -67,7 +90,50 @@ class Csv(Format):
                     "seconds_per_seed": row["seconds_per_seed"],
                     "majority_accuracy": table.majority_accuracy,
                     "settings": settings,
+                    **_more(table, row),
+                    **_comparison(row["comparison"]),
                     **_learned.flat(row),
                 }
             )
         return lines
+
+
+def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    low, high = row["accuracy_bootstrap_ci95"] or (None, None)
+    found = row["published"] or {}
+    recipe = {key: row["recipe"].get(key) for key in ("epochs", "batch_size", "lr")}
+    recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
+    return {
+        "optimistic": row["optimistic"],
+        "tested_on": table.where,
+        "test_rows": table.num_test_rows,
+        "accuracy_bootstrap_ci95_low": low,
+        "accuracy_bootstrap_ci95_high": high,
+        "published_mean": found.get("mean"),
+        "published_std": found.get("std"),
+        "published_encoder": found.get("encoder"),
+        **{f"recipe_{key}": value for key, value in recipe.items()},
+    }
+
+
+def _comparison(found: dict[str, Any] | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    low, high = found["ci95"] or (None, None)
+    low_rows, high_rows = found["bootstrap_ci95"] or (None, None)
+    votes = found["mcnemar"] or {}
+    return {
+        "baseline": found["baseline"],
+        "paired_seeds": len(found["paired_seeds"]),
+        "difference": found["difference"],
+        "difference_std": found["std"],
+        "difference_ci95_low": low,
+        "difference_ci95_high": high,
+        "difference_bootstrap_ci95_low": low_rows,
+        "difference_bootstrap_ci95_high": high_rows,
+        "minimum_detectable_difference": found["minimum_detectable_difference"],
+        "p_sign_flip": found["p_sign_flip"],
+        "p_holm": found["p_holm"],
+        "mcnemar_p": votes.get("p"),
+        "mcnemar_p_holm": votes.get("p_holm"),
+    }

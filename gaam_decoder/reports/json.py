@@ -10,7 +10,7 @@ from gaam_decoder.reports._base import Format, Table
 
 
 class Json(Format):
-    """One object; further caches, if there are any, under ``other_caches``."""
+    """One object; further caches or test sets, if there are any, under ``other_caches``."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the object; accuracies are fractions."""

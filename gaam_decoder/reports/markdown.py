@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import Format, Table, columns, notes
-
-LEFT = ("attention", "head", "select", "settings", "parameter")
+from gaam_decoder.reports._base import SEPARATE, Format, Table
+from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports._sheets import LEFT, Sheet, accuracies, differences, learned
 
 
 class Markdown(Format):
@@ -17,34 +17,27 @@ class Markdown(Format):
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
         stream.write("\n".join(self._text(table) for table in tables))
+        if len(tables) > 1:
+            stream.write(f"\n{len(tables)} separate tables: {SEPARATE}\n")
 
     def _text(self, table: Table) -> str:
-        below = [f"- {_escape(note)}" for note in notes(table)]
-        parts = [f"**{_escape(table.title())}**", "", *_pipes(*columns(table)), "", *below]
-        return "\n".join([*parts, *_learned_part(table)]) + "\n"
+        parts = [f"**{_escape(table.title())}**", "", *_pipes(accuracies(table))]
+        if compared := differences(table):
+            parts += ["", f"{_escape(compared.caption)}:", "", *_pipes(compared)]
+        parts += ["", *(f"- {_escape(note)}" for note in notes(table))]
+        if found := learned(table):
+            below = [f"- {_escape(note)}" for note in _learned.notes(table.rows)]
+            parts += ["", f"{found.caption}:", "", *_pipes(found), *([""] if below else []), *below]
+        return "\n".join(parts) + "\n"
 
 
-def _pipes(header: list[str], lines: list[list[str]]) -> list[str]:
-    rule = [":--" if name in LEFT else "--:" for name in header]
-    body = [f"| {' | '.join(_escape(cell) for cell in line)} |" for line in lines]
-    return [f"| {' | '.join(header)} |", f"|{'|'.join(rule)}|", *body]
-
-
-def _learned_part(table: Table) -> list[str]:
-    lines = [
-        [row.attention, row.head, row.select, *cells, settings]
-        for row, settings in zip(table.rows, table.settings(), strict=True)
-        for cells in _learned.cells(row)
-    ]
-    if not lines:
-        return []
-    header = ["attention", "head", "select", *_learned.HEADER, "settings"]
-    if not any(table.settings()):
-        header.pop()
-        lines = [line[:-1] for line in lines]
-    below = [f"- {_escape(note)}" for note in _learned.notes(table.rows)]
-    return ["", f"{_learned.TITLE}:", "", *_pipes(header, lines), *([""] if below else []), *below]
+def _pipes(sheet: Sheet) -> list[str]:
+    rule = [":--" if name in LEFT else "--:" for name in sheet.header]
+    body = [f"| {' | '.join(_escape(cell) for cell in line)} |" for line in sheet.lines]
+    return [f"| {' | '.join(sheet.header)} |", f"|{'|'.join(rule)}|", *body]
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+    for character in "\\|*_<`":
+        text = text.replace(character, "\\" + character)
+    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -10,22 +11,36 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import Format, Row, Table, columns, notes
+from gaam_decoder.reports import _learned, _sheets
+from gaam_decoder.reports._base import SEPARATE, Format, Table
+from gaam_decoder.reports._notes import claims, notes
+from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._sheets import Sheet
 
 PLAIN_WIDTH = 120
-"""Width where the output is no terminal."""
-HEADERS = {
-    "attention": "decoder",
+"""Width where the output is no terminal and COLUMNS does not say."""
+LONGEST_NAME = 20
+ACCURACY = {
     "accuracy %": "acc %",
     "sd": "sd",
-    "95% CI": "95% CI",
+    "95% CI seeds": "95% CI\nseeds",
+    "95% CI + rows": "95% CI\n+ rows",
     "macro-F1 %": "F1 %",
-    "parameters (attn / total)": "parameters",
-    "s/seed": "s/seed",
+    "parameters (attn / total)": "params\nattn/all",
+    "s/seed": "s per\nseed",
     "seeds": "seeds",
 }
 """Columns that are shown, and headers short enough for them."""
+INTERVALS = ("95% CI seeds", "95% CI + rows")
+DIFFERENCE = {
+    "difference": "diff",
+    "95% CI seeds": "95% CI\nseeds",
+    "95% CI + rows": "95% CI\n+ rows",
+    "p Holm": "p\nHolm",
+    "McNemar p Holm": "p\nMcNemar",
+    "MDD": "MDD",
+    "pairs": "pairs",
+}
 
 
 class Terminal(Format):
@@ -33,65 +48,140 @@ class Terminal(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; width and colour follow the stream."""
-        width = None if stream.isatty() else PLAIN_WIDTH
-        console = Console(file=stream, width=width, highlight=False)
+        known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+        console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
         for number, table in enumerate(tables):
             if number:
                 console.print()
             self._write(table, console)
         if len(tables) > 1:
-            console.print(f"{len(tables)} caches: their numbers are not to be compared")
+            _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
     def _write(self, table: Table, console: Console) -> None:
-        header, lines = columns(table)
-        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
-        for name, short in HEADERS.items():
-            first = name == "attention"
-            rich_table.add_column(short, justify="left" if first else "right", no_wrap=True)
-        heads = {row.head for row in table.rows}
-        for row, line in zip(table.rows, lines, strict=True):
-            cells = dict(zip(header, line, strict=True))
-            cells["attention"] = _label(row, table, cells.get("settings", ""))
-            cells["95% CI"] = cells["95% CI"].replace(" to ", "-")
-            counts = (row.parameters["attention"], row.parameters["total"])
-            cells["parameters (attn / total)"] = "/".join(map(_short, counts))
-            rich_table.add_row(*(escape(cells[name]) for name in HEADERS))
-        console.print(escape(table.title()), style="bold", soft_wrap=True)
-        console.print(rich_table)
-        if len(heads) == 1:
-            console.print(f"head: {escape(table.rows[0].head)}", soft_wrap=True)
-        console.print("parameters: attention/total", soft_wrap=True)
+        _say(console, table.title(), style="bold")
+        console.print(_fitting(*_accuracies(table), console), "")
+        compared = _sheets.differences(table)
+        if compared:
+            _say(console, compared.caption, style="bold")
+            console.print(_fitting(*_differences(table, compared), console), "")
+            for claim in claims(table):
+                _say(console, f"* {claim}")
+        if len({row.head for row in table.rows}) == 1:
+            _say(console, f"head: {table.rows[0].head}")
         for note in notes(table):
-            console.print(escape(note), soft_wrap=True)
+            _say(console, note)
         _write_learned(table, console)
+
+
+def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of cells, the decoder not among the headers."""
+    sheet = _sheets.accuracies(table)
+    shown = ACCURACY | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
+    if "published %" in shown:
+        shown.pop("s/seed")  # what others found is of more interest than the time
+    rows = []
+    for row, cells, setting in zip(table.rows, sheet.dicts(), table.settings(), strict=True):
+        for name in INTERVALS:
+            cells[name] = cells[name].replace(" to ", "-")
+        counts = (row.parameters["attention"], row.parameters["total"])
+        cells["parameters (attn / total)"] = "/".join(map(_short, counts))
+        if row.failed:
+            cells["seeds"] = f"{len(row.scores.seeds)}/{len(row.seeds)}"
+        if "published %" in cells:
+            cells["published %"] = cells["published %"].partition(" ")[0]
+        rows.append([_label(row, table, setting), *(cells[name] for name in shown)])
+    return list(shown.values()), rows
+
+
+def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]]:
+    labels = [
+        _label(row, table, setting)
+        for row, setting, comparison in zip(
+            table.rows, table.settings(), table.comparisons, strict=True
+        )
+        if comparison is not None
+    ]
+    rows = []
+    for label, cells in zip(labels, sheet.dicts(), strict=True):
+        for name in INTERVALS:
+            cells[name] = cells[name].replace(" to ", "..")
+        rows.append([label, *(cells[name] for name in DIFFERENCE)])
+    return list(DIFFERENCE.values()), rows
+
+
+def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
+    """A table; where the screen is too narrow for it, the second interval is below the first."""
+    widest = [max(column, key=_width) for column in zip(*rows, strict=True)]
+    measured = console.measure(
+        _drawn(headers, [widest]), options=console.options.update(width=1000)
+    )
+    if measured.maximum <= console.width:
+        return _drawn(headers, rows)
+    place = headers.index(ACCURACY[INTERVALS[0]])
+    headers = [*headers[:place], "95% CI\nseeds/rows", *headers[place + 2 :]]
+    rows = [
+        [*row[: place + 1], f"{row[place + 1]}\n{row[place + 2]}", *row[place + 3 :]]
+        for row in rows
+    ]
+    return _drawn(headers, rows)
+
+
+def _width(cell: str) -> int:
+    return max(map(len, cell.split("\n")))
+
+
+def _drawn(headers: list[str], rows: list[list[str]]) -> RichTable:
+    rich_table = _empty(headers)
+    for row in rows:
+        rich_table.add_row(*map(escape, row))
+    return rich_table
+
+
+def _empty(headers: list[str]) -> RichTable:
+    rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    rich_table.add_column("decoder", overflow="fold")
+    for header in headers:
+        rich_table.add_column(header, justify="right", no_wrap=True)
+    return rich_table
 
 
 def _label(row: Row, table: Table, settings: str) -> str:
     """Name of a decoder, and below it whatever tells it from the others of the table."""
     name, _, options = row.attention.partition(":")
     below = [*options.split(","), *settings.split(", ")]
-    below += [f"select={row.select}"] if len({r.select for r in table.rows}) > 1 else []
-    decoder = f"{name} + {row.head}" if len({r.head for r in table.rows}) > 1 else name
-    return "\n  ".join([decoder, *filter(None, below)])
+    if row.select == "test":
+        below.append("select=test:")
+        below.append("optimistic")
+    elif len({r.select for r in table.rows}) > 1:
+        below.append(f"select={row.select}")
+    if len({r.head for r in table.rows}) > 1:
+        if len(f"{name} + {row.head}") <= LONGEST_NAME:
+            name = f"{name} + {row.head}"
+        else:
+            below.insert(0, f"+ {row.head}")
+    return "\n  ".join([name, *filter(None, below)])
 
 
 def _write_learned(table: Table, console: Console) -> None:
     if not any(row.learned for row in table.rows):
         return
-    rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
-    for name in ("decoder", *_learned.HEADER[:-1], "sd of\nmedians"):
-        left = name in ("decoder", "parameter")
-        rich_table.add_column(name, justify="left" if left else "right", no_wrap=True)
+    rich_table = _empty([*_learned.HEADER[:-1], "sd of\nmedians"])
+    rich_table.columns[1].justify = "left"
     for row, settings in zip(table.rows, table.settings(), strict=True):
         if lines := _learned.cells(row):
             stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
             rich_table.add_row(*map(escape, [_label(row, table, settings), *stacked]))
     console.print()
-    console.print(_learned.TITLE, style="bold", soft_wrap=True)
-    console.print(rich_table)
-    console.print("sd of medians: over seeds, of each seed's median", soft_wrap=True)
+    _say(console, _learned.TITLE, style="bold")
+    console.print(rich_table, "")
+    _say(console, "sd of medians: over seeds, of each seed's median")
     for note in _learned.notes(table.rows):
-        console.print(escape(note), soft_wrap=True)
+        _say(console, note)
+
+
+def _say(console: Console, text: str, *, style: str | None = None) -> None:
+    """A line that wraps at words, at the width of a table where the screen is wider."""
+    console.print(escape(text), style=style, soft_wrap=not console.is_terminal)
 
 
 def _short(count: int) -> str:

@@ -107,7 +107,7 @@ def test_layers_come_from_the_command_line_or_a_file(
 
 def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Path) -> None:
     report = json.loads(gaam("report", runs, "--format", "json").out)
-    assert set(report) == {"cache", "rows", "majority_accuracy"}
+    assert {"cache", "rows", "majority_accuracy", "baseline", "notes"} <= set(report)
     assert set(report["cache"]) == {
         *("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
     }
@@ -129,6 +129,35 @@ def test_report_json_has_the_promised_keys_and_true_numbers(gaam: Gaam, runs: Pa
     )
     assert row["seeds"] == [0, 1, 2]
     assert row["failed_seeds"] == []
+
+
+def test_report_compares_with_the_baseline_that_is_named(
+    gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    rows = json.loads(gaam("report", runs, "--json").out)["rows"]
+    assert [row["comparison"] and row["comparison"]["baseline"] for row in rows] == ["none", None]
+    outcome = gaam("report", runs, "--baseline", "laplace:heads=3", "--json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "one of: laplace, none" in outcome.err
+    pictures = tmp_path / "new" / "pictures"
+    outcome = gaam("report", runs, "--baseline", "laplace", "--figures", pictures, "--json")
+    report = json.loads(outcome.out)  # nothing else on stdout
+    assert report["baseline"] == "laplace"
+    first, second = (row["accuracy"]["per_seed"] for row in report["rows"])
+    expected = np.mean(second) - np.mean(first)
+    assert report["rows"][1]["comparison"]["difference"] == pytest.approx(expected)
+    assert report["rows"][1]["comparison"]["p_sign_flip"] is None  # three seeds
+    assert f"{len(list(pictures.iterdir()))} pictures" in outcome.err
+    assert (pictures / "importance-laplace.pdf").exists()
+
+
+def test_pictures_that_cannot_be_written_are_one_message(
+    gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = gaam("report", runs, "--figures", tmp_path / "file")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "cannot write pictures" in outcome.err
 
 
 def test_report_formats_agree(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
@@ -184,7 +213,7 @@ def test_select_test_is_marked_and_failed_seeds_are_shown(
     for name in ("terminal", "markdown"):
         out = gaam("report", runs, "--format", name).out
         assert "optimistic" in out
-        assert "1 failed" in out
+        assert ("2/3" if name == "terminal" else "1 failed") in out
         assert "laplace seed 1 failed: the loss became nan" in out
     row = json.loads(gaam("report", runs, "--json").out)["rows"][0]
     assert row["accuracy"]["per_seed"][1] is None

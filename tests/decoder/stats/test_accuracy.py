@@ -1,30 +1,14 @@
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
-import scipy.stats
+import scipy.special
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_decoder import stats
-
-VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=40).map(np.array)
-
-
-@given(values=VALUES, level=st.sampled_from([0.8, 0.95, 0.99]))
-def test_t_interval_equals_scipy(values: np.ndarray, level: float) -> None:
-    sem = scipy.stats.sem(values)
-    ours = stats.t_interval(values, level)
-    if sem > 0:
-        expected = scipy.stats.t.interval(level, len(values) - 1, values.mean(), sem)
-        np.testing.assert_allclose(ours, expected, atol=1e-12)
-    else:
-        assert ours == (values.mean(), values.mean())
-
-
-def test_one_value_has_no_spread() -> None:
-    assert stats.t_interval(np.array([0.5])) is None
-    assert stats.standard_deviation(np.array([0.5])) is None
 
 
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
@@ -47,3 +31,23 @@ def test_macro_f1_equals_precision_and_recall(pairs: list[tuple[int, int]]) -> N
 def test_majority_is_learned_from_train() -> None:
     train, test = np.array([1, 1, 0]), np.array([0, 0, 1, 2])
     assert stats.majority_accuracy(train, test) == pytest.approx(0.25)
+
+
+@given(data=st.data(), num_seeds=st.integers(1, 7), num_classes=st.integers(2, 5))
+def test_majority_votes_count_and_break_ties_by_probability(
+    data: st.DataObject, num_seeds: int, num_classes: int
+) -> None:
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    logits = generator.normal(size=(num_seeds, 12, num_classes)).astype(np.float32)
+    expected = []
+    for row in range(12):
+        votes = collections.Counter(int(logits[s, row].argmax()) for s in range(num_seeds))
+        best = [c for c in votes if votes[c] == max(votes.values())]
+        mean = scipy.special.softmax(logits[:, row].astype(np.float64), axis=-1).mean(0)
+        expected.append(max(best, key=lambda c: mean[c]))
+    assert stats.majority_votes(logits, logits.argmax(-1)).tolist() == expected
+
+
+def test_confusion_has_true_classes_in_rows() -> None:
+    count = stats.confusion(np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), 3)
+    assert count.tolist() == [[1, 1, 0], [0, 1, 1], [0, 0, 0]]

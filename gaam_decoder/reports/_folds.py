@@ -1,0 +1,108 @@
+"""Which runs are tested on the same rows, and which of them are the folds of one cross-validation.
+
+Rows of different folds are different test rows. A fold is a table of its own; where all folds of a
+mechanism are there, its test rows are put one after the other, so that every row of the split is
+tested once, by decoders that did not learn from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gaam_decoder.reports._scores import Part
+from gaam_decoder.runs import RunResult
+
+SPLITTING = ("train_split", "groups", "split_seed")
+"""Settings that, with the number of folds, decide which rows a fold holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestRows:
+    """Rows of a table: for every mechanism and recipe its parts, and which rows test them."""
+
+    where: str
+    groups: tuple[tuple[Part, ...], ...]
+    covered: bool = False
+    """Whether these are a fold of a cross-validation that is shown as a whole."""
+    incomplete: tuple[str, ...] = ()
+    """Of a whole cross-validation: what is not in it, because a fold is missing."""
+
+
+def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
+    """Everything that may stand in one table, whole cross-validations before their folds."""
+    found: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
+    for run in runs:
+        found.setdefault(_place(run), {}).setdefault(run.key, []).append(run)
+    whole = _whole(runs)
+    tables = list(whole.values())
+    for by_key in found.values():
+        parts = tuple(by_key.values())
+        first = parts[0][0]
+        fold = fold_of(first)
+        if fold is None:
+            where = f"test split '{first.recipe.get('test_split', 'test')}'"
+        else:
+            where = f"fold {fold[0]} of {fold[1]}{_split(first)}"
+        groups = tuple((part,) for part in parts)
+        covered = fold is not None and _partition(first) in whole
+        tables.append(TestRows(where=where, groups=groups, covered=covered))
+    return tables
+
+
+def fold_of(run: RunResult) -> tuple[int, int] | None:
+    """Number of the fold, from 1, and of all folds; the recipe has it as ``2/5``."""
+    fold = run.recipe.get("fold")
+    if fold is None:
+        return None
+    number, _, count = str(fold).partition("/")
+    return int(number), int(count)
+
+
+def _split(run: RunResult) -> str:
+    return f" of the '{run.recipe.get('train_split', 'train')}' split"
+
+
+def _place(run: RunResult) -> tuple[Any, ...]:
+    """What runs must share to be tested on the same rows; labels alone may agree by accident."""
+    names = (run.cache["fingerprint"], run.recipe.get("test_split"), fold_of(run))
+    splitting = _partition(run) if fold_of(run) else ()
+    labels = hashlib.sha256(run.labels.tobytes()).digest()
+    return *names, *splitting, run.majority_accuracy, labels
+
+
+def _partition(run: RunResult) -> tuple[str, ...]:
+    """What runs must share to be folds of the same cross-validation."""
+    _, count = fold_of(run) or (1, 1)
+    splitting = [str(run.recipe.get(name)) for name in SPLITTING]
+    return run.cache["fingerprint"], str(count), *splitting
+
+
+def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestRows]:
+    """For every way to split, the mechanisms and recipes of which all folds are there."""
+    found: dict[tuple[str, ...], dict[str, dict[int, list[RunResult]]]] = {}
+    for run in runs:
+        if (fold := fold_of(run)) is not None:
+            rest = sorted((k, str(v)) for k, v in run.recipe.items() if k != "fold")
+            name = repr((run.attention, run.head, rest))
+            folds = found.setdefault(_partition(run), {}).setdefault(name, {})
+            folds.setdefault(fold[0], []).append(run)
+    whole = {}
+    for key, by_name in found.items():
+        groups: list[tuple[Part, ...]] = []
+        incomplete = []
+        for by_fold in by_name.values():
+            first = next(iter(by_fold.values()))[0]
+            _, count = fold_of(first) or (1, 1)
+            if set(by_fold) == set(range(1, count + 1)):
+                groups.append(tuple(by_fold[fold] for fold in sorted(by_fold)))
+            else:
+                incomplete.append(f"{first.attention} + {first.head} ({len(by_fold)} of {count})")
+        if groups:
+            where = f"all {len(groups[0])} folds{_split(groups[0][0][0])}"
+            whole[key] = TestRows(
+                where=where, groups=tuple(groups), incomplete=tuple(sorted(incomplete))
+            )
+    return whole

@@ -1,0 +1,229 @@
+"""What has to stand below a table for it to be read rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gaam_decoder import stats
+from gaam_decoder.reports import _literature
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison
+from gaam_decoder.reports._rows import Row
+from gaam_decoder.stats.bootstrap import RESAMPLES
+from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
+
+SELECT_NOTES = {
+    "val": "epoch chosen on a held-out part of train",
+    "last": "last epoch, nothing chosen",
+    "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
+}
+VERSIONS = ("python", "torch", "numpy", "device")
+
+
+def notes(table: Table) -> list[str]:
+    """All notes of a table, what weighs most first."""
+    shown = {
+        row.attention: found
+        for row, found in zip(table.rows, table.published, strict=True)
+        if found is not None
+    }
+    return [
+        *(f"select {s}: {SELECT_NOTES[s]}" for s in sorted({r.select for r in table.rows})),
+        *_failures(table),
+        f"majority class alone: {100 * table.majority_accuracy:.1f}%",
+        *_controls(table.rows),
+        *_intervals(table),
+        *_comparisons(table),
+        *_literature.notes(table.cache, shown),
+        *_provenance(table),
+    ]
+
+
+def claims(table: Table) -> list[str]:
+    """What the comparisons allow to be said, one sentence for each that is significant."""
+    sentences = []
+    for label, comparison in zip(table.labels(), table.comparisons, strict=True):
+        if comparison is not None and comparison.significant:
+            points = 100 * comparison.difference
+            word = "higher" if points > 0 else "lower"
+            p = p_value(comparison.p_holm)
+            equals = "<" if p[0] == "<" else "="
+            sentences.append(
+                f"{label} is {abs(points):.2f} points {word} than {comparison.baseline} "
+                f"(Holm p {equals} {p.lstrip('<')}){_reservation(comparison)}"
+            )
+    return sentences
+
+
+def _reservation(comparison: Comparison) -> str:
+    """What the test over seeds leaves out: that the test rows are a sample as well."""
+    if comparison.bootstrap is None or comparison.bootstrap[0] * comparison.bootstrap[1] > 0:
+        return ""
+    low, high = (100 * limit for limit in comparison.bootstrap)
+    return (
+        "; on these test rows, that is: with other rows of the kind it may be absent "
+        f"({low:+.2f} to {high:+.2f})"
+    )
+
+
+def warnings(table: Table) -> list[str]:
+    """What nobody may miss."""
+    found = []
+    if optimistic := [r for r in table.rows if r.select == "test"]:
+        found.append(
+            f"Optimistic: in {len(optimistic)} of {len(table.rows)} rows the epoch was chosen on "
+            "the test rows themselves."
+        )
+    if failed := sum(len(row.failed) for row in table.rows):
+        verb = "seeds failed and count" if failed > 1 else "seed failed and counts"
+        found.append(f"{failed} {verb} in no mean.")
+    if not any(row.attention in CONTROLS for row in table.rows):
+        found.append(
+            "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
+        )
+    if any(c is not None and c.sign_flip is None for c in table.comparisons):
+        found.append(f"Fewer than {LEAST_SEEDS} paired seeds: no claim of significance is made.")
+    return found
+
+
+def p_value(p: float | None) -> str:
+    """A p-value for people."""
+    if p is None:
+        return "-"
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def _failures(table: Table) -> Iterator[str]:
+    for label, row in zip(table.labels(), table.rows, strict=True):
+        for seed, why in sorted(row.failed.items()):
+            which = label.removeprefix(row.attention).strip()
+            yield f"{row.attention} seed {seed} failed: {why}" + (f" ({which})" if which else "")
+        if row.repeated:
+            seeds = ", ".join(map(str, row.repeated))
+            yield f"{label}: several runs have seed {seeds}; the first by folder name counts"
+    if any(row.failed for row in table.rows):
+        yield "failed seeds count in no mean, and drop out of pairs"
+
+
+def _controls(rows: tuple[Row, ...]) -> Iterator[str]:
+    there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
+    if there:
+        yield f"control: {', '.join(there)}; a mechanism that helps is better than these"
+    else:
+        yield (
+            "no control among these rows: whether a mechanism helps cannot be told without "
+            "'gaam train --attn none --attn scalar-mix'"
+        )
+
+
+def _intervals(table: Table) -> Iterator[str]:
+    yield (
+        "sd and the first 95% interval (Student's t) are over seeds; the test rows are taken as "
+        "given"
+    )
+    yield (
+        f"the second (+ rows) is a bootstrap over seeds and the {table.num_test_rows:,} test rows, "
+        f"{RESAMPLES:,} resamples: what another test set of this kind might give"
+    )
+    if table.rows[0].folds > 1:
+        yield (
+            "every row is tested once, by decoders that did not learn from it; a seed is a whole "
+            "cross-validation, and s/seed its time; other training rows might give other results"
+        )
+    if table.incomplete:
+        yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
+    if any(len(row.scores.seeds) < 2 for row in table.rows):
+        yield "a row with one seed has no interval: train more with --seeds"
+
+
+def _comparisons(table: Table) -> Iterator[str]:
+    found = [comparison for comparison in table.comparisons if comparison is not None]
+    if table.covered:
+        yield "a fold is not compared by itself: see the table over all folds"
+        return
+    if table.baseline is None:
+        if len(table.rows) > 1:
+            yield (
+                "no differences are shown: no run of the baseline on this cache and these test rows"
+                if table.asked
+                else "no differences are shown: there is no row 'none'; name one with --baseline"
+            )
+        return
+    alone = [
+        label
+        for label, row, comparison in zip(
+            table.labels(), table.rows, table.comparisons, strict=True
+        )
+        if comparison is None and row.attention != table.baseline
+    ]
+    if alone:
+        yield (
+            f"not compared, because no run of '{table.baseline}' has the same head, recipe and "
+            f"seeds: {', '.join(alone)}"
+        )
+    if not found:
+        return
+    yield (
+        f"differences to '{table.baseline}' in accuracy points, paired by seed (same head "
+        "initialisation, same order of rows), within the same head and recipe"
+    )
+    dropped = {
+        label: c.dropped for label, c in zip(table.labels(), table.comparisons, strict=True) if c
+    }
+    for label, seeds in dropped.items():
+        if seeds:
+            yield f"{label}: without seed {', '.join(map(str, seeds))}, which one of the two lacks"
+    yield from _tests(table)
+    yield (
+        f"MDD: smallest true difference that a paired t test at {ALPHA} finds with a power of 80% "
+        "at this number of seeds, before any correction"
+    )
+
+
+def _tests(table: Table) -> Iterator[str]:
+    found = [comparison for comparison in table.comparisons if comparison is not None]
+    tested = [comparison for comparison in found if comparison.sign_flip is not None]
+    if tested:
+        exact = all(c.sign_flip.exact for c in tested if c.sign_flip)
+        how = (
+            "exact"
+            if exact
+            else f"exact up to {EXACT_SEEDS} seeds, above from {DRAWS:,} random patterns"
+        )
+        several = f"all {table.num_tests} comparisons" if table.num_tests > 1 else "the comparison"
+        yield (
+            f"p: sign-flip permutation test over seeds ({how}), corrected by Holm for "
+            f"{several} of this report; McNemar's exact test of the majority "
+            f"votes likewise, in a family of its own; * marks p Holm < {ALPHA}"
+        )
+        fewest = min(len(c.seeds) for c in tested)
+        needed = stats.seeds_needed(table.num_tests, alpha=ALPHA)
+        if fewest < needed:
+            yield (
+                f"with {fewest} seeds and {table.num_tests} comparisons no corrected p can be "
+                f"below {ALPHA}; {needed} seeds would do"
+            )
+    if len(tested) < len(found):
+        fewest = min(len(c.seeds) for c in found)
+        yield (
+            f"no claim of significance with fewer than {LEAST_SEEDS} seeds: of 2**{fewest} sign "
+            f"patterns even the most extreme has p = {2 / 2**fewest:.3g}; "
+            f"{stats.seeds_needed(max(1, len(found)), alpha=ALPHA)} seeds would do for "
+            f"{len(found)} comparison{'s' if len(found) > 1 else ''}"
+        )
+
+
+def _provenance(table: Table) -> Iterator[str]:
+    yield f"cache {table.cache['fingerprint'][:12]}, {table.where}"
+    yield f"versions: {versions(table)}"
+
+
+def versions(table: Table) -> str:
+    """What the runs of a table were made with; several values where they differ."""
+    environments: list[dict[str, Any]] = [run.environment for row in table.rows for run in row.runs]
+    parts = []
+    for name in VERSIONS:
+        values = sorted({str(environment.get(name, "unknown")) for environment in environments})
+        parts.append(f"{name} {' and '.join(values)}")
+    return ", ".join(parts)

@@ -1,0 +1,178 @@
+"""Which pictures belong to a table, and the words that go with each.
+
+S seeds, E epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import StorageError
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._picture import Picture, slug
+from gaam_decoder.reports._row_pictures import row_pictures
+from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._sheets import percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CURVES = 8
+DETAILED = 12
+"""Rows that get pictures of their own; with more, the most accurate, and it is said."""
+
+Floats = NDArray[np.float64]
+
+
+def pictures(table: Table) -> Iterator[Picture]:
+    """All pictures of a table, in the order in which they are shown."""
+    yield _strip(table)
+    if any(table.comparisons):
+        yield _forest(table)
+    if table.rows[0].folds == 1:
+        yield from _curves(table)
+    labels = table.labels()
+    for index in most_accurate(table, DETAILED):
+        yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])
+
+
+def most_accurate(table: Table, count: int) -> list[int]:
+    """Places of the ``count`` rows with the highest mean, in the order of the table."""
+    ranked = sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))
+    return sorted(ranked[:count])
+
+
+def save_pictures(tables: list[Table], folder: Path) -> list[Path]:
+    """Write all pictures as PDF and PNG.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+    """
+    from gaam_decoder.reports.figures.output import save_figure
+
+    paths = []
+    try:
+        for number, table in enumerate(tables, 1):
+            prefix = f"table{number}-" if len(tables) > 1 else ""
+            for picture in pictures(table):
+                paths += save_figure(picture.draw, folder, prefix + picture.name)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write pictures to '{folder}'", found=error.strerror or str(error)
+        ) from error
+    return paths
+
+
+def _strip(table: Table) -> Picture:
+    from gaam_decoder.reports.figures.accuracy import strip
+
+    def draw() -> Figure:
+        return strip(
+            table.labels(),
+            [100 * row.scores.accuracy for row in table.rows],
+            [_hundredfold(row.interval) for row in table.rows],
+            [_hundredfold(row.bootstrap) for row in table.rows],
+        )
+
+    spoken = ", ".join(
+        f"{label} {percent(row.mean)}%"
+        for label, row in zip(table.labels()[:CURVES], table.rows, strict=False)
+    )
+    more = " and more" if len(table.rows) > CURVES else ""
+    return Picture(
+        kind="accuracy",
+        name="accuracy",
+        title="Accuracy of every seed",
+        caption="One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
+        "seeds and test rows (thin). The second is the one to compare with another test set.",
+        alt=f"Test accuracy of every seed by decoder, with intervals. Means: {spoken}{more}. All "
+        "numbers are in the table.",
+        draw=draw,
+    )
+
+
+def _forest(table: Table) -> Picture:
+    from gaam_decoder.reports.figures.accuracy import forest
+
+    shown: list[tuple[str, Comparison]] = [
+        (label, comparison)
+        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
+        if comparison is not None
+    ]
+
+    def draw() -> Figure:
+        compared = [comparison for _, comparison in shown]
+        return forest(
+            [label for label, _ in shown],
+            [100 * c.difference for c in compared],
+            [_hundredfold(c.interval) for c in compared],
+            [_hundredfold(c.bootstrap) for c in compared],
+            [c.significant for c in compared],
+            baseline=str(table.baseline),
+        )
+
+    found = [f"{label} {100 * c.difference:+.2f}" for label, c in shown if c.significant]
+    return Picture(
+        kind="differences",
+        name="differences",
+        title=f"Differences to {table.baseline} with intervals",
+        caption="Right of the line: better than the baseline. An interval that crosses the line "
+        "leaves open which is better.",
+        alt=f"Paired differences to {table.baseline} in points, with intervals. "
+        + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
+        + ("" if found else "None is marked significant."),
+        draw=draw,
+    )
+
+
+def _curves(table: Table) -> Iterator[Picture]:
+    from gaam_decoder.reports.figures.curves import learning_curves
+
+    chosen = most_accurate(table, CURVES)
+    rows = [table.rows[index] for index in chosen]
+    labels = [table.labels()[index] for index in chosen]
+    rest = len(table.rows) - len(rows)
+    left_out = f" The {len(rows)} most accurate decoders; {rest} are left out." if rest else ""
+    selects = {row.select for row in rows}
+    held_out = {"val": "validation accuracy", "test": "TEST accuracy"}
+    panels = {
+        "loss": ("training loss", 1),
+        "train_accuracy": ("training accuracy", 100),
+        "accuracy": (held_out.get("".join(selects), "held-out accuracy"), 100),
+    }
+    for key, (name, factor) in panels.items():
+        curves = [_log(row, key, factor) for row in rows]
+        if any(curve is not None for curve in curves):
+            yield Picture(
+                kind="curves",
+                name=f"curves-{slug(name)}",
+                title=name[0].upper() + name[1:],
+                caption=f"Mean over seeds; the band is one standard deviation.{left_out}",
+                alt=f"{name} by epoch for {', '.join(labels)}, mean and spread over seeds.",
+                draw=partial(
+                    learning_curves, labels, curves, what=name + (", %" if factor > 1 else "")
+                ),
+            )
+
+
+def _log(row: Row, key: str, factor: float) -> Floats | None:
+    """A quantity of the log times a factor, (S, E); None where no entry has it."""
+    entries = [entry for run in row.runs for entry in run.log if entry.get(key) is not None]
+    if not entries:
+        return None
+    seeds = sorted({entry["seed"] for entry in entries})
+    value_SE = np.full((len(seeds), max(entry["epoch"] for entry in entries)), np.nan)
+    for entry in entries:
+        value_SE[seeds.index(entry["seed"]), entry["epoch"] - 1] = factor * entry[key]
+    return value_SE
+
+
+def _hundredfold(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return (100 * interval[0], 100 * interval[1]) if interval else None

@@ -1,0 +1,152 @@
+"""Tables as text for people: the same cells for Markdown, LaTeX and HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaam_decoder import stats
+from gaam_decoder.reports import _learned
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._notes import p_value
+from gaam_decoder.reports._rows import Row
+
+LEFT = ("attention", "head", "select", "settings", "parameter", "baseline")
+"""Columns of words; the others are numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sheet:
+    """A caption, a header, and one list of cells for each line."""
+
+    caption: str
+    header: list[str]
+    lines: list[list[str]]
+
+    def dicts(self) -> list[dict[str, str]]:
+        """Lines as column -> cell."""
+        return [dict(zip(self.header, line, strict=True)) for line in self.lines]
+
+
+def sheets(table: Table) -> list[Sheet]:
+    """All there is to show of a table: accuracies, differences, learned parameters."""
+    found = (accuracies(table), differences(table), learned(table))
+    return [sheet for sheet in found if sheet is not None]
+
+
+def accuracies(table: Table) -> Sheet:
+    """Accuracy of every row, in percent."""
+    header = ["attention", "head", "accuracy %", "sd", "95% CI seeds", "95% CI + rows"]
+    header += ["macro-F1 %", "seeds", "select"]
+    lines = []
+    for row in table.rows:
+        f1 = row.scores.macro_f1
+        seeds = str(len(row.seeds)) + (f" ({len(row.failed)} failed)" if row.failed else "")
+        sd = stats.standard_deviation(row.scores.accuracy)
+        lines.append(
+            [
+                row.attention,
+                row.head,
+                percent(row.mean),
+                "-" if sd is None else f"{100 * sd:.2f}",
+                span(row.interval),
+                span(row.bootstrap),
+                percent(float(f1.mean()) if len(f1) else None),
+                seeds,
+                "test (optimistic)" if row.select == "test" else row.select,
+            ]
+        )
+    if any(table.published):
+        header.append("published %")
+        for line, found in zip(lines, table.published, strict=True):
+            spread = f" (sd {found.std})" if found and found.std is not None else ""
+            line.append(f"{found.mean}{spread}" if found else "-")
+    header += ["parameters (attn / total)", "s/seed"]
+    for line, row in zip(lines, table.rows, strict=True):
+        taken = [row.seconds[seed] for seed in row.scores.seeds]
+        line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
+        line.append(f"{np.mean(taken):.2f}" if taken else "-")
+    rows = list(zip(table.rows, lines, strict=True))
+    return _with_settings(table, "test accuracy", header, rows, tail=2)
+
+
+def differences(table: Table) -> Sheet | None:
+    """Difference of every row to its baseline, in points; None where nothing is compared."""
+    header = ["attention", "head", "difference", "95% CI seeds", "95% CI + rows", "p", "p Holm"]
+    header += ["McNemar p Holm", "MDD", "pairs"]
+    lines = [
+        (row, [row.attention, row.head, *_difference(comparison)])
+        for row, comparison in zip(table.rows, table.comparisons, strict=True)
+        if comparison is not None
+    ]
+    if not lines:
+        return None
+    return _with_settings(
+        table, f"difference to '{table.baseline}' in accuracy points", header, lines
+    )
+
+
+def learned(table: Table) -> Sheet | None:
+    """Ranges of the learned parameters; None where no row has any."""
+    lines = [
+        (row, [row.attention, row.head, *cells])
+        for row in table.rows
+        for cells in _learned.cells(row)
+    ]
+    if not lines:
+        return None
+    return _with_settings(table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines)
+
+
+def _difference(comparison: Comparison) -> list[str]:
+    return [
+        points(comparison.difference) + ("*" if comparison.significant else ""),
+        span(comparison.interval, signed=True),
+        span(comparison.bootstrap, signed=True),
+        p_value(comparison.sign_flip.p if comparison.sign_flip else None),
+        p_value(comparison.p_holm),
+        p_value(comparison.mcnemar_p_holm),
+        "-" if comparison.detectable is None else f"{100 * comparison.detectable:.2f}",
+        str(len(comparison.seeds)),
+    ]
+
+
+def _with_settings(
+    table: Table, caption: str, header: list[str], lines: list[tuple[Row, list[str]]], tail: int = 0
+) -> Sheet:
+    """Add what tells rows apart, where rows differ in it, before the last ``tail`` columns."""
+    extra: dict[str, dict[int, str]] = {}
+    if "select" not in header and len({row.select for row in table.rows}) > 1:
+        extra["select"] = {id(row): row.select for row in table.rows}
+    if any(table.settings()):
+        extra["settings"] = {
+            id(row): text for row, text in zip(table.rows, table.settings(), strict=True)
+        }
+    place = len(header) - tail
+    return Sheet(
+        caption=caption,
+        header=[*header[:place], *extra, *header[place:]],
+        lines=[
+            [*line[:place], *(by_row[id(row)] for by_row in extra.values()), *line[place:]]
+            for row, line in lines
+        ],
+    )
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def points(value: float) -> str:
+    """A difference in percentage points, with its sign."""
+    return f"{100 * value:+.2f}"
+
+
+def span(interval: tuple[float, float] | None, *, signed: bool = False) -> str:
+    """An interval in percent, or in points with signs."""
+    if interval is None:
+        return "-"
+    return " to ".join(points(v) if signed else percent(v) for v in interval)

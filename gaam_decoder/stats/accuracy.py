@@ -1,0 +1,64 @@
+"""Scores of predictions.
+
+S seeds, N test rows, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels = NDArray[np.int64]
+
+
+def accuracy(predicted_N: Labels, label_N: Labels) -> float:
+    """Share of the rows whose predicted class is right."""
+    return float(np.mean(predicted_N == label_N))
+
+
+def confusion(predicted_N: Labels, label_N: Labels, num_classes: int) -> NDArray[np.int64]:
+    """Number of rows of every class (first axis) by predicted class (second axis), (C, C)."""
+    counts = np.bincount(label_N * num_classes + predicted_N, minlength=num_classes**2)
+    return counts.reshape(num_classes, num_classes).astype(np.int64)
+
+
+def f1_of_confusion(count_CC: NDArray[np.int64]) -> float:
+    """Macro F1 of a confusion matrix; see ``macro_f1``."""
+    either_C = count_CC.sum(0) + count_CC.sum(1)
+    seen_C = either_C > 0
+    return float(np.mean(2 * np.diagonal(count_CC)[seen_C] / either_C[seen_C]))
+
+
+def macro_f1(predicted_N: Labels, label_N: Labels, num_classes: int) -> float:
+    """Unweighted mean of F1 over the classes that occur in labels or predictions."""
+    return f1_of_confusion(confusion(predicted_N, label_N, num_classes))
+
+
+def majority_accuracy(train_label_N: Labels, test_label_N: Labels) -> float:
+    """Test accuracy of always answering the most frequent training class."""
+    return float(np.mean(test_label_N == np.bincount(train_label_N).argmax()))
+
+
+def majority_votes(logits_SNC: NDArray[np.float32], predicted_SN: Labels) -> Labels:
+    """Class that most seeds predict, for every row, (N,).
+
+    Where classes have equally many votes, the one of them with the larger mean probability wins.
+
+    Args:
+        logits_SNC: decide between equals.
+        predicted_SN: where each is largest.
+    """
+    num_seeds, num_rows, num_classes = logits_SNC.shape
+    place_SN = np.arange(num_rows) * num_classes + predicted_SN
+    votes_NC = np.bincount(place_SN.ravel(), minlength=num_rows * num_classes)
+    votes_NC = votes_NC.reshape(num_rows, num_classes)
+    voted_N = votes_NC.argmax(1)
+    most_N = votes_NC.max(1)
+    tied_N = np.flatnonzero((votes_NC == most_N[:, None]).sum(1) > 1)
+    if len(tied_N):
+        logits = logits_SNC[:, tied_N].astype(np.float64)
+        power = np.exp(logits - logits.max(-1, keepdims=True))
+        mean_NC = (power / power.sum(-1, keepdims=True)).sum(0) / num_seeds
+        mean_NC[votes_NC[tied_N] < most_N[tied_N, None]] = -1
+        voted_N[tied_N] = mean_NC.argmax(1)
+    return voted_N

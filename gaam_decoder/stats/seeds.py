@@ -1,0 +1,75 @@
+"""The seeds as a sample: spread, interval, and what so many seeds can show.
+
+S seeds. The test rows are taken as given here; ``bootstrap`` treats them as a sample too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import nctdtr, stdtrit
+
+Floats = NDArray[np.float64]
+
+
+def standard_deviation(value_S: Floats) -> float | None:
+    """Sample standard deviation (S - 1); None for fewer than two values."""
+    return float(np.std(value_S, ddof=1)) if len(value_S) > 1 else None
+
+
+def t_interval(value_S: Floats, level: float = 0.95) -> tuple[float, float] | None:
+    """Student's t confidence interval of the mean; None for fewer than two values.
+
+    ``mean +- t(S - 1, (1 + level) / 2) * sd / sqrt(S)``.
+    """
+    sd = standard_deviation(value_S)
+    if sd is None:
+        return None
+    mean = float(np.mean(value_S))
+    half = float(stdtrit(len(value_S) - 1, (1 + level) / 2)) * sd / len(value_S) ** 0.5
+    return mean - half, mean + half
+
+
+def minimum_detectable_difference(
+    difference_S: Floats, *, alpha: float = 0.05, power: float = 0.8
+) -> float | None:
+    """Smallest true mean difference that a paired t test over so many seeds would mostly find.
+
+    The delta at which a two-sided test at ``alpha`` rejects with probability ``power``, if the
+    differences are normal with the standard deviation that was seen; from the noncentral t
+    distribution. None for fewer than two seeds.
+
+    Args:
+        difference_S: difference of every pair; only its spread and number matter.
+        alpha: level of one test, before any correction for several.
+        power: chance of finding it.
+    """
+    sd = standard_deviation(difference_S)
+    if sd is None:
+        return None
+    df = len(difference_S) - 1
+    critical = float(stdtrit(df, 1 - alpha / 2))
+
+    def found(shift: float) -> float:
+        # without the other tail: at a power of one half its share is below 1e-3, and nctdtr is
+        # NaN there for some arguments
+        return 1 - float(nctdtr(df, shift, critical))
+
+    low, high = 0.0, 1.0
+    while found(high) < power:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if found(middle) >= power else (middle, high)
+    return high * sd / len(difference_S) ** 0.5
+
+
+def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
+    """Fewest seeds with which a sign-flip test can reach ``alpha`` after Holm's correction.
+
+    S seeds have ``2**S`` sign patterns, and the most extreme two give p = ``2 / 2**S``; Holm
+    multiplies the smallest of m p-values by m.
+    """
+    return math.floor(1 + math.log2(num_comparisons / alpha)) + 1

@@ -1,0 +1,90 @@
+"""Runs in memory whose right and wrong answers are chosen by the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+
+from gaam_decoder import RunResult
+
+AG_NEWS = ["World", "Sports", "Business", "Sci/Tech"]
+
+
+class MakeRun(Protocol):
+    def __call__(self, attention: str, right: Any, **changes: Any) -> RunResult: ...
+
+
+def build_run(
+    attention: str,
+    right: Any,
+    *,
+    seeds: tuple[int, ...] | None = None,
+    failed: dict[int, str] | None = None,
+    head: str = "linear",
+    cache: dict[str, Any] | None = None,
+    path: str | None = None,
+    classes: tuple[str, ...] = ("a", "b", "c"),
+    attention_map: np.ndarray | None = None,
+    learned: dict[str, np.ndarray] | None = None,
+    log: list[dict[str, Any]] | None = None,
+    **recipe: Any,
+) -> RunResult:
+    """A run whose seed s is right on row n where ``right[s, n]`` says so."""
+    right_SN = np.asarray(right, bool)
+    num_seeds, num_rows = right_SN.shape
+    seeds = seeds or tuple(range(num_seeds))
+    label_N = np.random.default_rng(num_rows).integers(0, len(classes), num_rows)
+    answer_SN = np.where(right_SN, label_N, (label_N + 1) % len(classes))
+    settings = {"select": "val", "epochs": 3, "lr": 0.001, "test_split": "test", "layers": None}
+    settings |= recipe
+    run = RunResult(
+        path=Path(path or f"{attention}-{head}"),
+        key=repr((attention, head, sorted(settings.items(), key=str), cache)),
+        attention=attention,
+        head=head,
+        recipe=settings,
+        cache={
+            "fingerprint": "f" * 64,
+            "encoder": "an-encoder",
+            "dataset": "a-dataset",
+            "layers": 6,
+            "hidden_size": 8,
+            "rows": {"train": 9, "test": num_rows},
+            "class_names": list(classes),
+        }
+        | (cache or {}),
+        environment={"python": "3.11", "torch": "2.13", "numpy": "2.4", "device": "cpu"},
+        parameters={"attention": 7, "total": 1234},
+        majority_accuracy=0.4,
+        seeds=seeds,
+        failed=failed or {},
+        epochs=dict.fromkeys(seeds, 1),
+        seconds=dict.fromkeys(seeds, 0.5),
+    )
+    logits = np.eye(len(classes), dtype=np.float32)[answer_SN]
+    logits[[seeds.index(seed) for seed in run.failed]] = np.nan
+    vars(run).update(
+        logits=logits,
+        labels=label_N,
+        attention_map=attention_map,
+        learned=learned or {},
+        log=log or [],
+    )
+    return run
+
+
+def answers(num_seeds: int, accuracy: float, seed: int, num_rows: int = 400) -> np.ndarray:
+    """Right and wrong answers; rows are easy or hard for everybody alike."""
+    generator = np.random.default_rng(seed)
+    hard_N = np.random.default_rng(0).random(num_rows)
+    luck_SN = 0.8 * hard_N + 0.2 * generator.random((num_seeds, num_rows))
+    limit_S = accuracy + generator.normal(0, 0.004, (num_seeds, 1))
+    return luck_SN < np.quantile(luck_SN, np.clip(limit_S, 0, 1)[:, 0], axis=1).diagonal()[:, None]
+
+
+@pytest.fixture(name="make_run")
+def _make_run() -> MakeRun:
+    return build_run

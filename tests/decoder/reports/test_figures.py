@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from gaam_decoder.reports.figures import (
+    accuracy,
+    attention,
+    confusion,
+    curves,
+    learned,
+    output,
+)
+from gaam_decoder.reports.figures.style import PALETTE, shorten
+
+RNG = np.random.default_rng(0)
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "strip": lambda: accuracy.strip(
+        ["gaam", "mha $x$ & <b>", "one seed", "all failed"],
+        [RNG.normal(88, 1, 10), RNG.normal(87, 1, 3), np.array([86.0]), np.array([])],
+        [(87.0, 89.0), (86.0, 88.0), None, None],
+        [(86.0, 90.0), (85.0, 89.0), None, None],
+    ),
+    "forest": lambda: accuracy.forest(
+        ["gaam", "mha"], [0.5, -0.2], [(0.1, 0.9), None], [(0.0, 1.0), None], [True, False],
+        baseline="none",
+    ),
+    "curves": lambda: curves.learning_curves(
+        ["a", "b", "c"], [RNG.random((3, 5)), RNG.random((1, 1)), None], what="loss"
+    ),
+    "heatmap": lambda: attention.importance_heatmap(RNG.random((40, 1000)), range(1, 41)),
+    "heatmap of one layer": lambda: attention.importance_heatmap(RNG.random((2, 1)), [4, 9]),
+    "contributions": lambda: attention.layer_contributions(RNG.random((5, 40)), range(1, 41)),
+    "contributions of one seed": lambda: attention.layer_contributions(np.eye(1, 3), [7, 8, 9]),
+    "learned": lambda: learned.histograms(
+        {"xi": RNG.random((3, 2, 8)), "constant": np.full((3, 2), 5.0), "nan": np.r_[1, np.nan]}
+    ),
+    "confusion": lambda: confusion.confusion_matrix(
+        np.array([[3, 1], [0, 0]]), ["World", "a very long class name indeed"]
+    ),
+    "confusion of many": lambda: confusion.confusion_matrix(
+        RNG.integers(0, 9, (60, 60)), [f"class {c}" for c in range(60)]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_pictures_are_well_formed_and_take_their_colours_from_the_page(name: str) -> None:
+    svg = output.inline_svg(FIGURES[name], key="k1", alt='of "xi" & <others>')
+    root = ET.fromstring(svg)
+    assert root.get("aria-label") == 'of "xi" & <others>'
+    assert not re.search(r"#[0-9a-f]{6}\b", re.sub(r"base64,[^\"]+", "", svg)), "a fixed colour"
+    variables = set(re.findall(r"var\(--(\w+)\)", svg))
+    assert "ink" in variables
+    assert variables <= set(PALETTE)
+    assert "http" not in re.sub(r'xmlns(:xlink)?="[^"]+"', "", svg)
+    ids = re.findall(r' id="([^"]+)"', svg)
+    assert len(ids) == len(set(ids))
+    for reference in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', svg):
+        assert "".join(reference) in ids
+
+
+def test_the_same_picture_has_the_same_bytes() -> None:
+    def draw() -> Figure:
+        return attention.layer_contributions(np.ones((2, 3)), [1, 2, 3])
+
+    first = output.inline_svg(draw, key="a", alt="x")
+    assert output.inline_svg(draw, key="a", alt="x") == first
+
+
+def test_pictures_for_a_paper_are_pdf_and_png(tmp_path: Path) -> None:
+    paths = output.save_figure(FIGURES["forest"], tmp_path / "new" / "figures", "forest")
+    assert [path.suffix for path in paths] == [".pdf", ".png"]
+    assert paths[0].read_bytes().startswith(b"%PDF")
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+
+
+@given(num_features=st.integers(1, 700), columns=st.integers(1, 80))
+def test_downsampling_puts_every_feature_into_one_mean(num_features: int, columns: int) -> None:
+    values = np.random.default_rng(num_features).random((2, num_features))
+    small = attention.downsample(values, columns)
+    assert small.shape == (2, min(columns, num_features))
+    groups = np.split(
+        np.arange(num_features),
+        np.linspace(0, num_features, small.shape[1] + 1).round().astype(int)[1:-1],
+    )
+    sizes = [len(group) for group in groups]
+    assert sum(sizes) == num_features
+    assert max(sizes) - min(sizes) <= 1
+    expected = np.stack([values[:, group].mean(1) for group in groups], 1)
+    np.testing.assert_allclose(small, expected, atol=1e-12)
+
+
+def test_what_the_strip_plot_shows_are_the_numbers() -> None:
+    values = np.array([88.1, 88.9, 87.5])
+    axes = accuracy.strip(["a"], [values], [(87, 89)], [(86, 90)]).axes[0]
+    both, seeds, dots, mean = axes.lines
+    assert list(both.get_xdata()) == [86, 90]
+    assert list(seeds.get_xdata()) == [87, 89]
+    assert sorted(dots.get_xdata()) == sorted(values)
+    np.testing.assert_allclose(mean.get_xdata(), values.mean())
+
+
+def test_long_labels_keep_both_ends() -> None:
+    label = shorten("generalized-gaussian:heads=4,location=median", 26)
+    assert len(label) == 26
+    assert label.startswith("generalized")
+    assert label.endswith("median")

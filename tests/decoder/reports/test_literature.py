@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaam_decoder.attention._groups import heads_over_layers
+from gaam_decoder.reports import _literature
+from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._notes import notes
+from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
+
+SOURCE = Path(__file__).parents[4] / "shared" / "published" / "results.json"
+LLAMA = {
+    "dataset": "fancyzhx/ag_news",
+    "encoder": "meta-llama/Llama-2-13b-hf",
+    "layers": 40,
+    "rows": {"train": 120_000, "test": 7600},
+}
+
+
+def table_of(attention: str, cache: dict[str, Any], **changes: Any) -> Table:
+    run = build_run(
+        attention, answers(2, 0.8, 1), cache=cache, **{"classes": tuple(AG_NEWS), **changes}
+    )
+    [table] = build_tables([run])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("attention", "mean"),
+    [
+        ("gaam", 94.6),
+        ("gaam:heads=8", 94.6),
+        ("gaam:heads=1", 94.5),
+        ("gqgaam:published=true", 94.9),
+        ("mha:published=true", 94.6),
+    ],
+)
+def test_what_was_published_stands_beside_it_without_reservation(
+    attention: str, mean: float
+) -> None:
+    table = table_of(attention, LLAMA, head="conv")
+    [found] = table.published
+    assert found is not None
+    assert (found.mean, found.differs) == (mean, ())
+    line, *ranges = [note for note in notes(table) if note.startswith("published")]
+    expected = "published, gaam: learned offset -0.05 to 0.07, xi 1.94 to 2.02"
+    assert ranges == ([expected] if attention == "gaam" else [])
+    assert "the same encoder" in line
+    assert "arXiv 2401.11143" in line
+    assert "chosen on the evaluation split (optimistic)" in line
+
+
+@pytest.mark.parametrize(
+    "attention", ["laplace", "none", "gaam:normalize=density", "gqa", "scalar-mix"]
+)
+def test_what_was_not_published_has_nothing_beside_it(attention: str) -> None:
+    assert table_of(attention, LLAMA).published == (None,)
+
+
+def test_everything_that_differs_is_said() -> None:
+    cache = LLAMA | {"encoder": "all-MiniLM-L6-v2", "layers": 6, "rows": {"train": 4999}}
+    text = "\n".join(notes(table_of("gaam", cache)))
+    assert "another encoder: Llama-2-13B, not all-MiniLM-L6-v2" in text
+    assert "8 heads there, 3 here" in text
+    assert "linear head here, convolutional there" in text
+    assert "120,000 train rows there, 4,999 here" in text
+    assert "7,600 test rows there, no such split here" in text
+    text = "\n".join(notes(table_of("mha", LLAMA)))
+    assert "theirs attends across the rows of a batch" in text
+
+
+@pytest.mark.parametrize(
+    ("cache", "classes"),
+    [
+        ({"dataset": "my_news"}, AG_NEWS),
+        ({"dataset": "ag_news"}, ["a", "b", "c", "d"]),
+        ({"dataset": "ag_news"}, [*AG_NEWS, "Other"]),
+        ({"dataset": "not_ag_news"}, AG_NEWS),
+        ({"dataset": "cifar100"}, AG_NEWS),
+    ],
+)
+def test_another_data_set_is_no_match(cache: dict[str, str], classes: list[str]) -> None:
+    assert table_of("gaam", LLAMA | cache, classes=tuple(classes)).published == (None,)
+
+
+def test_a_file_of_the_same_name_with_the_same_classes_is_one() -> None:
+    for name in ("/data/ag_news", "ag_news.csv", "AG-News"):
+        table = table_of("gaam", LLAMA | {"dataset": name}, classes=tuple(reversed(AG_NEWS)))
+        assert table.published[0] is not None
+
+
+def test_some_layers_only_are_not_what_was_published() -> None:
+    assert table_of("gaam", LLAMA, layers="19-21").published == (None,)
+
+
+def test_default_heads_are_those_of_the_mechanism() -> None:
+    for layers in range(2, 100):
+        assert _literature._default_heads(layers) == heads_over_layers(layers, None)
+
+
+def test_the_published_figures_are_those_of_the_source() -> None:
+    [found] = table_of("gaam", LLAMA, head="conv").published
+    assert found is not None
+    content = found.to_dict()
+    assert content["runs"] == [0.945, 0.945, 0.947]
+    assert content["mean"] == pytest.approx(sum(content["runs"]) / 3, abs=5e-4)
+    assert "arXiv 2401.11143" in content["source"]
+
+
+@pytest.mark.skipif(not SOURCE.exists(), reason="../shared/published is not there")
+def test_nothing_was_mistyped() -> None:
+    source = json.loads(SOURCE.read_text("utf-8"))
+    carried = json.loads(_literature.FILE.read_text("utf-8"))
+    assert set(carried["datasets"]) == {k for k, v in source.items() if isinstance(v, dict)}
+    for name, dataset in carried["datasets"].items():
+        theirs = source[name]
+        assert (dataset["train"], dataset["test"]) == (theirs.get("train"), theirs.get("test"))
+        about = f"{dataset['encoder']}, {dataset['layers']} layers x {dataset['hidden_size']}"
+        assert about == theirs["encoder"]
+        for mechanism, found in dataset["mechanisms"].items():
+            expected = dict(theirs[mechanism])
+            assert found["values"] == expected.pop(dataset["unit"])
+            assert {k: v for k, v in found.items() if k != "values"} == expected
+        names = {k for k, v in theirs.items() if isinstance(v, dict) and "mean" in v}
+        assert set(dataset["mechanisms"]) == {n for n in names if not n.startswith("lora")}
+        ranges = theirs["learned_ranges"]
+        assert list(dataset["learned_ranges"].values()) == [*ranges.values()]

@@ -1,0 +1,365 @@
+"""What a report computes and what it says about it."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from gaam_cache import registry
+from gaam_cache.errors import ConfigError
+from gaam_decoder import stats
+from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._notes import claims, notes, warnings
+from gaam_decoder.reports._row_pictures import row_pictures
+from gaam_decoder.reports.json import Json
+from tests.decoder.reports.conftest import answers, build_run
+
+
+def everything(tables: list[Table]) -> dict:
+    stream = io.StringIO()
+    Json().write(tables, stream)
+    return json.loads(stream.getvalue())
+
+
+def test_every_number_of_a_comparison_equals_an_independent_computation() -> None:
+    mine, theirs = answers(8, 0.83, 1), answers(8, 0.80, 2)
+    other = answers(8, 0.8, 3)
+    runs = [build_run("gaam", mine), build_run("none", theirs), build_run("mha", other)]
+    [table] = build_tables(runs)
+    content = everything([table])
+    row = content["rows"][0]
+    assert row["attention"] == "gaam"
+    found = row["comparison"]
+    difference = mine.mean(1) - theirs.mean(1)
+    assert found["baseline"] == "none"
+    assert found["paired_seeds"] == list(range(8))
+    assert found["difference"] == pytest.approx(difference.mean())
+    assert found["difference_points"] == pytest.approx(100 * difference.mean())
+    interval = scipy.stats.ttest_rel(mine.mean(1), theirs.mean(1)).confidence_interval()
+    np.testing.assert_allclose(found["ci95"], interval)
+
+    def p_of(first: np.ndarray) -> float:
+        return scipy.stats.permutation_test(
+            (first.mean(1) - theirs.mean(1),),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=np.inf,
+        ).pvalue
+
+    p = [p_of(mine), p_of(other)]
+    assert found["p_sign_flip"] == pytest.approx(p[0])
+    assert found["p_sign_flip_exact"] is True
+    holm = [min(1, 2 * p[0]), p[1]] if p[0] <= p[1] else [max(p[0], 2 * p[1]), 2 * p[1]]
+    assert found["p_holm"] == pytest.approx(min(1, max(holm[0], 2 * min(p))))
+    assert content["comparisons_corrected_for"] == 2
+    votes = [right.sum(0) * 2 + 1e-9 for right in (mine, theirs)]  # a tie of 4 to 4: see below
+    sure = (votes[0] % 8 > 0.1) & (votes[1] % 8 > 0.1)
+    right = [vote > 8 for vote in votes]
+    counted = found["mcnemar"]
+    assert counted["only_this_right"] >= np.sum(right[0] & ~right[1] & sure)
+    total = counted["only_this_right"] + counted["only_baseline_right"]
+    expected = scipy.stats.binomtest(counted["only_this_right"], total).pvalue if total else 1.0
+    assert counted["p"] == pytest.approx(expected)
+
+
+def test_the_bootstrap_of_a_difference_keeps_rows_and_seeds_together() -> None:
+    theirs = answers(10, 0.8, 2)
+    mine = theirs.copy()
+    wrong = np.argwhere(~mine)
+    mine[tuple(wrong[::5].T)] = True  # never worse: no resample can show the opposite
+    [table] = build_tables([build_run("gaam", mine), build_run("none", theirs)])
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    assert comparison.bootstrap is not None
+    assert comparison.bootstrap[0] > 0
+    row, base = table.rows
+    assert row.bootstrap is not None
+    assert base.bootstrap is not None
+    width = comparison.bootstrap[1] - comparison.bootstrap[0]
+    assert width < 0.6 * (row.bootstrap[1] - row.bootstrap[0])
+    paired = stats.resample_rows(np.concatenate([mine, theirs]))
+    expected = stats.two_level_interval(paired[:10] - paired[10:])
+    np.testing.assert_allclose(comparison.bootstrap, expected)
+
+
+def test_failed_seeds_drop_out_of_pairs_and_it_is_said() -> None:
+    mine, theirs = answers(8, 0.83, 1), answers(9, 0.80, 2)
+    runs = [
+        build_run("gaam", mine, failed={3: "the loss became nan in epoch 1"}),
+        build_run("none", theirs),
+    ]
+    [table] = build_tables(runs)
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    assert comparison.seeds == (0, 1, 2, 4, 5, 6, 7)
+    assert comparison.dropped == (3, 8)
+    keep = list(comparison.seeds)
+    expected = (mine[keep].mean(1) - theirs[keep].mean(1)).mean()
+    assert comparison.difference == pytest.approx(expected)
+    text = "\n".join(notes(table))
+    assert "gaam seed 3 failed: the loss became nan in epoch 1" in text
+    assert "gaam: without seed 3, 8" in text
+    assert any("1 seed failed" in warning for warning in warnings(table))
+
+
+def test_a_mechanism_of_which_every_seed_failed_is_shown_without_numbers() -> None:
+    failed = dict.fromkeys(range(3), "the loss became nan in epoch 1")
+    runs = [
+        build_run("gaam", answers(3, 0.8, 1), failed=failed),
+        build_run("none", answers(3, 0.8, 2)),
+    ]
+    content = everything(build_tables(runs))
+    row = content["rows"][0]
+    assert row["accuracy"] == {"mean": None, "std": None, "ci95": None, "per_seed": [None] * 3}
+    assert row["comparison"] is None
+    assert "not compared" in "\n".join(content["notes"])
+
+
+def test_fewer_than_six_seeds_make_no_claim_however_large_the_difference() -> None:
+    runs = [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))]
+    [table] = build_tables(runs)
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    assert comparison.difference > 0.4
+    assert (comparison.sign_flip, comparison.mcnemar, comparison.p_holm) == (None, None, None)
+    assert not comparison.significant
+    assert claims(table) == []
+    text = "\n".join(notes(table))
+    assert "no claim of significance with fewer than 6 seeds" in text
+    assert "p = 0.0625; 6 seeds would do for 1 comparison" in text
+    assert any("no claim of significance" in warning for warning in warnings(table))
+
+
+def test_six_seeds_claim_what_ten_comparisons_would_take_back() -> None:
+    better, base = np.ones((6, 400)), answers(6, 0.5, 2)
+    [table] = build_tables([build_run("gaam", better), build_run("none", base)])
+    assert table.comparisons[0] is not None
+    assert table.comparisons[0].p_holm == pytest.approx(2 / 64)
+    assert len(claims(table)) == 1
+    assert "gaam is" in claims(table)[0]
+    assert "points higher than none" in claims(table)[0]
+    names = [f"gaam:heads={n}" for n in range(1, 11)]
+    [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
+    assert claims(table) == []
+    needed = math.ceil(1 + math.log2(10 / 0.05))
+    assert f"{needed} seeds would do" in "\n".join(notes(table))
+
+
+def test_a_claim_that_hangs_on_these_test_rows_says_so() -> None:
+    base = answers(8, 0.8, 2, num_rows=60)
+    better = base.copy()
+    for seed, row in enumerate(better):
+        row[np.flatnonzero(~row)[: 2 + seed % 2]] = True  # always better, by a row or two in all
+        row[np.flatnonzero(base.all(0))[0]] = False
+    [table] = build_tables([build_run("gaam", better), build_run("none", base)])
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    assert comparison.bootstrap is not None
+    assert comparison.bootstrap[0] < 0 < comparison.bootstrap[1]
+    [sentence] = claims(table)
+    assert "on these test rows" in sentence
+    sure = build_tables([build_run("gaam", np.ones((8, 60))), build_run("none", base)])
+    assert "on these test rows" not in claims(sure[0])[0]
+
+
+def test_holm_counts_the_comparisons_of_all_tables() -> None:
+    runs = []
+    for fingerprint in ("f" * 64, "e" * 64):
+        cache = {"fingerprint": fingerprint}
+        runs += [
+            build_run("gaam", answers(7, 0.9, 1), cache=cache),
+            build_run("none", answers(7, 0.7, 2), cache=cache),
+        ]
+    tables = build_tables(runs)
+    assert len(tables) == 2
+    assert all(table.num_tests == 2 for table in tables)
+    found = [table.comparisons[0].p_holm for table in tables if table.comparisons[0]]
+    assert found == [pytest.approx(4 / 128)] * 2
+
+
+def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -> None:
+    runs = [
+        build_run("gaam", answers(6, 0.8, 1)),
+        build_run("gaam", answers(6, 0.8, 2), head="conv"),
+        build_run("gaam", answers(6, 0.8, 3), lr=0.01),
+        build_run("mha", answers(6, 0.8, 4)),
+        build_run("mha", answers(6, 0.8, 5), lr=0.01),
+    ]
+    [table] = build_tables(runs, "mha")
+    by_label = dict(zip(table.labels(), table.comparisons, strict=True))
+    compared = {label for label, comparison in by_label.items() if comparison is not None}
+    assert compared == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
+    difference = by_label["gaam + linear lr=0.01"]
+    assert difference is not None
+    expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
+    assert difference.difference == pytest.approx(expected)
+    assert "not compared" in "\n".join(notes(table))
+    assert "gaam + conv" in "\n".join(notes(table))
+
+
+def test_a_recipe_of_an_older_release_is_the_same_recipe() -> None:
+    new = build_run("gaam", answers(6, 0.8, 1), loss="cross-entropy", fold=None, dtype="float32")
+    old = build_run("none", answers(6, 0.8, 2))
+    focal = build_run("gaam", answers(6, 0.8, 3), loss="focal")
+    [table] = build_tables([new, old, focal])
+    assert [row.recipe.get("loss") for row in table.rows] == ["cross-entropy", "focal", None]
+    assert [comparison is not None for comparison in table.comparisons] == [True, False, False]
+
+
+def test_without_a_control_nothing_is_compared_and_a_hint_is_given() -> None:
+    runs = [build_run("gaam", answers(6, 0.8, 1)), build_run("mha", answers(6, 0.8, 2))]
+    [table] = build_tables(runs)
+    assert table.comparisons == (None, None)
+    text = "\n".join(notes(table))
+    assert "no control among these rows" in text
+    assert "--attn none --attn scalar-mix" in text
+    assert "--baseline" in text
+    [table] = build_tables(runs, "mha")
+    assert table.comparisons[0] is not None
+
+
+def test_labels_are_short_and_tell_all_rows_apart() -> None:
+    right = answers(2, 0.8, 1)
+    runs = [
+        build_run("gaam", right),
+        build_run("laplace", right, lr=0.5),
+        build_run("mha", right, select="test"),
+        build_run("none", right, lr=0.5),
+        build_run("none", right, lr=0.5, select="last"),
+        build_run("none", right),
+    ]
+    labels = build_tables(runs)[0].labels()
+    assert labels == [
+        *("gaam", "laplace", "mha select=test", "none select=last"),
+        *("none select=val lr=0.001", "none select=val lr=0.5"),
+    ]
+
+
+def test_an_unknown_baseline_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="no run of the baseline 'none'") as error:
+        build_tables([build_run("gaam", answers(2, 0.8, 1))], "none")
+    assert "one of: gaam" in str(error.value)
+
+
+def test_runs_on_other_splits_or_folds_are_another_table() -> None:
+    """Although their labels happen to be the same."""
+    right = answers(6, 0.8, 1)
+    runs = [
+        build_run("none", right),
+        build_run("none", right, test_split="other"),
+        build_run("none", right, fold="2/5"),
+        build_run("none", right, fold="3/5"),
+        build_run("none", right, fold="2/4"),
+        build_run("none", right, fold="2/4", split_seed=1),
+        build_run("none", answers(6, 0.8, 1, num_rows=401)),
+    ]
+    tables = build_tables(runs)
+    assert len(tables) == len(runs)
+    assert [table.where for table in tables[:3]] == [
+        *("test split 'test'", "test split 'other'", "fold 2 of 5 of the 'train' split"),
+    ]
+    assert "fold 2 of 5" in tables[2].title()
+
+
+def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
+    sizes = {1: 300, 2: 301, 3: 299}
+    mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}
+    base = {fold: answers(7, 0.80, 20 + fold, num_rows=n) for fold, n in sizes.items()}
+    runs = []
+    for fold in (2, 1, 3):
+        runs += [
+            build_run("gaam", mine[fold], fold=f"{fold}/3"),
+            build_run("none", base[fold], fold=f"{fold}/3",
+                      failed={4: "nan"} if fold == 2 else None),
+        ]  # fmt: skip
+    runs.append(build_run("mha", mine[1], fold="1/3"))
+    whole, *folds = build_tables(runs)
+    assert whole.where == "all 3 folds of the 'train' split"
+    assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
+    assert [table.num_test_rows for table in folds] == [301, 300, 299]
+    keep = [0, 1, 2, 3, 5, 6]
+    gaam, none = whole.rows
+    all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
+    np.testing.assert_array_equal(gaam.scores.right, all_mine)
+    np.testing.assert_allclose(none.scores.accuracy, all_base[keep].mean(1))
+    assert none.failed == {4: "fold 2/3: nan"}
+    assert gaam.seconds == dict.fromkeys(range(7), 1.5)
+    comparison = whole.comparisons[0]
+    assert comparison is not None
+    assert comparison.seeds == tuple(keep)
+    expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
+    assert comparison.difference == pytest.approx(expected.mean())
+    assert whole.num_tests == 1, "folds are not compared a second time"
+    assert all(comparison is None for table in folds for comparison in table.comparisons)
+    assert "see the table over all folds" in "\n".join(notes(folds[0]))
+    text = "\n".join(notes(whole))
+    assert "every row is tested once, by decoders that did not learn from it" in text
+    assert "not here, because folds are missing: mha + linear (1 of 3)" in text
+    assert everything([whole])["rows"][0]["folds"] == 3
+
+
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports"))
+def test_every_format_shows_a_cross_validation(name: str) -> None:
+    log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
+    tables = build_tables(
+        [
+            build_run("none", answers(2, 0.8, f), fold=f"{f}/2", log=log, attention_map=None)
+            for f in (1, 2)
+        ]
+    )
+    stream = io.StringIO()
+    registry.load("gaam_decoder.reports", name, kind="report format")().write(tables, stream)
+    assert "all 2 folds of the" in stream.getvalue()
+    assert "fold 1 of 2 of the" in stream.getvalue()
+
+
+def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
+    right = answers(6, 0.8, 1)
+    again = answers(2, 0.1, 9)
+    runs = [
+        build_run("none", right[:4], seeds=(0, 1, 2, 3), path="a"),
+        build_run("none", np.concatenate([again[:1], right[4:]]), seeds=(3, 4, 5), path="b"),
+    ]
+    [table] = build_tables(runs)
+    [row] = table.rows
+    assert row.seeds == (0, 1, 2, 3, 4, 5)
+    np.testing.assert_allclose(row.scores.accuracy, right.mean(1))
+    assert "several runs have seed 3" in "\n".join(notes(table))
+
+
+def test_a_run_selected_on_test_is_marked_everywhere() -> None:
+    [table] = build_tables([build_run("none", answers(2, 0.8, 1), select="test")])
+    assert everything([table])["rows"][0]["optimistic"] is True
+    assert "epoch chosen on test: optimistic" in "\n".join(notes(table))
+    assert warnings(table)[0].startswith("Optimistic")
+
+
+def test_differing_versions_are_shown() -> None:
+    runs = [build_run("none", answers(2, 0.8, 1)), build_run("gaam", answers(2, 0.8, 2))]
+    runs[1].environment["torch"] = "2.14"
+    [table] = build_tables(runs)
+    assert "torch 2.13 and 2.14" in "\n".join(notes(table))
+
+
+def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
+    gate = np.arange(4.0)[:, None, None] + np.ones((4, 6, 5))
+    gate[2] = np.nan
+    learned = {"xi": gate[:, 0]}
+    common = {"attention_map": gate, "learned": learned}
+    runs = [
+        build_run("gaam", answers(4, 0.8, 1), path="a", failed={2: "nan"}, **common),
+        build_run("gaam", answers(4, 0.8, 2), path="b", seeds=(3, 4, 5, 6), **common),
+    ]
+    runs[1].failed[5] = "nan"
+    vars(runs[1])["logits"][2] = np.nan
+    [table] = build_tables(runs)
+    found = {picture.name: picture for picture in row_pictures(table.rows[0], "gaam", ["a"] * 3)}
+    assert "mean of 5 seeds" in found["importance-gaam"].caption
+    assert "over 5 seeds" in found["confusion-gaam"].caption
+    bars = found["layers-gaam"].draw().axes[0].patches
+    assert [bar.get_height() for bar in bars] == [pytest.approx(100 / 6)] * 6
