@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TextIO
@@ -110,12 +111,17 @@ def _facts(table: Table) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
+def _breakable(name: str) -> str:
+    """A name that a narrow column may break where one option ends and the next begins."""
+    return re.sub(r"([:=,])", r"\1<wbr>", escape(name))
+
+
 def _sheet(sheet: Sheet, found: Sequence[bool]) -> str:
     caption = escape(sheet.caption[0].upper() + sheet.caption[1:])
     head = "".join(f'<th scope="col"{_word(name)}>{escape(name)}</th>' for name in sheet.header)
     body = []
     for line, marked in zip(sheet.lines, found, strict=True):
-        cells = [f'<th scope="row">{escape(line[0])}</th>']
+        cells = [f'<th scope="row">{_breakable(line[0])}</th>']
         cells += [
             f"<td{_word(name)}>{escape(cell)}</td>"
             for name, cell in zip(sheet.header[1:], line[1:], strict=True)

@@ -60,6 +60,8 @@ class Terminal(Format):
     def _write(self, table: Table, console: Console) -> None:
         _say(console, table.title(), style="bold")
         console.print(_fitting(*_accuracies(table), console), "")
+        if table.covered:  # what there is to say stands below the table over all folds
+            return
         compared = _sheets.differences(table)
         if compared:
             _say(console, compared.caption, style="bold")

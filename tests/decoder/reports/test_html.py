@@ -201,6 +201,8 @@ SEEN = """(() => {
       const t = e.getBoundingClientRect(), s = e.closest('svg').getBoundingClientRect();
       return t.left < s.left - 2 || t.right > s.right + 2 || t.top < s.top - 2
         || t.bottom > s.bottom + 2; }).map(e => e.textContent),
+    spilt: [...document.querySelectorAll('tbody th')].filter(e => e.scrollWidth > e.clientWidth + 1)
+      .map(e => e.textContent),
     scroll: document.documentElement.scrollWidth, width: innerWidth,
     paper: getComputedStyle(document.body).backgroundColor,
     ink: getComputedStyle(document.querySelector('svg text')).fill,
@@ -228,6 +230,7 @@ def test_what_a_reader_sees(browser: Chromium, page: Path, width: int, dark: boo
     assert seen["scroll"] <= width, "the page is wider than the window"
     assert seen["beyond"] == []
     assert seen["clipped"] == []
+    assert seen["spilt"] == [], "names that run into the next column"
     assert seen["smallest"] >= 12
     colours = DARK if dark else LIGHT
     for name, found in (("paper", seen["paper"]), ("ink", seen["ink"])):
