@@ -172,8 +172,10 @@ def train(
 
     What is there already is not trained again. No encoder is loaded.
     """
-    # threads that spin while they wait make small steps many times slower on a shared machine
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # threads that spin for long while they wait make small steps many times slower on a shared
+        # machine; threads that sleep at once make them twice as slow on a quiet one
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     import gaam_decoder
 
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")

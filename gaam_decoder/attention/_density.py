@@ -51,8 +51,10 @@ def location_and_variance(x_BHGD: Tensor, location: Location) -> tuple[Tensor, T
         loc_BH1D = middle_BHGD.mean(2, keepdim=True)
         spread_BH1D = (x_BHGD - loc_BH1D).abs().mean(2, keepdim=True)
         return loc_BH1D, spread_BH1D.square() + VARIANCE_FLOOR
-    loc_BH1D = x_BHGD.mean(2, keepdim=True)
-    square_BH1D = x_BHGD.square().mean(2, keepdim=True)
+    # products with reciprocals: divisions are what a compiled gate otherwise spends its time on
+    share = 1 / x_BHGD.shape[2]
+    loc_BH1D = x_BHGD.sum(2, keepdim=True) * share
+    square_BH1D = x_BHGD.square().sum(2, keepdim=True) * share
     return loc_BH1D, (square_BH1D - loc_BH1D.square()).abs() + VARIANCE_FLOOR
 
 

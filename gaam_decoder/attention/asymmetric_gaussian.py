@@ -31,8 +31,9 @@ class AsymmetricGaussian(DensityGate):
 
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi))`` with the variance of r's side."""
-        left_H1D, right_H1D = positive(self.xi_left)[:, None], positive(self.xi_right)[:, None]
-        return torch.exp(-r_BHGD.square() / (2 * torch.where(r_BHGD < 0, left_H1D, right_H1D)))
+        left_H1D = -0.5 / positive(self.xi_left)[:, None]
+        right_H1D = -0.5 / positive(self.xi_right)[:, None]
+        return torch.exp(r_BHGD.square() * torch.where(r_BHGD < 0, left_H1D, right_H1D))
 
     def constant(self) -> Tensor:
         """``sqrt(2 / pi) / (sqrt(xi_left) + sqrt(xi_right))``."""

@@ -48,7 +48,7 @@ class Chi2(DensityGate):
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``(q / m)^(m/2) exp(-(q - m) / 2)``."""
         m_H1D = positive(self.excess, floor=0.0)[:, None]
-        q_BHGD = r_BHGD.square() / positive(self.xi)[:, None]
+        q_BHGD = r_BHGD.square() * (1 / positive(self.xi)[:, None])
         log_ratio_BHGD = torch.log(q_BHGD + LOG_EPSILON) - torch.log(m_H1D + LOG_EPSILON)
         return torch.exp(0.5 * (m_H1D * log_ratio_BHGD - (q_BHGD - m_H1D)))
 

@@ -29,7 +29,8 @@ class GAAM(DensityGate):
 
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi))``."""
-        return torch.exp(-r_BHGD.square() / (2 * positive(self.xi)[:, None]))
+        rate_H1D = -0.5 / positive(self.xi)[:, None]
+        return torch.exp(r_BHGD.square() * rate_H1D)
 
     def constant(self) -> Tensor:
         """``1 / sqrt(2 pi xi)``."""

@@ -36,7 +36,7 @@ class GeneralizedGaussian(DensityGate):
 
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``exp(-(|r| / alpha)^beta)``."""
-        t_BHGD = r_BHGD.abs() / positive(self.alpha)[:, None]
+        t_BHGD = r_BHGD.abs() * (1 / positive(self.alpha)[:, None])
         tiny_BHGD = t_BHGD < SMALLEST
         # both branches of a where have a gradient: neither may be infinite
         log_t_BHGD = torch.log(torch.where(tiny_BHGD, 1.0, t_BHGD))

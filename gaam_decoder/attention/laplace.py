@@ -30,7 +30,8 @@ class Laplace(DensityGate):
 
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``exp(-|r| / b)``."""
-        return torch.exp(-r_BHGD.abs() / positive(self.b)[:, None])
+        rate_H1D = -1 / positive(self.b)[:, None]
+        return torch.exp(r_BHGD.abs() * rate_H1D)
 
     def constant(self) -> Tensor:
         """``1 / (2 b)``."""

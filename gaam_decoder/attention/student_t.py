@@ -32,7 +32,7 @@ class StudentT(DensityGate):
     def density(self, r_BHGD: Tensor) -> Tensor:
         """``(1 + r^2 / (nu xi))^(-(nu + 1) / 2)``."""
         nu_H1D = positive(self.nu)[:, None]
-        ratio_BHGD = r_BHGD.square() / (nu_H1D * positive(self.xi)[:, None])
+        ratio_BHGD = r_BHGD.square() * (1 / (nu_H1D * positive(self.xi)[:, None]))
         return torch.exp(-0.5 * (nu_H1D + 1) * torch.log1p(ratio_BHGD))
 
     def constant(self) -> Tensor:

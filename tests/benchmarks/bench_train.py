@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
 
 import numpy as np
 import torch
@@ -56,7 +56,7 @@ says more than the wall clock on a machine that others use at the same moment.""
 FIRST_STEP = """
 import os, sys, time
 start = time.perf_counter()
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 from tests.benchmarks import bench_train
 bench_train.first_step(sys.argv[1], start)
 """

@@ -33,7 +33,11 @@ DENSITIES = (
 
 def gate(text: str, **values: float) -> DensityGate:
     """A gate in float64 with the same parameters for all heads and features."""
-    attention = build_attention(parse_attention(text), L, D).double()
+    return filled(text, L, D, values)
+
+
+def filled(text: str, num_layers: int, hidden_size: int, values: dict[str, float]) -> DensityGate:
+    attention = build_attention(parse_attention(text), num_layers, hidden_size).double()
     assert isinstance(attention, DensityGate)
     with torch.no_grad():
         for name, value in values.items():
@@ -41,9 +45,14 @@ def gate(text: str, **values: float) -> DensityGate:
     return attention
 
 
+def curve(text: str, **values: float) -> DensityGate:
+    """A gate of one head and one feature: all that a density over r needs."""
+    return filled(text, 2, 1, values)
+
+
 def density(attention: DensityGate, r: Array = R) -> Array:
-    """Density at r of the first head and feature."""
-    grid = torch.from_numpy(r).view(1, 1, -1, 1).expand(1, attention.heads, -1, D)
+    """Density at r of a gate of one head and one feature."""
+    grid = torch.from_numpy(r).view(1, 1, -1, 1)
     w = attention.density(grid)
     if attention.normalize == "density":
         w = w * attention.constant()[:, None]
@@ -63,14 +72,14 @@ shapes = st.floats(0.2, 8.0)
 def test_densities_are_scipys_up_to_the_peak(scale: float, shape: float, skew: float) -> None:
     root = scale**0.5
     cases = [
-        (gate("gaam", xi=scale), scipy.stats.norm(scale=root)),
-        (gate("laplace", b=scale), scipy.stats.laplace(scale=scale)),
-        (gate("student-t", nu=shape, xi=scale), scipy.stats.t(shape, scale=root)),
+        (curve("gaam", xi=scale), scipy.stats.norm(scale=root)),
+        (curve("laplace", b=scale), scipy.stats.laplace(scale=scale)),
+        (curve("student-t", nu=shape, xi=scale), scipy.stats.t(shape, scale=root)),
         (
-            gate("generalized-gaussian", alpha=scale, beta=shape),
+            curve("generalized-gaussian", alpha=scale, beta=shape),
             scipy.stats.gennorm(shape, scale=scale),
         ),
-        (gate("skew-gaussian", xi=scale, a=skew), scipy.stats.skewnorm(skew, scale=root)),
+        (curve("skew-gaussian", xi=scale, a=skew), scipy.stats.skewnorm(skew, scale=root)),
     ]
     for attention, theirs in cases:
         ours = density(attention)
@@ -88,14 +97,14 @@ def test_chi2_is_scipys_density_of_the_squared_residual(xi: float, k: float) -> 
     assume(k == 2 or k > 2.001)
     q = R[R != 0] ** 2 / xi
     expected = scipy.stats.chi2(k).pdf(q) / scipy.stats.chi2(k).pdf(k - 2)
-    ours = density(gate("chi2", excess=k - 2, xi=xi), R[R != 0])
+    ours = density(curve("chi2", excess=k - 2, xi=xi), R[R != 0])
     np.testing.assert_allclose(ours, expected, atol=1e-8)
 
 
 def test_the_skewed_peak_is_one_wherever_it_lies() -> None:
     fine = np.linspace(-2, 2, 400_001)
     for a in (-1000.0, -60.0, -3.0, -0.1, 0.0, 0.5, 7.0, 200.0):
-        peak = density(gate("skew-gaussian", xi=1.0, a=a), fine).max()
+        peak = density(curve("skew-gaussian", xi=1.0, a=a), fine).max()
         np.testing.assert_allclose(peak, 1.0, atol=1e-9)
 
 
@@ -138,7 +147,7 @@ def test_shift_and_scale_leave_the_gate_unchanged(shift: float, scale: float, se
 @pytest.mark.parametrize("name", DENSITIES)
 def test_the_peak_of_a_gate_is_one(name: str) -> None:
     attention = gate(name)
-    assert density(attention).max() <= 1 + 1e-12
+    assert density(curve(name)).max() <= 1 + 1e-12
     assert attention.attention_map(torch.zeros(1, L, D, dtype=torch.float64)).sub(1).abs().max() < (
         1e-12
     )
@@ -165,7 +174,7 @@ def test_the_peak_of_a_gate_is_one(name: str) -> None:
     ],
 )
 def test_normalised_densities_integrate_to_one(name: str, values: dict[str, float]) -> None:
-    attention = gate(f"{name}:normalize=density", **values)
+    attention = curve(f"{name}:normalize=density", **values)
     r = np.linspace(-400, 400, 1_600_001)
     np.testing.assert_allclose(np.trapezoid(density(attention, r), r), 1.0, atol=1e-3)
 
