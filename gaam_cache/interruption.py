@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +19,11 @@ def go_on() -> None:
     """Raise KeyboardInterrupt if a signal asked for it before; called wherever progress is shown.
 
     Python drops an exception that a signal handler raises while a destructor or a callback of the
-    garbage collector runs. A long computation would then never end by the first signal.
+    garbage collector runs. A long computation would then never end by the first signal. Where the
+    exception did arrive, what is being finished meanwhile is left in peace.
     """
-    if _asked:
+    unwinding = sys.exc_info()[0] is not None
+    if _asked and not unwinding and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 
 
