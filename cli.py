@@ -237,8 +237,8 @@ def report(
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     from gaam_decoder import load_runs
-    from gaam_decoder.config import parse_attention
     from gaam_decoder.reports._base import build_tables
+    from gaam_decoder.specs import parse_attention
 
     name = "json" if as_json else format
     writer = registry.load("gaam_decoder.reports", name, kind="report format")()

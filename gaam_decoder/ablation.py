@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.config import spell_numbers
 from gaam_decoder.importance import Importance
+from gaam_decoder.number_lists import spell_numbers
 
 FEW_SEEDS = 6
 """With fewer, no two-sided exact test of paired differences can reach 5%."""

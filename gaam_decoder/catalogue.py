@@ -18,8 +18,8 @@ import torch
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.config import parse_attention, plugin_options
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_attention, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
 ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from gaam_cache import registry
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.config import Spec
 from gaam_decoder.heads._base import Head
+from gaam_decoder.specs import Spec
 
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 """Independent random streams of one seed; the numbers are part of what a seed means."""

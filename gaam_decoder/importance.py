@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.config import parse_layers
+from gaam_decoder.number_lists import parse_layers
 
 if TYPE_CHECKING:
     from gaam_decoder.runs import RunResult

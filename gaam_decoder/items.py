@@ -12,17 +12,13 @@ import torch
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_decoder.config import (
-    TrainConfig,
-    parse_attention,
-    parse_head,
-    parse_loss,
-    spell_numbers,
-)
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import read_groups
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.engine import resolve_dtype
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
+from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
 NOT_RECIPE = (
     *("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile"),

@@ -10,11 +10,12 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import open_cache
-from gaam_decoder.config import TrainConfig, spell_numbers
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Loaded, TrainData, prepare_data
 from gaam_decoder.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.group import Group
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.train import build_loss
 
 TIMED_STEPS = 3

@@ -17,12 +17,13 @@ from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_decoder import stats
 from gaam_decoder.claim import Claim
-from gaam_decoder.config import TrainConfig, spell_numbers
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Loaded, TrainData, prepare_data
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.engine import Engine, choose_engine, groups_of
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.learned import start_values
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from gaam_cache import registry
-from gaam_decoder.config import TrainConfig, parse_loss
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Subset, TrainData
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.engine import Engine
 from gaam_decoder.group import Group
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.seed_store import Checkpoint, SeedResult
+from gaam_decoder.specs import parse_loss
 
 
 def build_loss(config: TrainConfig) -> Loss:

@@ -33,7 +33,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from gaam_cache.cache import open_cache
-from gaam_decoder.config import Spec, TrainConfig
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Subset, TrainData, prepare_data
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.engine import Engine, choose_engine, groups_of
@@ -41,6 +41,7 @@ from gaam_decoder.features import Features
 from gaam_decoder.group import Group
 from gaam_decoder.heads.conv import ConvHead
 from gaam_decoder.items import plan_items
+from gaam_decoder.specs import Spec
 from gaam_decoder.train import build_loss, train_group
 from tests.benchmarks._machine import (
     alternate,

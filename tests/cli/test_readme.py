@@ -13,7 +13,8 @@ import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.settings import resolve
-from gaam_decoder.config import TrainConfig, parse_attention
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.specs import parse_attention
 from tests.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]

@@ -137,7 +137,7 @@ def test_layers_of_a_run_on_some_layers_keep_the_numbers_of_the_encoder(
     assert set(groups["random"].layers) < {1, 2, 4, 5}
     recipe = load_runs(groups["high"].runs[0])[0].recipe
     assert recipe["layers"] is not None
-    assert gaam_decoder.config.parse_layers(recipe["layers"]) == groups["high"].layers
+    assert gaam_decoder.number_lists.parse_layers(recipe["layers"]) == groups["high"].layers
 
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:

@@ -14,8 +14,8 @@ from gaam_cache import registry
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._density import DensityGate
-from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_attention
 
 NAMES = registry.names("gaam_decoder.attention")
 PUBLISHED = [f"{name}:published=true" for name in ("mha", "mha-bn", "mqa", "gqa", "gqgaam")]

@@ -12,7 +12,7 @@ from gaam_decoder.catalogue import (
     describe_mechanism,
     mechanism_in_words,
 )
-from gaam_decoder.config import plugin_options
+from gaam_decoder.specs import plugin_options
 
 NAMES = registry.names("gaam_decoder.attention")
 

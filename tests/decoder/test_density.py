@@ -14,8 +14,8 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._density import DensityGate, positive
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gct import GCT
-from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_attention
 
 Array = NDArray[np.float64]
 L, D, B = 6, 16, 5

@@ -10,8 +10,8 @@ from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._grouped_query import GroupedQueryAttention
 from gaam_decoder.attention.mha import MHA
 from gaam_decoder.attention.scalar_mix import ScalarMix
-from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_attention
 
 L, D, B = 6, 16, 5
 

@@ -12,9 +12,9 @@ from gaam_decoder.attention._grouped_query import GroupedQueryAttention
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.attention.gaussian_mixture import GaussianMixture
 from gaam_decoder.attention.mha import MHA
-from gaam_decoder.config import parse_attention, parse_head
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead
+from gaam_decoder.specs import parse_attention, parse_head
 from tests.conftest import GOLDEN
 
 CASES = [("L6_D24_heads1", 1), ("L8_D32_heads4", 4)]

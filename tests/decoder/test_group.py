@@ -14,7 +14,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache import registry
 from gaam_decoder import TrainConfig, engine
-from gaam_decoder.config import parse_attention, parse_head
 from gaam_decoder.data import Subset, TrainData
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.engine import Engine, groups_of
@@ -22,6 +21,7 @@ from gaam_decoder.features import Features
 from gaam_decoder.group import Group
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.schedule import Plateau
+from gaam_decoder.specs import parse_attention, parse_head
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3

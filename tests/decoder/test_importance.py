@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 import gaam_decoder
 from gaam_cache import open_cache, registry
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports.json import Json
+from gaam_decoder.specs import parse_attention
 from tests.conftest import Outcome
 
 POSITIVE = st.floats(2**-10, 4, width=32)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gaam_decoder.attention._kernels import kernel_weights
 from gaam_decoder.attention._pooling import LayerPooling
-from gaam_decoder.config import parse_attention
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.specs import parse_attention
 
 L, D, B = 6, 16, 5
 KERNELS = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
-from gaam_decoder.config import parse_layers, parse_numbers, parse_seeds, spell_numbers
+from gaam_decoder.number_lists import parse_layers, parse_numbers, parse_seeds, spell_numbers
 
 
 @given(st.sets(st.integers(0, 200), min_size=1).map(sorted))

@@ -1,0 +1,72 @@
+"""Lists of whole numbers as text: ``10``, ``0-31``, ``3,5,9``, ``1-8,12``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MAX_NUMBERS = 100_000
+"""Of one list of seeds or layers: a slip of the finger must not fill the memory."""
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Read numbers and ranges separated by commas: ``1-8,12``, in the order given.
+
+    Raises:
+        ValueError: anything else.
+    """
+    text = text.replace(" ", "")
+    if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text):
+        raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12)")
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), min(int(last or first), int(first) + MAX_NUMBERS) + 1)
+        if len(numbers) > MAX_NUMBERS:
+            raise ValueError(f"at most {MAX_NUMBERS:,} numbers")
+    return numbers
+
+
+def spell_numbers(numbers: Sequence[int]) -> str:
+    """Ascending numbers as ``parse_numbers`` reads them, as short as can be: ``1-8,12``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _each_once(numbers: list[int], what: str) -> tuple[int, ...]:
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise ValueError(f"at least one {what}, and each only once")
+    return tuple(sorted(numbers))
+
+
+def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, (list, tuple)):
+        return _each_once([int(seed) for seed in value], "seed")
+    text = str(value).strip()
+    if re.fullmatch(r"\d{1,9}", text):
+        text = f"0-{int(text) - 1}" if int(text) else ""
+    try:
+        return _each_once(parse_numbers(text), "seed")
+    except ValueError as error:
+        raise ValueError(f"a number of seeds (10), or {error}") from None
+
+
+def parse_layers(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    """Read layer numbers, counted from 1: ``19,20,21``, ``19-21`` or ``1-8,12``.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, (list, tuple)):
+        return _each_once([int(layer) for layer in value], "layer")
+    return _each_once(parse_numbers(str(value)), "layer")
