@@ -40,6 +40,9 @@ def serve(address: str) -> dict[str, Any]:
     server = socket.socket(socket.AF_UNIX)
     server.bind(address)
     server.listen(64)
+    # a shell ignores these for what it starts with '&', and so would every job
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for jobs
     while True:
         connection, _ = server.accept()
