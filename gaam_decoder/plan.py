@@ -66,7 +66,8 @@ class TrainPlan:
                 what += ": all seeds are there"
             lines.append(what)
         count = sum(run.num_seeds for run in self.runs)
-        total = f"{count} trainings in {len(self.runs)} runs, about {_duration(self.seconds)}"
+        total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
+        total += f", about {_duration(self.seconds)}"
         return "\n".join([*lines, total])
 
 
@@ -146,3 +147,7 @@ def _duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

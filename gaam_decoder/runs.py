@@ -177,7 +177,8 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        text = f"{self.attention} + {self.head}: "
+        fold = self.recipe.get("fold")
+        text = f"{self.attention} + {self.head}{f', fold {fold}' if fold else ''}: "
         if len(self.accuracy):
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"
