@@ -38,7 +38,8 @@ def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
         found.setdefault(_place(run), {}).setdefault(run.key, []).append(run)
     whole = _whole(runs)
     tables = list(whole.values())
-    for by_key in sorted(found.values(), key=_fold_number):
+    of_whole: list[tuple[tuple[int, int], TestRows]] = []
+    for by_key in found.values():
         parts = tuple(by_key.values())
         first = parts[0][0]
         fold = fold_of(first)
@@ -47,14 +48,11 @@ def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
         else:
             where = f"fold {fold[0]} of {fold[1]}{_split(first)}"
         groups = tuple((part,) for part in parts)
-        covered = fold is not None and _partition(first) in whole
-        tables.append(TestRows(where=where, groups=groups, covered=covered))
-    return tables
-
-
-def _fold_number(by_key: dict[str, list[RunResult]]) -> int:
-    fold = fold_of(next(iter(by_key.values()))[0])
-    return fold[0] if fold else 0
+        if fold is not None and _partition(first) in whole:
+            of_whole.append((fold, TestRows(where=where, groups=groups, covered=True)))
+        else:
+            tables.append(TestRows(where=where, groups=groups))
+    return tables + [tested for _, tested in sorted(of_whole, key=lambda pair: pair[0])]
 
 
 def fold_of(run: RunResult) -> tuple[int, int] | None:

@@ -168,7 +168,8 @@ def _provenance(table: Table) -> str:
         "runs": ", ".join(run.path.name for row in table.rows for run in row.runs),
     }
     rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="word long">{escape(value)}</td></tr>'
+        f'<tr><th scope="row">{_breakable(name)}</th>'
+        f'<td class="word long">{escape(value)}</td></tr>'
         for name, value in facts.items()
     )
     return (

@@ -21,7 +21,7 @@ from tests.decoder.reports import chromium
 from tests.decoder.reports.chromium import Chromium
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
 
-VOID = {"meta", "link", "br", "img"}
+VOID = {"meta", "link", "br", "wbr", "img"}
 RNG = np.random.default_rng(1)
 ATTACK = '<img src=x onerror="console.error(1)"><script src="http://127.0.0.1:9/x.js"></script>'
 
