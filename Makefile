@@ -13,8 +13,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 demo: $(VENV)/.demo
 	@echo "== 1 of 3: run the encoder once over the bundled news sample (gaam extract)"
 	$(BIN)/gaam extract
-	@echo "== 2 of 3: train three decoders and a control over six seeds (gaam train)"
-	$(BIN)/gaam train --attn gaam --attn laplace --attn mha --attn none --seeds 6
+	@echo "== 2 of 3: train three decoders and a control over seven seeds (gaam train)"
+	$(BIN)/gaam train --attn gaam --attn laplace --attn mha --attn none --seeds 7
 	@echo "== 3 of 3: the table (gaam report)"
 	$(BIN)/gaam report
 

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.cache import ShardedArray
+from gaam_decoder.protocol import Rows
 
 RESIDENT_SHARE = 0.5
 """Share of the free memory that the rows may take; a larger cache stays on disk."""
 PREFETCH = 3
 """Batches that are gathered ahead where the rows are not on the device."""
-
-Rows = NDArray[np.int64]
 
 
 class Features:

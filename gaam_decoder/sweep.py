@@ -83,12 +83,13 @@ def train(
                 if claim.sole:
                     remove_unfinished(config.runs, item.key)
                 there = existing_runs(config.runs, item.key)
+                published = {seed for run in there for seed in run.seeds}
                 seeds = lacking_seeds(config, there)
                 if not seeds:
-                    _store(item).remove_if_in({seed for run in there for seed in run.seeds})
+                    _store(item).remove_if_in(published)
                 else:
                     data = prepare_data(cache, item.config, device, loaded)
-                    on_run(read_run(_train_run(item, seeds, data, cache, tracker)))
+                    on_run(read_run(_train_run(item, seeds, published, data, cache, tracker)))
             found[item.key] = existing_runs(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
@@ -132,13 +133,13 @@ class _Tracker:
 def _train_run(
     item: Item,
     seeds: list[int],
+    published: set[int],
     data: TrainData,
     cache: EmbeddingCache,
     tracker: _Tracker,
 ) -> Path:
     spec, config, key = item.spec, item.config, item.key
     store = _store(item)
-    published = {seed for run in existing_runs(config.runs, key) for seed in run.seeds}
     results = {seed: kept for seed, kept in store.load().items() if seed not in published}
     device = data.train.label_N.device
     chosen = choose_engine(spec, config, device, num_seeds=len(seeds), num_rows=len(data.train))

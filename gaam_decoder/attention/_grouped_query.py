@@ -5,9 +5,6 @@ B batch, L layers, W width, Q query heads, H key-value heads, E = W / Q.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -95,24 +92,39 @@ class GroupedQueryAttention(nn.Module):
 
 
 class MappedGroupedQuery(Attention):
-    """A linear map D -> W, then grouped-query attention over the layers in W dimensions."""
+    """A linear map D -> W, then grouped-query attention over the layers in W dimensions.
 
-    def __init__(self, num_layers: int, hidden_size: int, width: int, core: dict[str, Any]) -> None:
+    Args:
+        query_heads: must divide ``width``.
+        width: W, dimensions after the map, 512 as published for gqa.
+        published: the published form of the attention.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        kv_heads: int,
+        *,
+        query_heads: int = 8,
+        width: int = 512,
+        published: bool = False,
+    ) -> None:
         super().__init__(num_layers, hidden_size)
         if width < 1:
             raise ConfigError("width is out of range", expected=">= 1", found=str(width))
         self.width = width
         self.map = nn.Linear(hidden_size, width)
-        self.core = GroupedQueryAttention(width, **core)
+        self.core = GroupedQueryAttention(width, query_heads, kv_heads, published=published)
 
     @property
     def output_shape(self) -> tuple[int, int]:
         """(L, W)."""
         return self.num_layers, self.width
 
-    @abstractmethod
     def gated(self, x_BLD: Tensor) -> Tensor:
-        """What happens to the layers before the map: (B, L, D) -> (B, L, D)."""
+        """What happens to the layers before the map, (B, L, D) -> (B, L, D): nothing."""
+        return x_BLD
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Map and attend over layers: (B, L, D) -> (B, L, W)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
 
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 
@@ -18,28 +18,13 @@ class GQA(MappedGroupedQuery):
     and the attended width is ``kv_heads * E``.
 
     Args:
-        query_heads: must divide ``width``.
         kv_heads: must divide ``query_heads``.
-        width: dimensions after the map, 512 as published.
-        published: the published form.
 
     Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143. The map
     starts as ``torch.nn.Linear`` does, the projections Xavier-uniform with biases zero.
     """
 
     def __init__(
-        self,
-        num_layers: int,
-        hidden_size: int,
-        *,
-        query_heads: int = 8,
-        kv_heads: int = 2,
-        width: int = 512,
-        published: bool = False,
+        self, num_layers: int, hidden_size: int, *, kv_heads: int = 2, **options: Any
     ) -> None:
-        core = {"query_heads": query_heads, "kv_heads": kv_heads, "published": published}
-        super().__init__(num_layers, hidden_size, width, core)
-
-    def gated(self, x_BLD: Tensor) -> Tensor:
-        """Nothing happens before the map."""
-        return x_BLD
+        super().__init__(num_layers, hidden_size, kv_heads, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from gaam_decoder.attention._density import Location, Normalize
@@ -20,10 +22,7 @@ class GQGAAM(MappedGroupedQuery):
         heads: heads of the Gaussian gate; must divide L and leave groups of two or more layers.
         location: statistics of the gate.
         normalize: normalisation of the gate.
-        query_heads: must divide ``width``.
         kv_heads: must divide ``query_heads``.
-        width: dimensions after the map, 512 as published.
-        published: the published form of the attention.
 
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, GQGAAM; published code.
     """
@@ -36,13 +35,10 @@ class GQGAAM(MappedGroupedQuery):
         heads: int | None = None,
         location: Location = "mean",
         normalize: Normalize = "peak",
-        query_heads: int = 8,
         kv_heads: int = 2,
-        width: int = 512,
-        published: bool = False,
+        **options: Any,
     ) -> None:
-        core = {"query_heads": query_heads, "kv_heads": kv_heads, "published": published}
-        super().__init__(num_layers, hidden_size, width, core)
+        super().__init__(num_layers, hidden_size, kv_heads, **options)
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
 
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 
@@ -15,26 +15,8 @@ class MQA(MappedGroupedQuery):
 
     ``published=true`` sums the queries before the softmax and does all else that ``gqa`` does then.
 
-    Args:
-        query_heads: must divide ``width``.
-        width: dimensions after the map, 512 as published for gqa.
-        published: the published form.
-
     Source: Shazeer 2019, arXiv 1911.02150; published code of arXiv 2401.11143.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        hidden_size: int,
-        *,
-        query_heads: int = 8,
-        width: int = 512,
-        published: bool = False,
-    ) -> None:
-        core = {"query_heads": query_heads, "kv_heads": 1, "published": published}
-        super().__init__(num_layers, hidden_size, width, core)
-
-    def gated(self, x_BLD: Tensor) -> Tensor:
-        """Nothing happens before the map."""
-        return x_BLD
+    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
+        super().__init__(num_layers, hidden_size, 1, **options)

@@ -1,6 +1,6 @@
 """How long a report takes over 200 runs of 10 seeds and 7,600 test rows, with and without pictures.
 
-    python -m tests.benchmarks.bench_report --out report.json
+    python -m tests.benchmarks.bench_report --json report.json
 
 The runs are made up, and written as ``gaam train`` writes them: logits of a plausible accuracy,
 attention maps and learned parameters of the size of the demo encoder (6 layers x 384), logs. Every
@@ -98,9 +98,9 @@ def _seconds(name: str, runs: Path, program: str, processor: list[float]) -> flo
 
 
 def main() -> None:
-    """Print seconds per format and write them, with the machine, to a JSON file."""
+    """Print seconds per format and write them, with the machine, if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("bench_report.json"))
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rows", type=int, default=7600)
@@ -128,7 +128,8 @@ def main() -> None:
         "seconds": taken,
         "median": median,
     }
-    options.out.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from gaam_decoder.attention.mha import MHA
 from gaam_decoder.attention.scalar_mix import ScalarMix
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
+from tests.decoder.references import torch_multihead_attention
 
 L, D, B = 6, 16, 5
 
@@ -85,16 +86,8 @@ def test_mha_starts_like_torch_multihead_attention() -> None:
 def test_grouped_queries_with_a_head_each_are_multi_head_attention() -> None:
     torch.manual_seed(0)
     ours = GroupedQueryAttention(32, 4, 4, published=False)
-    theirs = torch.nn.MultiheadAttention(32, 4, batch_first=True)
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    theirs.load_state_dict(
-        {
-            "in_proj_weight": torch.cat([p.weight for p in projections]),
-            "in_proj_bias": torch.cat([p.bias for p in projections]),
-            "out_proj.weight": ours.out_proj.weight,
-            "out_proj.bias": ours.out_proj.bias,
-        }
-    )
+    theirs = torch_multihead_attention(projections, ours.out_proj, 4)
     x = inputs(32)
     expected, weights = theirs(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(ours(x), expected, atol=1e-6, rtol=0)

@@ -13,6 +13,7 @@ from gaam_decoder.attention._kernels import kernel_weights
 from gaam_decoder.attention._pooling import LayerPooling
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
+from tests.decoder.references import torch_multihead_attention
 
 L, D, B = 6, 16, 5
 KERNELS = {
@@ -135,16 +136,8 @@ def test_perceiver_equals_torch_modules() -> None:
     x = inputs().float()
 
     def theirs(part: torch.nn.Module, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        attention = torch.nn.MultiheadAttention(12, 2, batch_first=True)
         projections = (part.q_proj, part.k_proj, part.v_proj)
-        attention.load_state_dict(
-            {
-                "in_proj_weight": torch.cat([p.weight for p in projections]),
-                "in_proj_bias": torch.cat([p.bias for p in projections]),
-                "out_proj.weight": part.out_proj.weight,
-                "out_proj.bias": part.out_proj.bias,
-            }
-        )
+        attention = torch_multihead_attention(projections, part.out_proj, 2)
         return attention(query, key, key, need_weights=False)[0]
 
     z = ours.latents.expand(B, -1, -1)
