@@ -193,20 +193,25 @@ print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
 
 
 def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_path: Path) -> None:
-    """300 MiB of room beside a split of 320 MiB: the rows stay on disk, and little is added."""
+    """200 MiB of room beside a split of 320 MiB: the rows stay on disk, and little is added.
+
+    The limit counts addresses. Large blocks get mappings of their own, as glibc begins: it would
+    otherwise move them to its heaps after the first few, whose gaps depend on how two threads take
+    turns.
+    """
     layers, hidden_size = 12, 2048
     big = tmp_path / "big"
     write_random_cache(big, 320 * 2**20 // (layers * hidden_size * 2), layers, hidden_size)
-    room = 300 * 2**20
+    room = 200 * 2**20
     command = [sys.executable, "-c", LIMITED, tiny_cache, tmp_path / "runs", str(room), big]
     done = subprocess.run(
         list(map(str, command)), cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(2**20)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["data"] == "disk"
-    assert found["grown"] < 160 * 2**20
+    assert found["grown"] < 100 * 2**20
 
 
 def test_prefetched_batches_are_the_rows_asked_for(tiny_cache: Path) -> None:
