@@ -12,7 +12,7 @@ import sys
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -21,6 +21,9 @@ from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
 from gaam_cache.progress import show_progress, show_warnings
 from gaam_decoder.config import TrainConfig
+
+if TYPE_CHECKING:
+    from gaam_decoder.runs import RunResult
 
 app = typer.Typer(
     name="gaam",
@@ -152,7 +155,7 @@ def train(
     val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
     pool: Annotated[str | None, _train("pool", "--pool", help="Pooling to read.")] = None,
-    layers: Annotated[str | None, _train("layers", "--layers", metavar="19,20,21|1-8,12", help="Encoder layers to learn from, counted from 1.")] = None,
+    layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, counted from 1; repeatable.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
@@ -188,13 +191,21 @@ def train(
             print(plan.in_words())
         return
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        results = gaam_decoder.train(
-            resolved, progress=progress, on_run=lambda run: progress.line(run.summary())
-        )
+        # a finished run is said once: above the bar where there is one, else on stdout
+        above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
+        said = []
+
+        def say(run: RunResult) -> None:
+            said.append(run.path)
+            (progress.line if above else print)(run.summary())
+
+        results = gaam_decoder.train(resolved, progress=progress, on_run=say)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
-        print("\n".join(run.summary() for run in results))
+        for run in results:
+            if run.path not in said:
+                print(run.summary())
         print(f"next: gaam report {resolved.runs}")
 
 

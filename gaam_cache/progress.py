@@ -70,7 +70,10 @@ def _bar(title: str, unit: str) -> Iterator[Progress]:
         rich_progress.TimeRemainingColumn(compact=True),
         rich_progress.TextColumn("{task.fields[text]}", style="dim"),
     )
-    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    # stdout is not ours: what a command prints there must not end up above the bar
+    with rich_progress.Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False
+    ) as bars:
         task = bars.add_task(title, total=None, text="")
 
         def update(done: int, total: int, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
-from gaam_decoder.number_lists import parse_layers, parse_seeds
+from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
 
@@ -86,9 +86,9 @@ class TrainConfig:
     """Decides which rows --select val holds out."""
     pool: str | None = None
     """Pooling to read; default: the first in the cache."""
-    layers: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_layers})
-    """Encoder layers to learn from, ascending, counted from 1 as in the paper: layer n is
-    ``hidden_states[n]`` of transformers. Default: all."""
+    layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
+    """Encoder layers to learn from, counted from 1 as in the paper: layer n is ``hidden_states[n]``
+    of transformers. Or several such sets, None for all layers. Default: all."""
     train_split: str = "train"
     """Split to train on."""
     test_split: str = "test"
@@ -137,16 +137,18 @@ class TrainConfig:
             raise ConfigError(
                 "--groups says what a fold keeps together", expected="--folds with it"
             )
-        if self.layers is not None and (
-            not self.layers or self.layers[0] < 1 or list(self.layers) != sorted(set(self.layers))
-        ):
-            expected = "layer numbers from 1 on, ascending, each once"
-            raise _range_error("layers", expected, self.layers)
+        try:
+            sets = self.layer_sets
+        except (TypeError, ValueError) as error:
+            raise _range_error("layers", str(error), self.layers) from None
+        if any(layers is not None and layers[0] < 1 for layers in sets):
+            raise _range_error("layers", "layer numbers from 1 on", self.layers)
         specs = [str(parse_attention(text)) for text in self.attn]
         heads = [str(parse_head(text)) for text in self.heads]
         loss = parse_loss(self.loss)
         registry.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
         lists: dict[str, list[Any]] = {"attn": specs, "head": heads, "lr": list(self.lrs)}
+        lists["layers"] = [spell_layers(layers) for layers in sets]
         for name, values in lists.items():
             if not values:
                 raise ConfigError("nothing to train", expected=f"at least one --{name}")
@@ -163,14 +165,20 @@ class TrainConfig:
         """All learning rates."""
         return parse_rates(self.lr)
 
+    @property
+    def layer_sets(self) -> tuple[Layers, ...]:
+        """All sets of layers."""
+        return parse_layer_sets(self.layers)
+
     def recipes(self) -> list[TrainConfig]:
-        """One config for every mechanism, head, learning rate and fold, in this order."""
+        """One config per mechanism, head, learning rate, set of layers and fold, in this order."""
         folds = [self.fold] if self.fold or not self.folds else range(1, self.folds + 1)
         return [
-            replace(self, attn=(attention,), head=head, lr=lr, fold=fold)
+            replace(self, attn=(attention,), head=head, lr=lr, layers=layers, fold=fold)
             for attention in self.attn
             for head in self.heads
             for lr in self.lrs
+            for layers in self.layer_sets
             for fold in folds
         ]
 

@@ -61,11 +61,12 @@ def prepare_data(
     loaded = {} if loaded is None else loaded
 
     def features(split: Split) -> Features:
-        name = (split.name, config.layers)
+        (layers,) = config.layer_sets
+        name = (split.name, layers)
         if name not in loaded:
             array = split.pooled(config.pool) if config.pool else split.embeddings
-            if config.layers is not None:
-                array = array.keeping([layer - 1 for layer in config.layers])
+            if layers is not None:
+                array = array.keeping([layer - 1 for layer in layers])
             loaded[name] = Features(array, device)
         return loaded[name]
 

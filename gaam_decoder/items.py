@@ -16,7 +16,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import read_groups
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.engine import resolve_dtype
-from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
@@ -38,7 +38,9 @@ class Item:
 
     def __str__(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
+        layers = self.config.layer_sets[0]
         text = f"{self.spec.attention} + {self.spec.head}, lr {self.config.lrs[0]:g}"
+        text += f", layers {spell_layers(layers)}" if layers else ""
         return text + (f", fold {self.config.fold}/{self.config.folds}" if self.config.fold else "")
 
 
@@ -74,11 +76,10 @@ def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
     """The config, in which naming all layers is the same as naming none.
 
     Raises:
-        ConfigError: the encoder has no such layer.
+        ConfigError: the encoder has no such layer, or two sets turn out to be the same.
     """
-    if config.layers is None:
-        return config
-    beyond = [layer for layer in config.layers if layer > num_layers]
+    sets = config.layer_sets
+    beyond = sorted({layer for one in sets for layer in one or () if layer > num_layers})
     if beyond:
         raise ConfigError(
             "the encoder of the cache has no such layer",
@@ -86,7 +87,9 @@ def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
             found=spell_numbers(beyond),
             where=str(config.cache.absolute()),
         )
-    return replace(config, layers=None) if len(config.layers) == num_layers else config
+    return replace(
+        config, layers=tuple(None if len(one or ()) == num_layers else one for one in sets)
+    )
 
 
 def decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
@@ -94,7 +97,7 @@ def decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> Decod
     return DecoderSpec(
         attention=parse_attention(text),
         head=parse_head(config.heads[0]),
-        num_layers=len(config.layers or range(cache.num_layers)),
+        num_layers=len(config.layer_sets[0] or range(cache.num_layers)),
         hidden_size=cache.hidden_size,
         num_classes=len(cache.class_names),
     )
@@ -105,7 +108,8 @@ def recipe_of(config: TrainConfig) -> dict[str, Any]:
     recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
     recipe["lr"] = config.lrs[0]
     recipe["loss"] = str(parse_loss(config.loss))
-    recipe["layers"] = spell_numbers(config.layers) if config.layers else None
+    layers = config.layer_sets[0]
+    recipe["layers"] = spell_numbers(layers) if layers else None
     recipe["fold"] = f"{config.fold}/{config.folds}" if config.fold else None
     if config.groups is not None:
         names = "\n".join(read_groups(config.groups))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 MAX_NUMBERS = 100_000
 """Of one list of seeds or layers: a slip of the finger must not fill the memory."""
@@ -70,3 +71,27 @@ def parse_layers(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, .
     if isinstance(value, (list, tuple)):
         return _each_once([int(layer) for layer in value], "layer")
     return _each_once(parse_numbers(str(value)), "layer")
+
+
+Layers = tuple[int, ...] | None
+"""Ascending layer numbers; None is all layers."""
+
+
+def parse_layer_sets(value: Any) -> tuple[Layers, ...]:
+    """Read one set of layers or several: ``19-21`` is one, ``["1-20", "21-40", "all"]`` are three.
+
+    Numbers in a list are one set: ``[19, 20, 21]``.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, (list, tuple)) and not all(isinstance(each, int) for each in value):
+        return tuple(of for each in value for of in parse_layer_sets(each))
+    if value is None or str(value).strip() == "all":
+        return (None,)
+    return (parse_layers(value),)
+
+
+def spell_layers(layers: Layers) -> str:
+    """``19-21``, or ``all``."""
+    return "all" if layers is None else spell_numbers(layers)

@@ -12,10 +12,11 @@ from gaam_cache import registry
 from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Loaded, TrainData, prepare_data
+from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.group import Group
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items
-from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.train import build_loss
 
 TIMED_STEPS = 3
@@ -30,6 +31,8 @@ class PlannedRun:
     attention: str
     head: str
     lr: float
+    layers: str
+    """Layer numbers, or 'all'."""
     fold: str | None
     seeds: str
     """Seeds still to be trained; empty where all are there."""
@@ -59,6 +62,7 @@ class TrainPlan:
         lines = []
         for run in self.runs:
             what = f"{run.attention} + {run.head}, lr {run.lr:g}"
+            what += f", layers {run.layers}" if run.layers != "all" else ""
             what += f", fold {run.fold}" if run.fold else ""
             if run.num_seeds:
                 what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
@@ -82,7 +86,7 @@ def plan(config: TrainConfig) -> TrainPlan:
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
     loaded: Loaded = {}
-    timed: dict[tuple[str, str], float] = {}
+    timed: dict[DecoderSpec, float] = {}
     runs = []
     for item in plan_items(config, cache, device):
         seeds = lacking_seeds(config, existing_runs(config.runs, item.key))
@@ -93,10 +97,9 @@ def plan(config: TrainConfig) -> TrainPlan:
             engine = choose_engine(
                 item.spec, item.config, device, num_seeds=len(seeds), num_rows=rows
             )
-            name = (str(item.spec.attention), str(item.spec.head))
-            if name not in timed:
-                timed[name] = _seconds_per_row(item, data, engine)
-            seconds = timed[name] * rows * item.config.epochs * len(seeds)
+            if item.spec not in timed:
+                timed[item.spec] = _seconds_per_row(item, data, engine)
+            seconds = timed[item.spec] * rows * item.config.epochs * len(seeds)
             if engine.compiled:
                 seconds = seconds / COMPILED_SPEED + COMPILER_SECONDS
             how = engine.in_words()
@@ -110,6 +113,7 @@ def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedR
         attention=str(item.spec.attention),
         head=str(item.spec.head),
         lr=config.lrs[0],
+        layers=spell_layers(config.layer_sets[0]),
         fold=f"{config.fold}/{config.folds}" if config.fold else None,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),

@@ -177,8 +177,9 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        fold = self.recipe.get("fold")
-        text = f"{self.attention} + {self.head}{f', fold {fold}' if fold else ''}: "
+        layers, fold = self.recipe.get("layers"), self.recipe.get("fold")
+        text = f"{self.attention} + {self.head}{f', layers {layers}' if layers else ''}"
+        text += f"{f', fold {fold}' if fold else ''}: "
         if len(self.accuracy):
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"

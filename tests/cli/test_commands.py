@@ -32,6 +32,8 @@ def runs(gaam: Gaam, tiny_cache: Path, tmp_path: Path) -> Path:
     options = ["--cache", tiny_cache, "--runs", out, "--seeds", 3, "--epochs", 2, "--lr", 0.01]
     outcome = gaam("train", "--attn", "laplace", "--attn", "none", *options)
     assert outcome.code == 0, outcome.err
+    assert outcome.out.count(" over 3 seeds") == 2  # each once
+    assert " over 3 seeds" not in outcome.err
     return out
 
 
@@ -100,6 +102,12 @@ def test_layers_come_from_the_command_line_or_a_file(
     assert first == second
     assert first["recipe"]["layers"] == "2-3,6"
     assert first["parameters"]["total"] == 3 * 32 * 2 + 2
+    file.write_text('[train]\nlayers = ["2-3,6", "all"]\n')
+    both = json.loads(gaam("train", "--attn", "none", "--config", file, *options).out)
+    given = ["--layers", "2-3,6", "--layers", "all"]
+    assert both == json.loads(gaam("train", "--attn", "none", *given, *options).out)
+    assert both[0] == first
+    assert both[1]["recipe"]["layers"] is None
     outcome = gaam("train", "--layers", "5-7", *options)
     assert outcome.code == 2
     assert "--layers from 1 to 6" in outcome.err

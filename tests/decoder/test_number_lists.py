@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
-from gaam_decoder.number_lists import parse_layers, parse_numbers, parse_seeds, spell_numbers
+from gaam_decoder.number_lists import (
+    parse_layer_sets,
+    parse_layers,
+    parse_numbers,
+    parse_seeds,
+    spell_numbers,
+)
 
 
 @given(st.sets(st.integers(0, 200), min_size=1).map(sorted))
@@ -44,7 +52,27 @@ def test_seeds_count_from_0_and_a_slip_does_not_fill_the_memory() -> None:
             parse_seeds(text)
 
 
-@pytest.mark.parametrize("layers", [(), (0, 1), (2, 1), (1, 1)])
-def test_layers_are_ascending_from_1(layers: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "layers", [(), (0, 1), (1, 1), ((1, 2), (0,)), ((1, 2), ()), ((1, 2), (2, 1)), (None, None)]
+)
+def test_layers_count_from_1_and_each_set_is_named_once(layers: Any) -> None:
     with pytest.raises(ConfigError, match="--layers"):
         TrainConfig(layers=layers)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, (None,)),
+        ("all", (None,)),
+        ("3,1", ((1, 3),)),
+        (7, ((7,),)),
+        ([2, 1], ((1, 2),)),
+        (["1-3", "4,5", "all"], ((1, 2, 3), (4, 5), None)),
+        (((1, 2), None), ((1, 2), None)),
+        (["1-3"], ((1, 2, 3),)),
+    ],
+)
+def test_one_set_of_layers_or_several(value: Any, expected: Any) -> None:
+    assert parse_layer_sets(value) == expected
+    assert parse_layer_sets(parse_layer_sets(value)) == expected

@@ -45,6 +45,19 @@ def test_a_sweep_is_the_product_and_is_resumed_by_skipping(config: TrainConfig) 
     assert len({run.key for run in runs}) == 8
 
 
+def test_sets_of_layers_are_part_of_the_product(config: TrainConfig) -> None:
+    config = replace(config, attn=("gaam", "none"), layers=((1, 2), (3, 4, 5), None))
+    plan = gaam_decoder.plan(config)
+    assert [run.layers for run in plan.runs] == ["1-2", "3-5", "all"] * 2
+    assert "none + linear, lr 0.01, layers 3-5: seeds 0-1" in plan.in_words()
+    runs = gaam_decoder.train(config)
+    assert [run.recipe["layers"] for run in runs] == ["1-2", "3-5", None] * 2
+    alone = gaam_decoder.train(replace(config, layers=(3, 4, 5)))
+    assert [run.path for run in alone] == [runs[1].path, runs[4].path]
+    with pytest.raises(ConfigError, match="--layers all is given twice"):
+        gaam_decoder.train(replace(config, layers=(None, (1, 2, 3, 4, 5, 6))))
+
+
 def test_a_run_says_how_it_was_run(config: TrainConfig) -> None:
     run = gaam_decoder.train(replace(config, seed_batch=2, dtype="bfloat16"))[0]
     assert run.engine["seed_batch"] == 2
