@@ -54,40 +54,37 @@ class Features:
         """Number of rows."""
         return self.shape[0]
 
-    def batches(self, rows: Rows, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """For every ``size`` entries along the last axis of ``rows``: a source and places in it.
+    def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
+        """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
 
-        ``source[place]`` are the rows, in the type that the cache stores. Resident rows are not
-        copied: the gather is left to whoever reads them. Others are gathered ahead by a thread.
+        Gathered once before anything is computed: arithmetic that fetched its operands from rows
+        all over the memory would wait for it. Rows that are not on the device are gathered ahead by
+        a thread.
 
         Shape:
-            rows (N,) or (S, N); source (M, L, D); place (B,) or (S, B).
+            rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
         """
         starts = range(0, rows.shape[-1], size)
         if self._resident is not None:
             place = torch.from_numpy(rows).to(self.device)
             for start in starts:
-                yield self._resident, place[..., start : start + size]
+                wanted = place[..., start : start + size]
+                block = self._resident.index_select(0, wanted.flatten())
+                yield block.view(*wanted.shape, *self.shape[1:])
             return
         with ThreadPoolExecutor(1) as gatherer:
-            ahead: deque[Future[tuple[Tensor, Tensor]]] = deque()
+            ahead: deque[Future[Tensor]] = deque()
             for start in starts:
                 ahead.append(gatherer.submit(self._gather, rows[..., start : start + size]))
                 if len(ahead) > PREFETCH:
-                    yield self._moved(*ahead.popleft().result())
+                    yield ahead.popleft().result().to(self.device, non_blocking=True)
             while ahead:
-                yield self._moved(*ahead.popleft().result())
+                yield ahead.popleft().result().to(self.device, non_blocking=True)
 
-    def _gather(self, wanted: Rows) -> tuple[Tensor, Tensor]:
+    def _gather(self, wanted: Rows) -> Tensor:
         block = torch.from_numpy(self._array[wanted.reshape(-1)])
-        place = torch.arange(wanted.size).view(wanted.shape)
-        return (block.pin_memory() if self.device.type == "cuda" else block), place
-
-    def _moved(self, block: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        return (
-            block.to(self.device, non_blocking=True),
-            place.to(self.device, non_blocking=True),
-        )
+        block = block.view(*wanted.shape, *self.shape[1:])
+        return block.pin_memory() if self.device.type == "cuda" else block
 
 
 def free_memory() -> int:

@@ -142,15 +142,13 @@ class Group:
         state.loss_S.zero_()
         state.hit_S.zero_()
         batches = train.features.batches(train.rows[order_SN], size)
-        for step, (source_MLD, row_SB) in enumerate(batches):
+        for step, x_SBLD in enumerate(batches):
             noise_SBK = None
             if self.decoder.num_noise:
-                shape = (row_SB.shape[1], self.decoder.num_noise)
+                shape = (x_SBLD.shape[1], self.decoder.num_noise)
                 noise_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise]).to(device)
             label_SB = label_SN[:, step * size : (step + 1) * size]
-            self.program.step(
-                state, source_MLD, row_SB, label_SB, noise_SBK, lr_S, correction_T2[step]
-            )
+            self.program.step(state, x_SBLD, label_SB, noise_SBK, lr_S, correction_T2[step])
 
     def _note(
         self,
@@ -199,10 +197,7 @@ class Group:
         if not self.decoder.attention.depends_on_batch:
             # one shape for all batches: another one would be compiled again
             rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % size)])
-        parts = [
-            self.program.logits(state, source_MLD, row_B)
-            for source_MLD, row_B in subset.features.batches(rows, size)
-        ]
+        parts = [self.program.logits(state, x_BLD) for x_BLD in subset.features.batches(rows, size)]
         return torch.cat(parts, dim=1)[:, : len(subset)]
 
     def kept_state(self) -> State:

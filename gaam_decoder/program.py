@@ -1,6 +1,6 @@
 """The arithmetic of a group of seeds: a training step and logits, of stacked tensors.
 
-S seeds, B batch, M rows of a source, L layers, D hidden size, C classes, K noise per sample.
+S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
 """
 
 from __future__ import annotations
@@ -99,8 +99,7 @@ class Program:
     def step(
         self,
         state: State,
-        source_MLD: Tensor,
-        row_SB: Tensor,
+        x_SBLD: Tensor,
         label_SB: Tensor,
         noise_SBK: Tensor | None,
         lr_S: Tensor,
@@ -110,23 +109,22 @@ class Program:
 
         Args:
             state: of S seeds.
-            source_MLD: rows.
-            row_SB: which of them each seed sees.
+            x_SBLD: the rows that each seed sees, in any floating type.
             label_SB: their classes.
             noise_SBK: uniform numbers, or None where the decoder needs none.
             lr_S: learning rate of every seed.
             correction: (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t.
         """
         self.decoder.train()
-        arguments = (state, source_MLD, row_SB, label_SB, noise_SBK, lr_S, correction)
-        self._run(self._step, (source_MLD.shape, row_SB.shape), *_taken_apart(arguments))
+        arguments = (state, x_SBLD, label_SB, noise_SBK, lr_S, correction)
+        self._run(self._step, x_SBLD.shape, *_taken_apart(arguments))
 
     @torch.no_grad()
-    def logits(self, state: State, source_MLD: Tensor, row_B: Tensor) -> Tensor:
+    def logits(self, state: State, x_BLD: Tensor) -> Tensor:
         """Logits of the same rows under every seed, (S, B, C)."""
         self.decoder.eval()
-        arguments = (state.parameters, state.buffers, source_MLD, row_B)
-        result: Tensor = self._run(self._logits, (source_MLD.shape, row_B.shape), *arguments)
+        arguments = (state.parameters, state.buffers, x_BLD)
+        result: Tensor = self._run(self._logits, x_BLD.shape, *arguments)
         return result
 
     def _run(self, function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
@@ -183,10 +181,8 @@ class Program:
         logits_BC = self._one(parameters, after, x_BLD, noise_BK)
         return self._loss_of(logits_BC, label_B), (logits_BC.detach(), after)
 
-    def _logits(
-        self, parameters: Stacked, buffers: Stacked, source_MLD: Tensor, row_B: Tensor
-    ) -> Tensor:
-        x_BLD = source_MLD[row_B].to(self._dtype)
+    def _logits(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
+        x_BLD = x_BLD.to(self._dtype)
         if not self._stacked:
             return self._one(_only(parameters), _only(buffers), x_BLD, None)[None]
         several = vmap(self._one, in_dims=(0, 0, None, None))
@@ -200,14 +196,13 @@ class Program:
         square: Stacked,
         loss_S: Tensor,
         hit_S: Tensor,
-        source_MLD: Tensor,
-        row_SB: Tensor,
+        x_SBLD: Tensor,
         label_SB: Tensor,
         noise_SBK: Tensor | None,
         lr_S: Tensor,
         correction: Tensor,
     ) -> None:
-        x_SBLD = source_MLD[row_SB].to(self._dtype)
+        x_SBLD = x_SBLD.to(self._dtype)
         differentiate = grad_and_value(self._loss, has_aux=True)
         if self._stacked:
             many = vmap(differentiate, in_dims=(0, 0, 0, 0, None if noise_SBK is None else 0))
@@ -222,7 +217,7 @@ class Program:
             gradients = {name: value[None] for name, value in gradients.items()}
             after = {name: value[None] for name, value in after.items()}
             batch_loss_S, logits_SBC = loss[None], logits_BC[None]
-        loss_S.add_(batch_loss_S, alpha=row_SB.shape[1])
+        loss_S.add_(batch_loss_S, alpha=x_SBLD.shape[1])
         hit_S.add_((logits_SBC.argmax(-1) == label_SB).sum(1))
         for name, value in after.items():
             buffers[name].copy_(value)

@@ -25,7 +25,7 @@ def check_tracker(name: str) -> None:
         raise ConfigError(
             "--track tensorboard needs TensorBoard",
             found=str(error),
-            hint="pip install 'gaam[tensorboard]'",
+            hint="pip install tensorboard",
         ) from error
 
 

@@ -97,8 +97,8 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
 def _mean_attention_map(group: Group, subset: Subset) -> Tensor | None:
     attention = group.decoder.attention.eval()
     total: Tensor | None = None
-    for source_MLD, row_B in subset.features.batches(subset.rows, group.eval_batch_size(subset)):
-        weights = attention.attention_map(source_MLD[row_B].float())
+    for x_BLD in subset.features.batches(subset.rows, group.eval_batch_size(subset)):
+        weights = attention.attention_map(x_BLD.float())
         if weights is None:
             return None
         part = weights.double().sum(0)

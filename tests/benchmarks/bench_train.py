@@ -113,8 +113,7 @@ class PlainLoop:
 
 
 def _rows(subset: Subset) -> list[torch.Tensor]:
-    source, place = next(iter(subset.features.batches(subset.rows, len(subset))))
-    return list(source[place].float().cpu())
+    return list(next(iter(subset.features.batches(subset.rows, len(subset)))).float().cpu())
 
 
 def setting(
