@@ -180,8 +180,10 @@ def train(
         # machine; threads that sleep at once make them twice as slow on a quiet one
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     import gaam_decoder
+    from gaam_decoder.engine import keep_freed_memory
 
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
+    keep_freed_memory()
     resolved = settings.resolve(TrainConfig, "train", given, config_file=config, preset=preset)
     if dry_run:
         plan = gaam_decoder.plan(resolved)
@@ -330,7 +332,11 @@ def verify(
 
 
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in (*without, "gaam_decoder")}
+    return {
+        key: value
+        for key, value in values.items()
+        if key not in (*without, "gaam_decoder", "keep_freed_memory")
+    }
 
 
 def _open(path: Path) -> Any:

@@ -5,6 +5,8 @@ S seeds, B batch, L layers, D hidden size.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import importlib.util
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ EAGER_SECONDS_PER_NUMBER = 1e-7
 """Measured: a step of the linear head without compiler, per number of the batch, on two cores."""
 WORKING_SET = 8 * 2**20
 """Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
+KEPT_BYTES = 512 * 2**20
 MOST_SEEDS = {"cpu": 32, "cuda": 256}
 MEMORY_SHARE = 0.4
 """Share of the free memory that a group may take."""
@@ -145,8 +148,6 @@ def _compiled(
     together: int,
     num_rows: int,
 ) -> tuple[bool, str]:
-    if not decoder.head.compiles and device.type == "cpu":
-        return False, f"the {spec.head.name} head is faster without a compiler"
     if config.compile == "off":
         return False, "as asked"
     if (missing := missing_compiler(device.type)) is not None:
@@ -157,6 +158,19 @@ def _compiled(
     if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
         return False, "too little work for a compiler"
     return True, "enough work for a compiler"
+
+
+def keep_freed_memory() -> None:
+    """Tell the C library to keep what a step frees for the next step, where it is glibc.
+
+    Handed back to the system, it would come back page by page, all zeroed: a tenth of a step of the
+    conv head. At most ``KEPT_BYTES`` are kept.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+    with contextlib.suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_threshold, 32 * 2**20)  # the most that glibc takes
+        libc.mallopt(trim_threshold, KEPT_BYTES)
 
 
 @functools.cache

@@ -15,15 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_decoder.adamw import Stacked, corrections
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Subset, TrainData
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.engine import Engine
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.program import Program, Stacked, State, corrections
+from gaam_decoder.program import Program, State
 from gaam_decoder.protocol import Score
 from gaam_decoder.schedule import Plateau
 from gaam_decoder.seed_store import Checkpoint
+from gaam_decoder.staged import StagedProgram
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30}
@@ -80,7 +82,8 @@ class Group:
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.state = _stacked_state(decoders, device, dtype)
         self.kept: Stacked = {name: value.clone() for name, value in self._weights().items()}
-        self.program = Program(
+        alone = device.type == "cpu" and not self.decoder.head.compiles
+        self.program = (StagedProgram if alone else Program)(
             self.decoder,
             self.loss_of,
             num_seeds=len(seeds),

@@ -17,13 +17,9 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gaam_cache.errors import GaamWarning
+from gaam_decoder.adamw import Stacked, adamw, clipped
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.losses._base import Loss
-
-Stacked = dict[str, Tensor]
-"""Parameters or buffers by name, each (S, ...)."""
-BETAS = (0.9, 0.999)
-EPSILON = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +180,7 @@ class Program:
     def _logits(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
         x_BLD = x_BLD.to(self._dtype)
         if not self._stacked:
-            return self._one(_only(parameters), _only(buffers), x_BLD, None)[None]
+            return self._one(only(parameters), only(buffers), x_BLD, None)[None]
         several = vmap(self._one, in_dims=(0, 0, None, None))
         return several(parameters, buffers, x_BLD, None)
 
@@ -212,26 +208,38 @@ class Program:
         else:
             noise_BK = None if noise_SBK is None else noise_SBK[0]
             gradients, (loss, (logits_BC, after)) = differentiate(
-                _only(parameters), _only(buffers), x_SBLD[0], label_SB[0], noise_BK
+                only(parameters), only(buffers), x_SBLD[0], label_SB[0], noise_BK
             )
             gradients = {name: value[None] for name, value in gradients.items()}
             after = {name: value[None] for name, value in after.items()}
             batch_loss_S, logits_SBC = loss[None], logits_BC[None]
-        loss_S.add_(batch_loss_S, alpha=x_SBLD.shape[1])
-        hit_S.add_((logits_SBC.argmax(-1) == label_SB).sum(1))
+        self._update(parameters, buffers, mean, square, gradients, after, lr_S, correction)
+        count_rows(loss_S, hit_S, batch_loss_S, logits_SBC, label_SB)
+
+    def _update(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        mean: Stacked,
+        square: Stacked,
+        gradients: Stacked,
+        after: Stacked,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
         for name, value in after.items():
             buffers[name].copy_(value)
         if self._clip is not None:
-            gradients = _clipped(gradients, self._clip)
-        for name, gradient in gradients.items():
-            shape = (-1, *(1,) * (gradient.ndim - 1))
-            rate = lr_S.view(shape)
-            # torch.optim.AdamW, operation by operation
-            mean[name].lerp_(gradient, 1 - BETAS[0])
-            square[name].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-            spread = square[name].sqrt() / correction[1] + EPSILON
-            parameters[name].mul_(1 - rate * self._weight_decay)
-            parameters[name].sub_(rate / correction[0] * (mean[name] / spread))
+            gradients = clipped(gradients, self._clip)
+        adamw(parameters, mean, square, gradients, lr_S, correction, self._weight_decay)
+
+
+def count_rows(
+    loss_S: Tensor, hit_S: Tensor, batch_loss_S: Tensor, logits_SBC: Tensor, label_SB: Tensor
+) -> None:
+    """Add a batch to the epoch's losses and to its rows that were right, in place."""
+    loss_S.add_(batch_loss_S, alpha=label_SB.shape[1])
+    hit_S.add_((logits_SBC.argmax(-1) == label_SB).sum(1))
 
 
 def _prepare_compiler() -> None:
@@ -246,29 +254,15 @@ def _prepare_compiler() -> None:
     warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
 
 
-def corrections(first: int, count: int, like: Tensor) -> Tensor:
-    """``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` for t = first, ...: (count, 2)."""
-    steps = range(first, first + count)
-    table = [(1 - BETAS[0] ** t, (1 - BETAS[1] ** t) ** 0.5) for t in steps]
-    return torch.tensor(table, dtype=like.dtype, device=like.device)
-
-
 def _taken_apart(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     state, *others = arguments
     parts = (state.parameters, state.buffers, state.mean, state.square, state.loss_S, state.hit_S)
     return (*parts, *others)
 
 
-def _only(stacked: Stacked) -> Stacked:
+def only(stacked: Stacked) -> Stacked:
+    """The first seed of a group of one."""
     return {name: value[0] for name, value in stacked.items()}
-
-
-def _clipped(gradients: Stacked, most: float) -> Stacked:
-    """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
-    norms_PS = [g.reshape(len(g), -1).norm(dim=1) for g in gradients.values()]
-    norm_S = torch.stack(norms_PS).norm(dim=0)
-    factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
-    return {name: g * factor_S.view(-1, *(1,) * (g.ndim - 1)) for name, g in gradients.items()}
 
 
 def _compiler_errors() -> tuple[type[Exception], ...]:

@@ -26,7 +26,7 @@ class Head(nn.Module, ABC):
     """K, uniform numbers in [0, 1) that one sample needs in training."""
 
     compiles: bool = True
-    """Whether ``torch.compile`` is worth its while on a CPU."""
+    """Whether ``torch.compile`` is worth its while on a CPU; if not, all around it is compiled."""
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Subset, TrainData, prepare_data
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.engine import Engine, choose_engine, groups_of
+from gaam_decoder.engine import Engine, choose_engine, groups_of, keep_freed_memory
 from gaam_decoder.features import Features
 from gaam_decoder.group import Group
 from gaam_decoder.heads.conv import ConvHead
@@ -359,6 +359,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    keep_freed_memory()  # as the command line does, for the plain loop too
     if arguments.cpu_time:
         globals()["clock"] = time.process_time
     result: dict[str, Any] = {"machine": describe(torch.device("cpu"))}

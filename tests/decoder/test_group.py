@@ -232,3 +232,25 @@ def test_compiled_seeds_equal_the_plain_loop() -> None:
         for name, value in plain_loop("gaam", seed, 13, "linear", None).items():
             ours = compiled.state.parameters[name][place]
             torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=name)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("attention", "seeds"), [("mha-bn", [3, 0]), ("none", [5])])
+def test_the_conv_head_between_compiled_parts_equals_the_plain_loop(
+    attention: str, seeds: list[int]
+) -> None:
+    """With statistics that the attention keeps of its batches, and with nothing to learn in it."""
+    compiled = group(
+        attention, seeds, "conv", engine=replace(EAGER, compiled=True), clip_grad_norm=0.5
+    )
+    for epoch in range(1, 4):
+        compiled._pass(epoch)
+    assert compiled.program.compiled
+    tensors = {**compiled.state.parameters, **compiled.state.buffers}
+    for place, seed in enumerate(seeds):
+        for name, value in plain_loop(attention, seed, 3, "conv", 0.5).items():
+            torch.testing.assert_close(tensors[name][place], value, atol=1e-9, rtol=0, msg=name)
+    logits = compiled.logits(compiled.data.test, compiled.state)
+    compiled.program.compiled = False
+    expected = compiled.logits(compiled.data.test, compiled.state)
+    torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)

@@ -1,0 +1,61 @@
+"""AdamW for stacked parameters: every seed with a rate and a gradient norm of its own.
+
+S seeds.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+Stacked = dict[str, Tensor]
+"""Parameters or buffers by name, each (S, ...)."""
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+def corrections(first: int, count: int, like: Tensor) -> Tensor:
+    """``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` for t = first, ...: (count, 2)."""
+    steps = range(first, first + count)
+    table = [(1 - BETAS[0] ** t, (1 - BETAS[1] ** t) ** 0.5) for t in steps]
+    return torch.tensor(table, dtype=like.dtype, device=like.device)
+
+
+def clipped(gradients: Stacked, most: float) -> Stacked:
+    """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
+    # added up one by one: torch 2.13 cannot compile a stack of them beside some gradients
+    squares = [g.flatten(1).square().sum(1) for g in gradients.values()]
+    norm_S = functools.reduce(torch.add, squares).sqrt()
+    factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
+    return {name: g * factor_S.view(-1, *(1,) * (g.ndim - 1)) for name, g in gradients.items()}
+
+
+def adamw(
+    parameters: Stacked,
+    mean: Stacked,
+    square: Stacked,
+    gradients: Stacked,
+    lr_S: Tensor,
+    correction: Tensor,
+    weight_decay: float,
+) -> None:
+    """One step of torch.optim.AdamW, operation by operation, in place.
+
+    Args:
+        parameters: what learns.
+        mean: first moments of the gradients.
+        square: second moments.
+        gradients: of this step.
+        lr_S: learning rates.
+        correction: (2,), a row of ``corrections``.
+        weight_decay: of all.
+    """
+    for name, gradient in gradients.items():
+        rate = lr_S.view(-1, *(1,) * (gradient.ndim - 1))
+        mean[name].lerp_(gradient, 1 - BETAS[0])
+        square[name].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        spread = square[name].sqrt() / correction[1] + EPSILON
+        parameters[name].mul_(1 - rate * weight_decay)
+        parameters[name].sub_(rate / correction[0] * (mean[name] / spread))

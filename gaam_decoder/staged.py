@@ -1,0 +1,169 @@
+"""The arithmetic of a group of seeds where the head is better left to itself.
+
+S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gaam_decoder.adamw import Stacked
+from gaam_decoder.program import Program, State, count_rows, only
+
+ATTENTION, HEAD = "attention.", "head."
+
+
+class StagedProgram(Program):
+    """The attention and the optimiser compiled, the head between them as it stands.
+
+    A head that consists of a few large matrix products gains nothing from a compiler, but the many
+    small operations around it do. The attention is computed forward, the head forward and backward,
+    one seed after the other, and then the attention again with the gradient that the head handed
+    back: it is cheap, and nothing has to be kept. Without a compiler this is the plain program.
+    """
+
+    @torch.no_grad()
+    def step(
+        self,
+        state: State,
+        x_SBLD: Tensor,
+        label_SB: Tensor,
+        noise_SBK: Tensor | None,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
+        """As ``Program.step``."""
+        if not self.compiled:
+            super().step(state, x_SBLD, label_SB, noise_SBK, lr_S, correction)
+            return
+        self.decoder.train()
+        inside = _inside(ATTENTION, state.parameters), _inside(ATTENTION, state.buffers)
+        key = (x_SBLD.shape, "training")
+        y_SBLD = self._run(self._attend, key, *inside, x_SBLD)
+        head = _inside(HEAD, state.parameters)
+        results = [
+            self._differentiate(_seed(head, place), y_BLD, label_SB[place], _at(noise_SBK, place))
+            for place, y_BLD in enumerate(y_SBLD)
+        ]
+        grad_SBLD, gradients, loss_S, logits_SBC = _stacked(results)
+        self._run(
+            self._learn,
+            key,
+            *(state.parameters, state.buffers, state.mean, state.square),
+            *(x_SBLD, grad_SBLD, gradients, lr_S, correction),
+        )
+        count_rows(state.loss_S, state.hit_S, loss_S, logits_SBC, label_SB)
+
+    @torch.no_grad()
+    def logits(self, state: State, x_BLD: Tensor) -> Tensor:
+        """As ``Program.logits``."""
+        if not self.compiled:
+            return super().logits(state, x_BLD)
+        self.decoder.eval()
+        inside = _inside(ATTENTION, state.parameters), _inside(ATTENTION, state.buffers)
+        y_SBLD = self._run(self._attend, (x_BLD.shape, "same rows"), *inside, x_BLD)
+        head = _inside(HEAD, state.parameters)
+        each = [self._score(_seed(head, i), y_BLD, None) for i, y_BLD in enumerate(y_SBLD)]
+        return torch.stack(each)
+
+    def _attend(self, parameters: Stacked, buffers: Stacked, x: Tensor) -> Tensor:
+        """What every seed's attention leaves of rows of its own (S, B, L, D) or of the same."""
+        x = x.to(self._dtype)
+        if not self._stacked:
+            return self._attended(only(parameters), only(buffers), x[0] if x.ndim == 4 else x)[None]
+        each = vmap(self._attended, in_dims=(0, 0, 0 if x.ndim == 4 else None))
+        return each(parameters, buffers, x)
+
+    def _attended(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
+        after = {name: value.clone() for name, value in buffers.items()}
+        return self._attention_of(parameters, after, x_BLD)
+
+    def _attention_of(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
+        kind, lower = x_BLD.device.type, self._autocast
+        with torch.autocast(kind, lower, enabled=lower is not None), sdpa_kernel(SDPBackend.MATH):
+            return functional_call(self.decoder.attention, (parameters, buffers), (x_BLD,))
+
+    def _score(self, weights: Stacked, y_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
+        kind, lower = y_BLD.device.type, self._autocast
+        with torch.autocast(kind, lower, enabled=lower is not None):
+            return functional_call(self.decoder.head, weights, (y_BLD, noise_BK)).to(self._dtype)
+
+    def _differentiate(
+        self, weights: Stacked, y_BLD: Tensor, label_B: Tensor, noise_BK: Tensor | None
+    ) -> tuple[Tensor, Stacked, Tensor, Tensor]:
+        """One seed: gradients of what its head reads and of its parameters, loss and logits."""
+        weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
+        y_BLD = y_BLD.detach().requires_grad_()
+        with torch.enable_grad():
+            logits_BC = self._score(weights, y_BLD, noise_BK)
+            loss = self._loss_of(logits_BC, label_B)
+            of_input, *others = torch.autograd.grad(loss, [y_BLD, *weights.values()])
+        gradients = {HEAD + name: value for name, value in zip(weights, others, strict=True)}
+        return of_input, gradients, loss.detach(), logits_BC.detach()
+
+    def _learn(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        mean: Stacked,
+        square: Stacked,
+        x_SBLD: Tensor,
+        grad_SBLD: Tensor,
+        gradients: Stacked,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
+        inside = _inside(ATTENTION, parameters)
+        buffers_inside = _inside(ATTENTION, buffers)
+        found: Stacked = {}
+        after: Stacked = {}
+        if self._stacked and inside:
+            found, after = vmap(self._pulled_back)(
+                inside, buffers_inside, x_SBLD.to(self._dtype), grad_SBLD
+            )
+        elif inside:
+            of_one = (only(inside), only(buffers_inside), x_SBLD[0].to(self._dtype), grad_SBLD[0])
+            one = self._pulled_back(*of_one)
+            found, after = ({name: value[None] for name, value in part.items()} for part in one)
+        everything = {ATTENTION + name: value for name, value in found.items()} | gradients
+        ordered = {name: everything[name] for name in parameters}
+        kept = {ATTENTION + name: value for name, value in after.items()}
+        self._update(parameters, buffers, mean, square, ordered, kept, lr_S, correction)
+
+    def _pulled_back(
+        self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, grad_BLD: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        """Gradients of one attention's parameters, and its buffers afterwards."""
+
+        def product(parameters: Stacked) -> tuple[Tensor, Stacked]:
+            after = {name: value.clone() for name, value in buffers.items()}
+            y_BLD = self._attention_of(parameters, after, x_BLD)
+            return (y_BLD * grad_BLD).sum(), after
+
+        return grad(product, has_aux=True)(parameters)
+
+
+def _inside(part: str, stacked: Stacked) -> Stacked:
+    """What belongs to a part of the decoder, by its name there."""
+    return {
+        name.removeprefix(part): value for name, value in stacked.items() if name.startswith(part)
+    }
+
+
+def _seed(stacked: Stacked, place: int) -> Stacked:
+    return {name: value[place] for name, value in stacked.items()}
+
+
+def _at(noise_SBK: Tensor | None, place: int) -> Tensor | None:
+    return None if noise_SBK is None else noise_SBK[place]
+
+
+def _stacked(results: list[tuple[Tensor, Stacked, Tensor, Tensor]]) -> tuple[Any, ...]:
+    of_input, gradients, losses, logits = zip(*results, strict=True)
+    stacked = {name: torch.stack([one[name] for one in gradients]) for name in gradients[0]}
+    return torch.stack(of_input), stacked, torch.stack(losses), torch.stack(logits)
