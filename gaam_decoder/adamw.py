@@ -5,8 +5,6 @@ S seeds.
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 
@@ -25,9 +23,8 @@ def corrections(first: int, count: int, like: Tensor) -> Tensor:
 
 def clipped(gradients: Stacked, most: float) -> Stacked:
     """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
-    # added up one by one: torch 2.13 cannot compile a stack of them beside some gradients
-    squares = [g.flatten(1).square().sum(1) for g in gradients.values()]
-    norm_S = functools.reduce(torch.add, squares).sqrt()
+    norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
+    norm_S = torch.stack(norms_PS).norm(dim=0)
     factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
     return {name: g * factor_S.view(-1, *(1,) * (g.ndim - 1)) for name, g in gradients.items()}
 

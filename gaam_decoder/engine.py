@@ -92,8 +92,9 @@ def choose_engine(
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)
     together, why_together = _seeds_together(decoder, spec, config, device)
-    largest = max(map(len, groups_of(range(num_seeds), together)))
-    compiled, why_compiled = _compiled(decoder, spec, config, device, largest, num_rows)
+    compiled, why_compiled = _compiled(spec, config, device, num_seeds, num_rows)
+    if compiled and device.type == "cpu" and not decoder.head.compiles:
+        why_compiled += f", all but the {spec.head.name} head"
     return Engine(
         device=str(device),
         dtype=resolve_dtype(config.dtype, device),
@@ -141,12 +142,7 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
 
 
 def _compiled(
-    decoder: Decoder,
-    spec: DecoderSpec,
-    config: TrainConfig,
-    device: torch.device,
-    together: int,
-    num_rows: int,
+    spec: DecoderSpec, config: TrainConfig, device: torch.device, num_seeds: int, num_rows: int
 ) -> tuple[bool, str]:
     if config.compile == "off":
         return False, "as asked"
@@ -154,7 +150,7 @@ def _compiled(
         return False, missing
     if config.compile == "on":
         return True, "as asked"
-    numbers = config.epochs * num_rows * together * spec.num_layers * spec.hidden_size
+    numbers = config.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
     if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
         return False, "too little work for a compiler"
     return True, "enough work for a compiler"

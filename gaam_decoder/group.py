@@ -21,11 +21,11 @@ from gaam_decoder.data import Subset, TrainData
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.engine import Engine
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.program import Program, State
+from gaam_decoder.program import State
+from gaam_decoder.programs import Programs
 from gaam_decoder.protocol import Score
 from gaam_decoder.schedule import Plateau
 from gaam_decoder.seed_store import Checkpoint
-from gaam_decoder.staged import StagedProgram
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30}
@@ -55,6 +55,7 @@ class Group:
         loss_of: what is minimised.
         engine: how they are run.
         dtype: of parameters and optimiser; tests take float64.
+        programs: what earlier groups compiled.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Group:
         loss_of: Loss,
         engine: Engine,
         dtype: torch.dtype = torch.float32,
+        programs: Programs | None = None,
     ) -> None:
         self.data = data
         self.config = config
@@ -82,15 +84,8 @@ class Group:
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         self.state = _stacked_state(decoders, device, dtype)
         self.kept: Stacked = {name: value.clone() for name, value in self._weights().items()}
-        alone = device.type == "cpu" and not self.decoder.head.compiles
-        self.program = (StagedProgram if alone else Program)(
-            self.decoder,
-            self.loss_of,
-            num_seeds=len(seeds),
-            weight_decay=config.weight_decay,
-            clip_grad_norm=config.clip_grad_norm,
-            autocast=torch.bfloat16 if engine.dtype == "bfloat16" else None,
-            compiled=engine.compiled,
+        self.program = (programs or Programs()).get(
+            spec, config, engine, self.decoder, loss_of, len(seeds)
         )
 
     @property

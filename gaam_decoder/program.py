@@ -88,7 +88,6 @@ class Program:
         self._dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
         self._kernels: dict[Any, Callable[..., Any]] = {}
         if compiled:
-            torch._dynamo.reset()  # kernels of other decoders would count towards its limit
             _prepare_compiler()
 
     @torch.no_grad()
@@ -112,8 +111,37 @@ class Program:
             correction: (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t.
         """
         self.decoder.train()
-        arguments = (state, x_SBLD, label_SB, noise_SBK, lr_S, correction)
-        self._run(self._step, x_SBLD.shape, *_taken_apart(arguments))
+        rows = (x_SBLD, label_SB, noise_SBK)
+        if self._clip is None:
+            arguments = (*_taken_apart(state), *rows, lr_S, correction)
+            self._run(self._step, x_SBLD.shape, *arguments)
+            return
+        inside = (state.parameters, state.buffers)
+        gradients, after, loss_S, logits_SBC = self._run(
+            self._gradients, x_SBLD.shape, *inside, *rows
+        )
+        self._learn(state, gradients, after, loss_S, logits_SBC, label_SB, lr_S, correction)
+
+    def _learn(
+        self,
+        state: State,
+        gradients: Stacked,
+        after: Stacked,
+        loss_S: Tensor,
+        logits_SBC: Tensor,
+        label_SB: Tensor,
+        lr_S: Tensor,
+        correction: Tensor,
+    ) -> None:
+        """The second half of a step in pieces, with a norm that no compiler has touched.
+
+        torch 2.13 cannot compile norms beside the gradients of some mechanisms.
+        """
+        if self._clip is not None:
+            gradients = clipped(gradients, self._clip)
+        tensors = (state.parameters, state.buffers, state.mean, state.square)
+        self._run(self._update, (), *tensors, gradients, after, lr_S, correction)
+        count_rows(state.loss_S, state.hit_S, loss_S, logits_SBC, label_SB)
 
     @torch.no_grad()
     def logits(self, state: State, x_BLD: Tensor) -> Tensor:
@@ -198,23 +226,34 @@ class Program:
         lr_S: Tensor,
         correction: Tensor,
     ) -> None:
+        gradients, after, batch_loss_S, logits_SBC = self._gradients(
+            parameters, buffers, x_SBLD, label_SB, noise_SBK
+        )
+        self._update(parameters, buffers, mean, square, gradients, after, lr_S, correction)
+        count_rows(loss_S, hit_S, batch_loss_S, logits_SBC, label_SB)
+
+    def _gradients(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        x_SBLD: Tensor,
+        label_SB: Tensor,
+        noise_SBK: Tensor | None,
+    ) -> tuple[Stacked, Stacked, Tensor, Tensor]:
+        """Gradients, buffers afterwards, losses (S,) and logits (S, B, C)."""
         x_SBLD = x_SBLD.to(self._dtype)
         differentiate = grad_and_value(self._loss, has_aux=True)
         if self._stacked:
             many = vmap(differentiate, in_dims=(0, 0, 0, 0, None if noise_SBK is None else 0))
-            gradients, (batch_loss_S, (logits_SBC, after)) = many(
+            gradients, (loss_S, (logits_SBC, after)) = many(
                 parameters, buffers, x_SBLD, label_SB, noise_SBK
             )
-        else:
-            noise_BK = None if noise_SBK is None else noise_SBK[0]
-            gradients, (loss, (logits_BC, after)) = differentiate(
-                only(parameters), only(buffers), x_SBLD[0], label_SB[0], noise_BK
-            )
-            gradients = {name: value[None] for name, value in gradients.items()}
-            after = {name: value[None] for name, value in after.items()}
-            batch_loss_S, logits_SBC = loss[None], logits_BC[None]
-        self._update(parameters, buffers, mean, square, gradients, after, lr_S, correction)
-        count_rows(loss_S, hit_S, batch_loss_S, logits_SBC, label_SB)
+            return gradients, after, loss_S, logits_SBC
+        noise_BK = None if noise_SBK is None else noise_SBK[0]
+        gradients, (loss, (logits_BC, after)) = differentiate(
+            only(parameters), only(buffers), x_SBLD[0], label_SB[0], noise_BK
+        )
+        return alone(gradients), alone(after), loss[None], logits_BC[None]
 
     def _update(
         self,
@@ -229,8 +268,6 @@ class Program:
     ) -> None:
         for name, value in after.items():
             buffers[name].copy_(value)
-        if self._clip is not None:
-            gradients = clipped(gradients, self._clip)
         adamw(parameters, mean, square, gradients, lr_S, correction, self._weight_decay)
 
 
@@ -254,10 +291,14 @@ def _prepare_compiler() -> None:
     warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
 
 
-def _taken_apart(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    state, *others = arguments
-    parts = (state.parameters, state.buffers, state.mean, state.square, state.loss_S, state.hit_S)
-    return (*parts, *others)
+def _taken_apart(state: State) -> tuple[Any, ...]:
+    parts = (state.parameters, state.buffers, state.mean, state.square)
+    return (*parts, state.loss_S, state.hit_S)
+
+
+def alone(tensors: Stacked) -> Stacked:
+    """Tensors of one seed as those of a group of one."""
+    return {name: value[None] for name, value in tensors.items()}
 
 
 def only(stacked: Stacked) -> Stacked:

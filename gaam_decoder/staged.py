@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gaam_decoder.adamw import Stacked
-from gaam_decoder.program import Program, State, count_rows, only
+from gaam_decoder.program import Program, State, alone, only
 
 ATTENTION, HEAD = "attention.", "head."
 
@@ -50,14 +50,12 @@ class StagedProgram(Program):
             self._differentiate(_seed(head, place), y_BLD, label_SB[place], _at(noise_SBK, place))
             for place, y_BLD in enumerate(y_SBLD)
         ]
-        grad_SBLD, gradients, loss_S, logits_SBC = _stacked(results)
-        self._run(
-            self._learn,
-            key,
-            *(state.parameters, state.buffers, state.mean, state.square),
-            *(x_SBLD, grad_SBLD, gradients, lr_S, correction),
-        )
-        count_rows(state.loss_S, state.hit_S, loss_S, logits_SBC, label_SB)
+        grad_SBLD, of_head, loss_S, logits_SBC = _stacked(results)
+        found, after = self._run(self._pull, key, *inside, x_SBLD, grad_SBLD)
+        gradients = _named(ATTENTION, found) | _named(HEAD, of_head)
+        ordered = {name: gradients[name] for name in state.parameters}
+        after = _named(ATTENTION, after)
+        self._learn(state, ordered, after, loss_S, logits_SBC, label_SB, lr_S, correction)
 
     @torch.no_grad()
     def logits(self, state: State, x_BLD: Tensor) -> Tensor:
@@ -103,37 +101,20 @@ class StagedProgram(Program):
             logits_BC = self._score(weights, y_BLD, noise_BK)
             loss = self._loss_of(logits_BC, label_B)
             of_input, *others = torch.autograd.grad(loss, [y_BLD, *weights.values()])
-        gradients = {HEAD + name: value for name, value in zip(weights, others, strict=True)}
+        gradients = dict(zip(weights, others, strict=True))
         return of_input, gradients, loss.detach(), logits_BC.detach()
 
-    def _learn(
-        self,
-        parameters: Stacked,
-        buffers: Stacked,
-        mean: Stacked,
-        square: Stacked,
-        x_SBLD: Tensor,
-        grad_SBLD: Tensor,
-        gradients: Stacked,
-        lr_S: Tensor,
-        correction: Tensor,
-    ) -> None:
-        inside = _inside(ATTENTION, parameters)
-        buffers_inside = _inside(ATTENTION, buffers)
-        found: Stacked = {}
-        after: Stacked = {}
-        if self._stacked and inside:
-            found, after = vmap(self._pulled_back)(
-                inside, buffers_inside, x_SBLD.to(self._dtype), grad_SBLD
-            )
-        elif inside:
-            of_one = (only(inside), only(buffers_inside), x_SBLD[0].to(self._dtype), grad_SBLD[0])
-            one = self._pulled_back(*of_one)
-            found, after = ({name: value[None] for name, value in part.items()} for part in one)
-        everything = {ATTENTION + name: value for name, value in found.items()} | gradients
-        ordered = {name: everything[name] for name in parameters}
-        kept = {ATTENTION + name: value for name, value in after.items()}
-        self._update(parameters, buffers, mean, square, ordered, kept, lr_S, correction)
+    def _pull(
+        self, parameters: Stacked, buffers: Stacked, x_SBLD: Tensor, grad_SBLD: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        """Gradients of the attentions' parameters, and their buffers afterwards."""
+        if not parameters:
+            return {}, {}
+        x_SBLD = x_SBLD.to(self._dtype)
+        if self._stacked:
+            return vmap(self._pulled_back)(parameters, buffers, x_SBLD, grad_SBLD)
+        one = self._pulled_back(only(parameters), only(buffers), x_SBLD[0], grad_SBLD[0])
+        return alone(one[0]), alone(one[1])
 
     def _pulled_back(
         self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, grad_BLD: Tensor
@@ -153,6 +134,10 @@ def _inside(part: str, stacked: Stacked) -> Stacked:
     return {
         name.removeprefix(part): value for name, value in stacked.items() if name.startswith(part)
     }
+
+
+def _named(part: str, tensors: Stacked) -> Stacked:
+    return {part + name: value for name, value in tensors.items()}
 
 
 def _seed(stacked: Stacked, place: int) -> Stacked:

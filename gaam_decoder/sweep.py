@@ -24,6 +24,7 @@ from gaam_decoder.engine import Engine, choose_engine, groups_of
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.learned import start_values
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.programs import Programs
 from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore
@@ -68,6 +69,7 @@ def train(
     todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
     tracker = _Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
     loaded: Loaded = {}
+    programs = Programs()
     waiting = [item for item in items if todo[item.key] or _left_behind(item)]
     patient = False
     while waiting:
@@ -89,7 +91,9 @@ def train(
                     _store(item).remove_if_in(published)
                 else:
                     data = prepare_data(cache, item.config, device, loaded)
-                    on_run(read_run(_train_run(item, seeds, published, data, cache, tracker)))
+                    on_run(
+                        read_run(_train_run(item, seeds, published, data, cache, tracker, programs))
+                    )
             found[item.key] = existing_runs(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
@@ -137,6 +141,7 @@ def _train_run(
     data: TrainData,
     cache: EmbeddingCache,
     tracker: _Tracker,
+    programs: Programs,
 ) -> Path:
     spec, config, key = item.spec, item.config, item.key
     store = _store(item)
@@ -155,7 +160,14 @@ def _train_run(
 
         checkpoint = store.checkpoint(group)
         trained, compiled = train_group(
-            spec, data, config, group, engine=engine, checkpoint=checkpoint, on_epoch=on_epoch
+            spec,
+            data,
+            config,
+            group,
+            engine=engine,
+            checkpoint=checkpoint,
+            on_epoch=on_epoch,
+            programs=programs,
         )
         if engine.compiled and not compiled:
             engine = replace(engine, compiled=False, why="the compiler failed")

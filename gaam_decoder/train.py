@@ -18,6 +18,7 @@ from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.engine import Engine
 from gaam_decoder.group import Group
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.programs import Programs
 from gaam_decoder.seed_store import Checkpoint, SeedResult
 from gaam_decoder.specs import parse_loss
 
@@ -37,6 +38,7 @@ def train_group(
     engine: Engine,
     checkpoint: Checkpoint | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    programs: Programs | None = None,
 ) -> tuple[list[SeedResult], bool]:
     """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
 
@@ -50,11 +52,14 @@ def train_group(
         engine: how they are run.
         checkpoint: where the last epoch is kept, and taken up again.
         on_epoch: called with (epoch from 1, mean training loss).
+        programs: what earlier groups compiled.
 
     Returns:
         One result per seed, in order, and whether the arithmetic was compiled to the end.
     """
-    group = Group(spec, data, config, seeds, loss_of=build_loss(config), engine=engine)
+    group = Group(
+        spec, data, config, seeds, loss_of=build_loss(config), engine=engine, programs=programs
+    )
     if checkpoint is not None:
         group.resume(checkpoint)
     while not group.finished():
