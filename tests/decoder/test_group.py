@@ -20,6 +20,7 @@ from gaam_decoder.engine import Engine, groups_of
 from gaam_decoder.features import Features
 from gaam_decoder.group import Group
 from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.programs import Programs
 from gaam_decoder.schedule import Plateau
 from gaam_decoder.specs import parse_attention, parse_head
 
@@ -78,6 +79,7 @@ def group(
     head: str = "linear",
     dtype: torch.dtype = torch.float64,
     engine: Engine = EAGER,
+    programs: Programs | None = None,
     **options: object,
 ) -> Group:
     return Group(
@@ -88,6 +90,7 @@ def group(
         loss_of=CrossEntropy(),
         engine=engine,
         dtype=dtype,
+        programs=programs,
     )
 
 
@@ -155,6 +158,22 @@ def test_a_seed_alone_agrees_with_the_seed_in_a_group_in_float32(attention: str)
     assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
     hits = [(logits.argmax(-1) == test.label_N).sum().item() for logits in (ours, theirs)]
     assert abs(hits[0] - hits[1]) <= 1
+
+
+def test_groups_and_rates_of_one_decoder_share_a_program() -> None:
+    programs = Programs()
+    first = group("gaam", [0, 1], programs=programs)
+    second = group("gaam", [2, 3], programs=programs, lr=2 * LR)
+    assert second.program is first.program
+    apart = group("gaam", [2, 3], lr=2 * LR)
+    for one in (first, second, apart, first):  # in turns: nothing of one is left for another
+        one.train_epoch()
+    for name, value in apart.state.tensors().items():
+        assert torch.equal(value, second.state.tensors()[name])
+    assert group("gaam", [4], programs=programs).program is not first.program
+    assert group("gaam", [0, 1], programs=programs, clip_grad_norm=1.0).program._clip == 1.0
+    assert group("laplace", [0, 1], programs=programs).decoder.attention.heads
+    assert group("gaam", [0, 1], programs=programs).program is not first.program  # let go
 
 
 def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:

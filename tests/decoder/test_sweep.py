@@ -80,6 +80,15 @@ def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) ->
     assert sorted(config.runs.rglob("*")) == before
 
 
+@pytest.mark.skipif(engine.missing_compiler("cpu") is not None, reason="no C++ compiler here")
+@pytest.mark.parametrize("head", ["linear", "conv"])
+def test_a_plan_says_what_will_be_compiled(config: TrainConfig, head: str) -> None:
+    run = gaam_decoder.plan(replace(config, head=head, epochs=100_000)).runs[0]
+    assert ", compiled, float32" in run.how
+    assert ("all but the conv head" in run.how) == (head == "conv")
+    assert run.seconds > engine.COMPILER_SECONDS
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_stratified_folds_partition_the_rows_and_keep_the_classes(count: int) -> None:
     labels = np.random.default_rng(0).integers(0, 3, 101)
