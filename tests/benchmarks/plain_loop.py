@@ -1,0 +1,130 @@
+"""The plain loop: what one would write first.
+
+    python -m tests.benchmarks.plain_loop CACHE HEAD STEPS [--tuned] [--cpu-time]
+
+One seed, ``nn.Module``, the head's ``nn.Conv2d`` in float32, a ``DataLoader`` over a list of
+tensors, AdamW, ``loss.item()`` at every step. Run like this it waits: for every line on stdin it
+trains STEPS steps and prints the seconds that an epoch would take. Nothing is set that PyTorch does
+not set itself, unless ``--tuned`` asks for what ``gaam train`` sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from gaam_cache.cache import open_cache
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.data import Subset, TrainData, prepare_data
+from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.engine import keep_freed_memory
+from gaam_decoder.heads.conv import ConvHead
+from gaam_decoder.items import plan_items
+
+
+class PlainLoop:
+    """One seed, the obvious way."""
+
+    def __init__(self, spec: DecoderSpec, data: TrainData, config: TrainConfig, seed: int) -> None:
+        self.device = data.train.label_N.device
+        self.config = config
+        self.decoder = build_decoder(spec, seed).to(self.device)
+        if isinstance(self.decoder.head, ConvHead):
+            head = self.decoder.head
+            head.forward = lambda x, noise=None: head.plain(x)  # type: ignore[method-assign]
+        self.optimizer = torch.optim.AdamW(
+            self.decoder.parameters(), lr=config.lrs[0], weight_decay=config.weight_decay
+        )
+        items = list(zip(_rows(data.train), data.train.label_N.cpu(), strict=True))
+        generator = torch.Generator().manual_seed(seed)
+        self.loader = DataLoader(
+            items, batch_size=config.batch_size, shuffle=True, generator=generator
+        )
+
+    def epoch(self, steps: int | None = None) -> int:
+        """Train; returns the number of rows seen."""
+        self.decoder.train()
+        total, seen = 0.0, 0
+        for step, (x, label) in enumerate(self.loader):
+            if step == steps:
+                break
+            x, label = x.to(self.device), label.to(self.device)
+            loss = torch.nn.functional.cross_entropy(self.decoder(x), label)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item()
+            seen += len(label)
+        return seen
+
+    @torch.no_grad()
+    def accuracy(self, subset: Subset) -> float:
+        """Share of the rows that are right."""
+        self.decoder.eval()
+        x = torch.stack(_rows(subset)).to(self.device)
+        parts = [self.decoder(x[i : i + 512]).argmax(1) for i in range(0, len(x), 512)]
+        return float((torch.cat(parts) == subset.label_N).float().mean())
+
+
+def _rows(subset: Subset) -> list[torch.Tensor]:
+    return list(next(iter(subset.features.batches(subset.rows, len(subset)))).float().cpu())
+
+
+def setting(
+    cache_path: Path, attention: str, head: str, **options: Any
+) -> tuple[DecoderSpec, TrainData, TrainConfig]:
+    """What the command line would make of these options, without a validation split."""
+    asked = {"select": "last", "device": "cpu"} | options
+    config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **asked)
+    cache = open_cache(cache_path)
+    device = torch.device("cpu")
+    item = plan_items(config, cache, device)[0]
+    return item.spec, prepare_data(cache, item.config, device), item.config
+
+
+def plain(
+    spec: DecoderSpec,
+    data: TrainData,
+    config: TrainConfig,
+    steps: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Callable[[], float]:
+    """Seconds per seed-epoch of the plain loop, from its first steps."""
+    loop = PlainLoop(spec, data, config, 0)
+    loop.epoch(3)
+
+    def run() -> float:
+        start = clock()
+        seen = loop.epoch(steps)
+        return (clock() - start) * len(data.train) / seen
+
+    return run
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cache", type=Path)
+    parser.add_argument("head")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--tuned", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.tuned:
+        keep_freed_memory()
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
+    made = setting(arguments.cache, "gaam", arguments.head)
+    run = plain(*made, arguments.steps, clock)
+    for _ in sys.stdin:
+        print(run(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
