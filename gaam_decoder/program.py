@@ -5,20 +5,16 @@ S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
 
 from __future__ import annotations
 
-import types
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gaam_cache.errors import GaamWarning
 from gaam_decoder.adamw import Stacked, adamw, clipped
 from gaam_decoder.decoder import Decoder
+from gaam_decoder.kernels import Kernels
 from gaam_decoder.losses._base import Loss
 
 
@@ -46,6 +42,10 @@ class State:
         }
 
 
+Found = tuple[Stacked, Stacked, Tensor, Tensor]
+"""Gradients, buffers afterwards, losses (S,) and logits (S, B, C)."""
+
+
 class Program:
     """One step of AdamW and one evaluation, for any group of ``num_seeds`` seeds.
 
@@ -64,7 +64,7 @@ class Program:
         compiled: whether to hand the arithmetic to ``torch.compile``.
 
     Attributes:
-        compiled: turns False, with a warning, when the compiler fails.
+        kernels: what runs the arithmetic, and knows whether it is compiled.
     """
 
     def __init__(
@@ -79,16 +79,13 @@ class Program:
         compiled: bool,
     ) -> None:
         self.decoder = decoder
-        self.compiled = compiled
+        self.kernels = Kernels(compiled)
         self._loss_of = loss_of
         self._stacked = num_seeds > 1
         self._weight_decay = weight_decay
         self._clip = clip_grad_norm
         self._autocast = autocast
         self._dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
-        self._kernels: dict[Any, Callable[..., Any]] = {}
-        if compiled:
-            _prepare_compiler()
 
     @torch.no_grad()
     def step(
@@ -111,75 +108,37 @@ class Program:
             correction: (2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t.
         """
         self.decoder.train()
-        rows = (x_SBLD, label_SB, noise_SBK)
-        if self._clip is None:
-            arguments = (*_taken_apart(state), *rows, lr_S, correction)
-            self._run(self._step, x_SBLD.shape, *arguments)
+        tensors = (state.parameters, state.buffers, state.mean, state.square)
+        if self._in_one():
+            sums = (state.loss_S, state.hit_S)
+            rows = (x_SBLD, label_SB, noise_SBK)
+            self.kernels.run(self._step, x_SBLD.shape, *tensors, *sums, *rows, lr_S, correction)
             return
-        inside = (state.parameters, state.buffers)
-        gradients, after, loss_S, logits_SBC = self._run(
-            self._gradients, x_SBLD.shape, *inside, *rows
-        )
-        self._learn(state, gradients, after, loss_S, logits_SBC, label_SB, lr_S, correction)
-
-    def _learn(
-        self,
-        state: State,
-        gradients: Stacked,
-        after: Stacked,
-        loss_S: Tensor,
-        logits_SBC: Tensor,
-        label_SB: Tensor,
-        lr_S: Tensor,
-        correction: Tensor,
-    ) -> None:
-        """The second half of a step in pieces, with a norm that no compiler has touched.
-
-        torch 2.13 cannot compile norms beside the gradients of some mechanisms.
-        """
+        gradients, after, loss_S, logits_SBC = self._find(state, x_SBLD, label_SB, noise_SBK)
         if self._clip is not None:
             gradients = clipped(gradients, self._clip)
-        tensors = (state.parameters, state.buffers, state.mean, state.square)
-        self._run(self._update, (), *tensors, gradients, after, lr_S, correction)
+        self.kernels.run(self._update, (), *tensors, gradients, after, lr_S, correction)
         count_rows(state.loss_S, state.hit_S, loss_S, logits_SBC, label_SB)
+
+    def _in_one(self) -> bool:
+        """Whether a step is one kernel. torch 2.13 cannot compile norms beside some gradients."""
+        return self._clip is None
+
+    def _find(
+        self, state: State, x_SBLD: Tensor, label_SB: Tensor, noise_SBK: Tensor | None
+    ) -> Found:
+        """What a step learns from its rows."""
+        arguments = (state.parameters, state.buffers, x_SBLD, label_SB, noise_SBK)
+        found: Found = self.kernels.run(self._gradients, x_SBLD.shape, *arguments)
+        return found
 
     @torch.no_grad()
     def logits(self, state: State, x_BLD: Tensor) -> Tensor:
         """Logits of the same rows under every seed, (S, B, C)."""
         self.decoder.eval()
         arguments = (state.parameters, state.buffers, x_BLD)
-        result: Tensor = self._run(self._logits, x_BLD.shape, *arguments)
+        result: Tensor = self.kernels.run(self._logits, x_BLD.shape, *arguments)
         return result
-
-    def _run(self, function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
-        if self.compiled:
-            try:
-                return self._kernel(function, shapes)(*arguments)
-            except _compiler_errors() as error:  # before anything has been computed
-                first = str(error).strip().splitlines()[0]
-                warnings.warn(f"not compiled, so slower: {first}", GaamWarning, stacklevel=2)
-                self.compiled = False
-        return function(*arguments)
-
-    def _kernel(self, function: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
-        """The compiled form of a method for inputs of these shapes.
-
-        All that can change between calls is in ``shapes``. torch would check hundreds of other
-        things at every call, which takes as long as a small step; so every shape gets a copy of
-        the function, and nothing is checked.
-        """
-        key = (function.__name__, shapes)
-        if key not in self._kernels:
-            plain = function.__func__  # type: ignore[attr-defined]
-            code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
-            copy = types.FunctionType(code, plain.__globals__, plain.__name__)
-            options: dict[str, Any] = {}
-            if hasattr(torch.compiler, "skip_all_guards_unsafe"):
-                options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-            self._kernels[key] = torch.compile(
-                types.MethodType(copy, self), fullgraph=True, dynamic=False, options=options
-            )
-        return self._kernels[key]
 
     def _one(
         self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
@@ -239,8 +198,7 @@ class Program:
         x_SBLD: Tensor,
         label_SB: Tensor,
         noise_SBK: Tensor | None,
-    ) -> tuple[Stacked, Stacked, Tensor, Tensor]:
-        """Gradients, buffers afterwards, losses (S,) and logits (S, B, C)."""
+    ) -> Found:
         x_SBLD = x_SBLD.to(self._dtype)
         differentiate = grad_and_value(self._loss, has_aux=True)
         if self._stacked:
@@ -279,23 +237,6 @@ def count_rows(
     hit_S.add_((logits_SBC.argmax(-1) == label_SB).sum(1))
 
 
-def _prepare_compiler() -> None:
-    """Spare the compiler what takes seconds and is not needed."""
-    import torch._inductor.config as inductor
-
-    # torch otherwise compiles and loads a trial program for every vector extension of the CPU; a
-    # compiler too old for the best of them fails here, and the step then runs without one
-    if hasattr(inductor.cpp, "vec_isa_ok") and inductor.cpp.vec_isa_ok is None:
-        inductor.cpp.vec_isa_ok = True
-    # true of every cache in float16 that is trained on in bfloat16, and nothing to worry about
-    warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
-
-
-def _taken_apart(state: State) -> tuple[Any, ...]:
-    parts = (state.parameters, state.buffers, state.mean, state.square)
-    return (*parts, state.loss_S, state.hit_S)
-
-
 def alone(tensors: Stacked) -> Stacked:
     """Tensors of one seed as those of a group of one."""
     return {name: value[None] for name, value in tensors.items()}
@@ -304,10 +245,3 @@ def alone(tensors: Stacked) -> Stacked:
 def only(stacked: Stacked) -> Stacked:
     """The first seed of a group of one."""
     return {name: value[0] for name, value in stacked.items()}
-
-
-def _compiler_errors() -> tuple[type[Exception], ...]:
-    from torch._dynamo.exc import TorchDynamoException
-    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
-
-    return TorchDynamoException, CppCompileError, InvalidCxxCompiler

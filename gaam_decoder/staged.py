@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gaam_decoder.adamw import Stacked
-from gaam_decoder.program import Program, State, alone, only
+from gaam_decoder.program import Found, Program, State, alone, only
 
 ATTENTION, HEAD = "attention.", "head."
 
@@ -27,44 +27,36 @@ class StagedProgram(Program):
     back: it is cheap, and nothing has to be kept. Without a compiler this is the plain program.
     """
 
-    @torch.no_grad()
-    def step(
-        self,
-        state: State,
-        x_SBLD: Tensor,
-        label_SB: Tensor,
-        noise_SBK: Tensor | None,
-        lr_S: Tensor,
-        correction: Tensor,
-    ) -> None:
-        """As ``Program.step``."""
-        if not self.compiled:
-            super().step(state, x_SBLD, label_SB, noise_SBK, lr_S, correction)
-            return
-        self.decoder.train()
+    def _in_one(self) -> bool:
+        return super()._in_one() and not self.kernels.compiled
+
+    def _find(
+        self, state: State, x_SBLD: Tensor, label_SB: Tensor, noise_SBK: Tensor | None
+    ) -> Found:
+        if not self.kernels.compiled:
+            return super()._find(state, x_SBLD, label_SB, noise_SBK)
         inside = _inside(ATTENTION, state.parameters), _inside(ATTENTION, state.buffers)
         key = (x_SBLD.shape, "training")
-        y_SBLD = self._run(self._attend, key, *inside, x_SBLD)
+        y_SBLD = self.kernels.run(self._attend, key, *inside, x_SBLD)
         head = _inside(HEAD, state.parameters)
         results = [
             self._differentiate(_seed(head, place), y_BLD, label_SB[place], _at(noise_SBK, place))
             for place, y_BLD in enumerate(y_SBLD)
         ]
         grad_SBLD, of_head, loss_S, logits_SBC = _stacked(results)
-        found, after = self._run(self._pull, key, *inside, x_SBLD, grad_SBLD)
-        gradients = _named(ATTENTION, found) | _named(HEAD, of_head)
+        of_attention, after = self.kernels.run(self._pull, key, *inside, x_SBLD, grad_SBLD)
+        gradients = _named(ATTENTION, of_attention) | _named(HEAD, of_head)
         ordered = {name: gradients[name] for name in state.parameters}
-        after = _named(ATTENTION, after)
-        self._learn(state, ordered, after, loss_S, logits_SBC, label_SB, lr_S, correction)
+        return ordered, _named(ATTENTION, after), loss_S, logits_SBC
 
     @torch.no_grad()
     def logits(self, state: State, x_BLD: Tensor) -> Tensor:
         """As ``Program.logits``."""
-        if not self.compiled:
+        if not self.kernels.compiled:
             return super().logits(state, x_BLD)
         self.decoder.eval()
         inside = _inside(ATTENTION, state.parameters), _inside(ATTENTION, state.buffers)
-        y_SBLD = self._run(self._attend, (x_BLD.shape, "same rows"), *inside, x_BLD)
+        y_SBLD = self.kernels.run(self._attend, (x_BLD.shape, "same rows"), *inside, x_BLD)
         head = _inside(HEAD, state.parameters)
         each = [self._score(_seed(head, i), y_BLD, None) for i, y_BLD in enumerate(y_SBLD)]
         return torch.stack(each)

@@ -73,7 +73,7 @@ def train_group(
     seconds = (group.seconds + time.perf_counter() - start) / len(seeds)
     for result in results:
         result.seconds = seconds
-    return results, group.program.compiled
+    return results, group.program.kernels.compiled
 
 
 def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:

@@ -249,7 +249,7 @@ def test_compiled_seeds_equal_the_plain_loop(attention: str, clip: float | None)
     compiled = group(attention, [3, 0], engine=how, clip_grad_norm=clip)
     for epoch in range(1, 14):  # 52 steps, without the evaluation, which would be compiled too
         compiled._pass(epoch)
-    assert compiled.program.compiled
+    assert compiled.program.kernels.compiled
     for place, seed in enumerate([3, 0]):
         for name, value in plain_loop(attention, seed, 13, "linear", clip).items():
             ours = compiled.state.parameters[name][place]
@@ -267,12 +267,12 @@ def test_the_conv_head_between_compiled_parts_equals_the_plain_loop(
     )
     for epoch in range(1, 4):
         compiled._pass(epoch)
-    assert compiled.program.compiled
+    assert compiled.program.kernels.compiled
     tensors = {**compiled.state.parameters, **compiled.state.buffers}
     for place, seed in enumerate(seeds):
         for name, value in plain_loop(attention, seed, 3, "conv", 0.5).items():
             torch.testing.assert_close(tensors[name][place], value, atol=1e-9, rtol=0, msg=name)
     logits = compiled.logits(compiled.data.test, compiled.state)
-    compiled.program.compiled = False
+    compiled.program.kernels.compiled = False
     expected = compiled.logits(compiled.data.test, compiled.state)
     torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)
