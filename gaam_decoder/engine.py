@@ -24,8 +24,8 @@ from gaam_decoder.features import free_memory
 COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""
 EAGER_SECONDS_PER_NUMBER = 3e-8
-"""Measured: what a compiler saves of a step of gates and the linear head, per number of the batch, on
-two cores."""
+"""Measured: what a compiler saves of a step of gates and the linear head, per number of the batch,
+on two cores."""
 WORKING_SET = 8 * 2**20
 """Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
 KEPT_BYTES = 512 * 2**20
