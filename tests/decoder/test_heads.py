@@ -7,6 +7,7 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
+from gaam_decoder.heads._convolutions import rectify, rectify_gradient
 from gaam_decoder.heads.conv import ConvHead, grid
 from gaam_decoder.heads.mlp import MLPHead
 
@@ -92,6 +93,31 @@ def test_conv_in_bfloat16_is_as_near_as_the_modules_are(
         ours, theirs = gradients(head, x), gradients(head.plain, x)
     for mine, other, true in zip(ours, theirs, exact, strict=True):
         assert (mine - true).norm() <= 1.1 * (other - true).norm() + 1e-3 * true.norm()
+
+
+def test_rectified_bits_are_the_relu_of_every_bfloat16() -> None:
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    numbers = every[~every.isnan()]
+    assert torch.equal(rectify(numbers.clone()), numbers.relu())
+    rectified = numbers.relu()
+    for grad in (-1.5, 0.0, 3.0, torch.inf, torch.nan):
+        given = torch.full_like(numbers, grad)
+        expected = torch.where(rectified > 0, given, 0)
+        found = rectify_gradient(given.clone(), rectified)
+        assert torch.equal(found.isnan(), expected.isnan())
+        assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("where", ["input", "weight", "bias"])
+def test_no_relu_hides_what_is_not_a_number(sign: float, where: str) -> None:
+    """The sign bit of a NaN is set as often as not; a seed that has one must be seen to fail."""
+    head, x = conv_head(384, torch.float32)
+    nan = torch.tensor(torch.nan).copysign(torch.tensor(sign))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        target = {"input": x, "weight": head.conv1.weight, "bias": head.conv1.bias}[where]
+        target.view(-1)[0] = nan
+        assert head(x)[0].isnan().all()
 
 
 def conv_head(hidden_size: int, dtype: torch.dtype) -> tuple[ConvHead, torch.Tensor]:
