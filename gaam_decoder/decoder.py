@@ -59,6 +59,11 @@ class Decoder(nn.Module):
         self.head = head
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return next(self.parameters()).dtype
+
+    @property
     def num_noise(self) -> int:
         """K, uniform numbers that one sample needs in training; 0 without dropout."""
         return self.head.num_noise

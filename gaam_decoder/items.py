@@ -18,7 +18,7 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.engine import resolve_dtype
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
-from gaam_decoder.specs import parse_attention, parse_head, parse_loss
+from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
 
 NOT_RECIPE = (
     *("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile"),
@@ -38,10 +38,14 @@ class Item:
 
     def __str__(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        layers = self.config.layer_sets[0]
-        text = f"{self.spec.attention} + {self.spec.head}, lr {self.config.lrs[0]:g}"
-        text += f", layers {spell_layers(layers)}" if layers else ""
-        return text + (f", fold {self.config.fold}/{self.config.folds}" if self.config.fold else "")
+        (layers,) = self.config.layer_sets
+        return row_title(
+            self.spec.attention,
+            self.spec.head,
+            lr=self.config.lrs[0],
+            layers=spell_layers(layers) if layers else None,
+            fold=f"{self.config.fold}/{self.config.folds}" if self.config.fold else None,
+        )
 
 
 def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:

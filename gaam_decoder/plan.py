@@ -18,6 +18,7 @@ from gaam_decoder.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.group import Group
 from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items
 from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.specs import row_title
 from gaam_decoder.train import build_loss
 
 TIMED_STEPS = 3
@@ -64,9 +65,8 @@ class TrainPlan:
         """Lines for people."""
         lines = []
         for run in self.runs:
-            what = f"{run.attention} + {run.head}, lr {run.lr:g}"
-            what += f", layers {run.layers}" if run.layers != "all" else ""
-            what += f", fold {run.fold}" if run.fold else ""
+            layers = run.layers if run.layers != "all" else None
+            what = row_title(run.attention, run.head, lr=run.lr, layers=layers, fold=run.fold)
             if run.num_seeds:
                 what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
             else:

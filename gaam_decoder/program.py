@@ -6,9 +6,10 @@ S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -85,7 +86,7 @@ class Program:
         self._weight_decay = weight_decay
         self._clip = clip_grad_norm
         self._autocast = autocast
-        self._dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
+        self._dtype = decoder.dtype
 
     @torch.no_grad()
     def step(
@@ -144,12 +145,17 @@ class Program:
         self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters or float32."""
-        kind, lower = x_BLD.device.type, self._autocast
+        logits_BC = self._call(self.decoder, (parameters, buffers), x_BLD, noise_BK)
+        return logits_BC.to(self._dtype)
+
+    def _call(self, module: nn.Module, tensors: tuple[Stacked, ...], *inputs: Any) -> Tensor:
+        """A module with the parameters and buffers of one seed."""
+        kind, lower = inputs[0].device.type, self._autocast
         # Of a few layers or latents: plain products can be stacked and compiled, the kernels for
         # long sequences cannot.
         with torch.autocast(kind, lower, enabled=lower is not None), sdpa_kernel(SDPBackend.MATH):
-            logits_BC = functional_call(self.decoder, (parameters, buffers), (x_BLD, noise_BK))
-        return logits_BC.to(self._dtype)
+            result: Tensor = functional_call(module, tensors, inputs)
+        return result
 
     def _loss(
         self,
@@ -159,8 +165,7 @@ class Program:
         label_B: Tensor,
         noise_BK: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Stacked]]:
-        # a module in training writes into its buffers: into these copies
-        after = {name: value.clone() for name, value in buffers.items()}
+        after = copies(buffers)
         logits_BC = self._one(parameters, after, x_BLD, noise_BK)
         return self._loss_of(logits_BC, label_B), (logits_BC.detach(), after)
 
@@ -242,6 +247,11 @@ def alone(tensors: Stacked) -> Stacked:
     return {name: value[None] for name, value in tensors.items()}
 
 
-def only(stacked: Stacked) -> Stacked:
-    """The first seed of a group of one."""
-    return {name: value[0] for name, value in stacked.items()}
+def only(stacked: Stacked, place: int = 0) -> Stacked:
+    """The tensors of one seed; by default those of a group of one."""
+    return {name: value[place] for name, value in stacked.items()}
+
+
+def copies(buffers: Stacked) -> Stacked:
+    """What a module in training writes into."""
+    return {name: value.clone() for name, value in buffers.items()}

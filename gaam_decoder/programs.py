@@ -44,9 +44,8 @@ class Programs:
             loss_of: the loss that the recipe names.
             num_seeds: S.
         """
-        dtype = next(iter(decoder.parameters()), torch.empty(0)).dtype
         recipe = (config.loss, config.weight_decay, config.clip_grad_norm)
-        about = (spec, recipe, dtype, engine.device, engine.dtype, engine.compiled)
+        about = (spec, recipe, decoder.dtype, engine.device, engine.dtype, engine.compiled)
         if about != self._for:
             self._for, self._by_size = about, {}
             if engine.compiled:

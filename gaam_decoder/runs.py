@@ -29,6 +29,7 @@ from safetensors import SafetensorError, safe_open
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_decoder import stats
+from gaam_decoder.specs import row_title
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -177,9 +178,8 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        layers, fold = self.recipe.get("layers"), self.recipe.get("fold")
-        text = f"{self.attention} + {self.head}{f', layers {layers}' if layers else ''}"
-        text += f"{f', fold {fold}' if fold else ''}: "
+        part = {name: self.recipe.get(name) for name in ("layers", "fold")}
+        text = f"{row_title(self.attention, self.head, **part)}: "
         if len(self.accuracy):
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"

@@ -110,3 +110,18 @@ def parse_head(text: str) -> Spec:
 def parse_loss(text: str) -> Spec:
     """Read a loss spec."""
     return parse_spec(text, package="gaam_decoder.losses", kind="loss")
+
+
+def row_title(
+    attention: object,
+    head: object,
+    *,
+    lr: float | None = None,
+    layers: str | None = None,
+    fold: str | None = None,
+) -> str:
+    """What a row of the table is called where people read it; None is left out."""
+    title = f"{attention} + {head}"
+    title += "" if lr is None else f", lr {lr:g}"
+    title += f", layers {layers}" if layers else ""
+    return title + (f", fold {fold}" if fold else "")

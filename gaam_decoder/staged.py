@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.func import grad, vmap
 
 from gaam_decoder.adamw import Stacked
-from gaam_decoder.program import Found, Program, State, alone, only
+from gaam_decoder.program import Found, Program, State, alone, copies, only
 
 ATTENTION, HEAD = "attention.", "head."
 
@@ -40,7 +39,7 @@ class StagedProgram(Program):
         y_SBLD = self.kernels.run(self._attend, key, *inside, x_SBLD)
         head = _inside(HEAD, state.parameters)
         results = [
-            self._differentiate(_seed(head, place), y_BLD, label_SB[place], _at(noise_SBK, place))
+            self._differentiate(only(head, place), y_BLD, label_SB[place], _at(noise_SBK, place))
             for place, y_BLD in enumerate(y_SBLD)
         ]
         grad_SBLD, of_head, loss_S, logits_SBC = _stacked(results)
@@ -58,7 +57,7 @@ class StagedProgram(Program):
         inside = _inside(ATTENTION, state.parameters), _inside(ATTENTION, state.buffers)
         y_SBLD = self.kernels.run(self._attend, (x_BLD.shape, "same rows"), *inside, x_BLD)
         head = _inside(HEAD, state.parameters)
-        each = [self._score(_seed(head, i), y_BLD, None) for i, y_BLD in enumerate(y_SBLD)]
+        each = [self._score(only(head, i), y_BLD, None) for i, y_BLD in enumerate(y_SBLD)]
         return torch.stack(each)
 
     def _attend(self, parameters: Stacked, buffers: Stacked, x: Tensor) -> Tensor:
@@ -70,18 +69,10 @@ class StagedProgram(Program):
         return each(parameters, buffers, x)
 
     def _attended(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
-        after = {name: value.clone() for name, value in buffers.items()}
-        return self._attention_of(parameters, after, x_BLD)
-
-    def _attention_of(self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor) -> Tensor:
-        kind, lower = x_BLD.device.type, self._autocast
-        with torch.autocast(kind, lower, enabled=lower is not None), sdpa_kernel(SDPBackend.MATH):
-            return functional_call(self.decoder.attention, (parameters, buffers), (x_BLD,))
+        return self._call(self.decoder.attention, (parameters, copies(buffers)), x_BLD)
 
     def _score(self, weights: Stacked, y_BLD: Tensor, noise_BK: Tensor | None) -> Tensor:
-        kind, lower = y_BLD.device.type, self._autocast
-        with torch.autocast(kind, lower, enabled=lower is not None):
-            return functional_call(self.decoder.head, weights, (y_BLD, noise_BK)).to(self._dtype)
+        return self._call(self.decoder.head, (weights,), y_BLD, noise_BK).to(self._dtype)
 
     def _differentiate(
         self, weights: Stacked, y_BLD: Tensor, label_B: Tensor, noise_BK: Tensor | None
@@ -114,8 +105,8 @@ class StagedProgram(Program):
         """Gradients of one attention's parameters, and its buffers afterwards."""
 
         def product(parameters: Stacked) -> tuple[Tensor, Stacked]:
-            after = {name: value.clone() for name, value in buffers.items()}
-            y_BLD = self._attention_of(parameters, after, x_BLD)
+            after = copies(buffers)
+            y_BLD = self._call(self.decoder.attention, (parameters, after), x_BLD)
             return (y_BLD * grad_BLD).sum(), after
 
         return grad(product, has_aux=True)(parameters)
@@ -130,10 +121,6 @@ def _inside(part: str, stacked: Stacked) -> Stacked:
 
 def _named(part: str, tensors: Stacked) -> Stacked:
     return {part + name: value for name, value in tensors.items()}
-
-
-def _seed(stacked: Stacked, place: int) -> Stacked:
-    return {name: value[place] for name, value in stacked.items()}
 
 
 def _at(noise_SBK: Tensor | None, place: int) -> Tensor | None:

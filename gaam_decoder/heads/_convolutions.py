@@ -51,16 +51,14 @@ def overlapping_sum(y_NF: Tensor, shape: tuple[int, ...], *, mirrored: bool) -> 
 
 
 def rectify(h_NK: Tensor) -> Tensor:
-    """ReLU of numbers none of which is NaN, in place.
+    """ReLU of bfloat16 numbers none of which is NaN, in place.
 
-    Of bfloat16 as whole numbers of the same bits, negative if and only if the number is: torch's
-    own goes through float32 and takes six times as long. It would make zeros of NaNs that happen to
-    have a sign.
+    As whole numbers of the same bits, negative if and only if the number is: torch's own goes
+    through float32 and takes six times as long. It would make zeros of NaNs that happen to have a
+    sign.
     """
-    if h_NK.dtype == torch.bfloat16:
-        h_NK.view(torch.int16).clamp_min_(0)
-        return h_NK
-    return h_NK.relu_()
+    h_NK.view(torch.int16).clamp_min_(0)
+    return h_NK
 
 
 def rectify_gradient(grad_NK: Tensor, h_NK: Tensor) -> Tensor:
@@ -110,7 +108,8 @@ def _forward(
     h_NK = torch.empty(rows, between, dtype=dtype)
     y_NF = torch.empty(rows, 9 * channels, dtype=dtype)
     size = _block(x_BHWL.shape[1] * x_BHWL.shape[2], rows, between, dtype)
-    relu = rectify if _finite(x_BHWL, w1, b1) else Tensor.relu_
+    by_bits = dtype == torch.bfloat16 and _finite(x_BHWL, w1, b1)
+    relu = rectify if by_bits else Tensor.relu_
     for start in range(0, rows, size):
         part = slice(start, start + size)
         torch.mm(window_NF[part], first_FK, out=h_NK[part])
