@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.files import storage_errors
 from gaam_cache.job import prepare_job, warn
 from gaam_cache.layout import missing_shards
 from gaam_cache.plan import Plan, ShardSpec, write_plan
 from gaam_cache.receipt import SHARD_FOLDER
-from gaam_cache.shard import prepare_folder, storage_errors
+from gaam_cache.shard import prepare_folder
 from gaam_cache.worker import ShardWorker, Tally, Unstorable
 
 T = TypeVar("T")

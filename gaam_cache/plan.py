@@ -12,9 +12,9 @@ from typing import Any
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.files import storage_errors, write_file
 from gaam_cache.fingerprint import differences, fingerprint
 from gaam_cache.receipt import ITEM_BYTES
-from gaam_cache.shard import storage_errors, write_exclusive
 from gaam_cache.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"
@@ -107,7 +107,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
         )
     with storage_errors(path):
         there_already = path.exists()
-    if not there_already and write_exclusive(path, content):
+    if not there_already and write_file(path, content, exclusive=True):
         return plan
     there = read_plan(root)
     if there.fingerprint != plan.fingerprint:

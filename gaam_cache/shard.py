@@ -7,12 +7,8 @@ into place last and makes the shard exist; see FORMAT.md.
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import GaamError, StorageError
+from gaam_cache.files import (
+    link,
+    make_folder,
+    storage_errors,
+    sync_folder,
+    temporary_file,
+    write_file,
+)
 from gaam_cache.receipt import (
     NUMPY_DTYPES,
     SHARD_FOLDER,
@@ -67,11 +70,11 @@ def prepare_folder(root: Path) -> None:
     """
     folder = root / SHARD_FOLDER
     with storage_errors(folder):
-        _make_folder(folder)
-        with _temporary(folder, "probe", b"can a shard be published here?") as temporary:
+        make_folder(folder)
+        with temporary_file(folder, "probe", b"can a shard be published here?") as temporary:
             second = temporary.with_name(f"{temporary.name}.link.tmp")
             try:
-                _link(temporary, second)
+                link(temporary, second)
             finally:
                 second.unlink(missing_ok=True)
 
@@ -89,111 +92,17 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
     digest = hashlib.sha256(image).hexdigest()
     path = folder / f"{name}-{digest[:8]}.h5"
     with storage_errors(path):
-        _make_folder(folder)
-        with _temporary(folder, path.name, image) as temporary:
+        make_folder(folder)
+        with temporary_file(folder, path.name, image) as temporary:
             temporary.rename(path)
-        _sync_folder(folder)
+        sync_folder(folder)
     # If the receipt fails, the file stays: under that name it may by now be another worker's too.
     filled = Receipt(file=path.name, bytes=len(image), sha256=digest, **receipt)
-    if write_exclusive(receipt_path(root, name), filled.to_json().encode()):
+    if write_file(receipt_path(root, name), filled.to_json().encode(), exclusive=True):
         return True
     if read_receipt(root, name).file != path.name:
         path.unlink(missing_ok=True)
     return False
-
-
-def write_exclusive(path: Path, content: bytes) -> bool:
-    """Create ``path`` with its whole content, or return False if it exists already.
-
-    The link is the one exclusive step: whoever comes first wins, and no reader ever sees a part.
-
-    Raises:
-        StorageError: the file system refused.
-    """
-    with storage_errors(path):
-        _make_folder(path.parent)
-        with _temporary(path.parent, path.name, content) as temporary:
-            try:
-                _link(temporary, path)
-            except FileExistsError:
-                return False
-        _sync_folder(path.parent)
-    return True
-
-
-@contextmanager
-def _temporary(folder: Path, name: str, content: bytes) -> Iterator[Path]:
-    """A synced file that is gone afterwards, unless it was renamed."""
-    temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _link(temporary: Path, path: Path) -> None:
-    try:
-        os.link(temporary, path)
-    except OSError as error:
-        if error.errno not in NO_HARD_LINKS:
-            raise
-        raise StorageError(
-            "the file system has no hard links",
-            expected="hard links: the one step that publishes a file whole, and only once",
-            found=error.strerror,
-            where=str(path.parent.absolute()),
-            hint="choose a folder on another file system with --out (ext4, xfs, btrfs and NFS "
-            "have them); a finished cache can be copied anywhere",
-        ) from error
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""How file systems say so; a missing permission is EACCES."""
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the right to write there"),
-    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "move the file away that is in the way"),
-}
-
-
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn a refusal of the file system into one message.
-
-    Raises:
-        StorageError: disk full, no permission, read-only, a file where a folder must be.
-    """
-    try:
-        yield
-    except GaamError:
-        raise  # said already; some are OSErrors too
-    except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "look at the disk and its mount")
-        raise StorageError(
-            f"cannot write '{path.name}'",
-            found=error.strerror or str(error),
-            where=str(path.parent.absolute()),
-            hint=f"{remedy}, or choose another folder with --out; "
-            "what is finished is kept, and the same command goes on from there",
-        ) from error
 
 
 def map_array(root: Path, receipt: Receipt, key: str) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.errors import CacheError
+from gaam_cache.files import open_regular
 from gaam_cache.layout import missing_shards, planned_receipt, shard_attributes
 from gaam_cache.leftovers import Leftover, find_leftovers, prune
 from gaam_cache.plan import Plan, ShardSpec, read_plan
@@ -19,7 +20,6 @@ from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, receipt_path
 from gaam_cache.recompute import Recomputed, extract_command, recompute, recorded_config
 from gaam_cache.shard_numbers import numbers_fault
 from gaam_cache.strict_hdf5 import Inspector
-from gaam_cache.strict_json import open_regular
 
 SHOWN = 20
 """Missing shards and leftovers that are listed for people."""

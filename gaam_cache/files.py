@@ -1,0 +1,237 @@
+"""Bytes on disk: the one way to write a file whole, and the one way to read one of unknown origin.
+
+Whatever this project writes carries a digest of all its content, or is named with one in a file
+that does. Three forms: JSON that holds its own digest (``sealed_text``), anything else behind a
+digest of its name and content (``seal``), or plain bytes that a sealed file names with size and
+SHA-256.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.errors import GaamError, StorageError
+
+SEAL = "sha256_of_this"
+"""The key of a JSON object under which its own digest lies."""
+SEALED_MAGIC = b"gaam-sealed-1\n"
+_DIGEST_BYTES = 32
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading: no symbolic link is followed, no pipe waited for.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is not a regular file.
+    """
+    if path.is_symlink():
+        raise ValueError(f"{path.name} is a symbolic link")
+    # the flags hold even where the file is swapped after the check above
+    file = os.fdopen(_open_waiting_for_nothing(path), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError(f"{path.name} is not a regular file")
+    return file
+
+
+def _open_waiting_for_nothing(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link after all; a socket
+            raise ValueError(f"{path.name} is not a regular file") from error
+        raise
+
+
+def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """All of a regular file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not a regular file, or larger than ``max_bytes``, which is refused unread.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise ValueError(f"{path.name} has {size:,} bytes, at most {max_bytes:,} make sense")
+        return file.read(max_bytes)
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys, without white space, in ASCII: the same bytes for the same value."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+    return text.encode()
+
+
+def sealed_text(content: dict[str, Any]) -> str:
+    """The text of a JSON file that holds the SHA-256 of the rest of its content."""
+    sealed = content | {SEAL: hashlib.sha256(canonical_json(content)).hexdigest()}
+    return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def unsealed(content: dict[str, Any]) -> dict[str, Any]:
+    """What ``sealed_text`` was given, from the parsed file.
+
+    Raises:
+        ValueError: no digest, or not that of the content.
+    """
+    rest = {key: value for key, value in content.items() if key != SEAL}
+    if SEAL not in content:
+        raise ValueError(f"no '{SEAL}'")
+    if content[SEAL] != hashlib.sha256(canonical_json(rest)).hexdigest():
+        raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
+    return rest
+
+
+def seal(name: str, content: bytes) -> bytes:
+    """Bytes of a file that carries a digest of its name and content.
+
+    The name is in it so that two files that were swapped are seen to be.
+    """
+    digest = hashlib.sha256(name.encode() + b"\0" + content).digest()
+    return SEALED_MAGIC + digest + content
+
+
+def read_sealed(path: Path, *, max_bytes: int) -> bytes:
+    """The content that ``seal(path.name, content)`` was given.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not a regular file, too large, or not what was written under that name.
+    """
+    data = read_bytes(path, max_bytes=max_bytes)
+    start = len(SEALED_MAGIC) + _DIGEST_BYTES
+    content = data[start:]
+    if data != seal(path.name, content):
+        raise ValueError(f"{path.name} is not what was written under that name: it was changed")
+    return content
+
+
+def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
+    """Make ``path`` with its whole content; no reader ever sees a part of it.
+
+    Args:
+        path: its folder is made if need be.
+        content: all of it.
+        exclusive: leave a file alone that is there already, whoever is quicker. By a hard link,
+            the one exclusive step; otherwise by a rename, which replaces.
+
+    Returns:
+        False where ``exclusive`` found a file.
+
+    Raises:
+        StorageError: the file system refused.
+    """
+    with storage_errors(path):
+        make_folder(path.parent)
+        with temporary_file(path.parent, path.name, content) as temporary:
+            if not exclusive:
+                temporary.rename(path)
+            else:
+                try:
+                    link(temporary, path)
+                except FileExistsError:
+                    return False
+        sync_folder(path.parent)
+    return True
+
+
+@contextmanager
+def temporary_file(folder: Path, name: str, content: bytes) -> Iterator[Path]:
+    """A synced file that is gone afterwards, unless it was renamed."""
+    temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def link(temporary: Path, path: Path) -> None:
+    """A hard link ``path`` to ``temporary``.
+
+    Raises:
+        OSError: the file system refused; FileExistsError where ``path`` is there.
+        StorageError: there are no hard links here.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        raise StorageError(
+            "the file system has no hard links",
+            expected="hard links: the one step that publishes a file whole, and only once",
+            found=error.strerror,
+            where=str(path.parent.absolute()),
+            hint="choose a folder on another file system with --out (ext4, xfs, btrfs and NFS "
+            "have them); a finished cache can be copied anywhere",
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and sync the entry."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""How file systems say so; a missing permission is EACCES."""
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the right to write there"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "move the file away that is in the way"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise 'ulimit -n'"),
+}
+
+
+@contextmanager
+def storage_errors(path: Path, *, option: str = "--out") -> Iterator[None]:
+    """Turn a refusal of the file system into one message.
+
+    Args:
+        path: what was to be written.
+        option: of the command line, which names another folder.
+
+    Raises:
+        StorageError: disk full, no permission, read-only, a file where a folder must be.
+    """
+    try:
+        yield
+    except GaamError:
+        raise  # said already; some are OSErrors too
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "look at the disk and its mount")
+        raise StorageError(
+            f"cannot write '{path.name}'",
+            found=error.strerror or str(error),
+            where=str(path.parent.absolute()),
+            hint=f"{remedy}, or choose another folder with {option}; "
+            "what is finished is kept, and the same command goes on from there",
+        ) from error
