@@ -1,13 +1,15 @@
-# make demo: news sample -> cache -> runs -> table.  make test: the tests.  Both install what they
-# need into .venv, once.
+# make demo: news sample -> cache -> runs -> table.  make test: the tests.  make test-all: those that
+# take long too.  All install what they need into .venv, once.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
+# two at a time: a file's tests share what they build, and more would only wait for each other
+BESIDE := -n 2 --dist loadfile
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint check clean
+.PHONY: demo test test-all lint check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -20,7 +22,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	@echo "== tests"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(BESIDE)
+
+test-all: $(VENV)/.test
+	@echo "== all tests, those that take long too"
+	$(BIN)/python -m pytest $(BESIDE) -m ''
 
 lint: $(VENV)/.test
 	@echo "== ruff and mypy"

@@ -21,8 +21,18 @@ os.environ |= {
     "TOKENIZERS_PARALLELISM": "false",
 }
 
+import hypothesis
+
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+
+hypothesis.settings.register_profile(
+    "gaam",  # a busy machine is slow, and that is no failure
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
+hypothesis.settings.load_profile("gaam")
 
 WORDS = [
     "goal",

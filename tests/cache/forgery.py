@@ -66,5 +66,5 @@ def run_bounded(*arguments: object) -> subprocess.CompletedProcess[str]:
         preexec_fn=limit,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )

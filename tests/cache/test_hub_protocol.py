@@ -82,7 +82,7 @@ class Command:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=1200,
         )
         return Outcome(process.returncode, process.stdout, process.stderr)
 
@@ -160,6 +160,7 @@ def test_a_branch_is_a_commit_on_record_and_the_rows_are_those_served(
     assert [there.class_names[i] for i in there["test"].labels] == labels
 
 
+@pytest.mark.slow
 def test_a_moved_branch_is_refused_and_its_old_commit_goes_on(
     world: World, extract: Command, tmp_path: Path
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_moved_branch_is_refused_and_its_old_commit_goes_on(
     assert (again.code, "nothing to do" in again.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_copies_serve_when_the_hub_is_gone_or_must_not_be_asked(
     world: World, extract: Command
 ) -> None:
@@ -194,6 +196,7 @@ def test_copies_serve_when_the_hub_is_gone_or_must_not_be_asked(
     check_failed(bare, 1, "HF_HUB_OFFLINE", NEWS)
 
 
+@pytest.mark.slow
 def test_an_older_copy_never_stands_in_for_the_commit_asked_for(
     world: World, extract: Command
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_download_that_stumbles_once_goes_on_where_it_stopped(
     assert digest == hashlib.sha256(content["model.safetensors"]).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_broken_download_is_told_and_the_rerun_completes(world: World, extract: Command) -> None:
     names = [f"someone/{fault}" for fault in ("cut", "endless", "short", "flipped", "failing")]
     cut, endless, short, flipped, failing = names
@@ -282,6 +286,7 @@ def test_a_broken_download_is_told_and_the_rerun_completes(world: World, extract
     assert extract.plan("c0")["fingerprint"] == extract.plan("c1")["fingerprint"]
 
 
+@pytest.mark.slow
 def test_what_the_hub_does_not_have_or_give_is_told(world: World, extract: Command) -> None:
     hub = world.hub
     hub.models["someone/gated"] = Repository(gated=401)
@@ -346,6 +351,7 @@ def test_weights_and_code_that_could_do_harm_are_refused(
     assert marker.exists(), "the code does leave a mark where it runs"
 
 
+@pytest.mark.slow
 def test_a_data_set_that_cannot_be_read_is_told(world: World, extract: Command) -> None:
     rows = b"label,text\na,goal\n"
     configs = "---\nconfigs:\n- config_name: x\n  data_files: a.csv\n"

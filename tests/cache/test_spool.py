@@ -69,6 +69,7 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(encoders: dict[str, Path], tmp_path: Path) -> None:
     text = "x" * 4096  # one word: quick to tokenise
     with (tmp_path / "train.csv").open("w") as file:

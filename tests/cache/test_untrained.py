@@ -146,6 +146,7 @@ def test_no_weights_need_be_there(
     assert summary.fingerprint == there.fingerprint
 
 
+@pytest.mark.slow
 def test_no_weights_are_fetched_from_the_hub(
     extract: Command,  # noqa: F811
     world: World,  # noqa: F811

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +70,7 @@ def test_nothing_unsafe_is_used() -> None:
                 pytest.fail(f"{path} uses torch.load")
 
 
-def test_help_loads_neither_torch_nor_transformers_and_is_quick() -> None:
+def test_help_loads_neither_torch_nor_transformers() -> None:
     code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
     code += "heavy = {'torch', 'transformers', 'datasets', 'h5py', 'scipy'} & set(sys.modules)\n"
     code += "assert not heavy, heavy"
@@ -84,16 +83,24 @@ def test_help_loads_neither_torch_nor_transformers_and_is_quick() -> None:
         )
 
 
-def test_help_takes_less_than_300_ms_of_processor_time() -> None:
-    command = [Path(sys.executable).parent / "gaam", "--help"]
-    taken = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    # the promise is a bound on processor time; the quickest of five tells it from a busy machine
-    assert min(taken) < 0.3, taken
+def test_help_loads_little_more_than_the_library_that_prints_it() -> None:
+    """How long that takes is for tests/benchmarks/bench_help.py: no test depends on time."""
+    shown = "import sys\ntry:\n cli.main()\nexcept SystemExit: pass\n"
+    library = "import typer.rich_utils, json, tomllib, dataclasses, sys\n"
+    count = "print(len(sys.modules), file=sys.stderr)"
+    loaded = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", code + count, "--help"],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                check=True,
+            ).stderr
+        )
+        for code in (library, f"import cli, {shown}")
+    ]
+    assert loaded[1] - loaded[0] < 60, loaded
 
 
 def test_verifying_imports_neither_torch_nor_transformers(tiny_cache: Path) -> None:

@@ -30,7 +30,7 @@ QUIET = [
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 ]
-PATIENCE = 60.0
+PATIENCE = 600.0
 """Seconds for one answer."""
 
 

@@ -171,7 +171,9 @@ def test_latex_compiles(within: bool, tmp_path: Path) -> None:
     (tmp_path / "paper.tex").write_text(paper)
     command = [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error"]
     name = "paper" if within else "tables"
-    done = subprocess.run([*command, f"{name}.tex"], cwd=tmp_path, capture_output=True, timeout=120)
+    done = subprocess.run(
+        [*command, f"{name}.tex"], cwd=tmp_path, capture_output=True, timeout=1200
+    )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
