@@ -29,6 +29,7 @@ import torch
 import cli
 import gaam_cache.worker
 import gaam_decoder.seed_store
+from gaam_cache import interruption
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 
@@ -141,7 +142,7 @@ def prepare(job: dict[str, Any]) -> None:
 def warm_up(arguments: list[str]) -> None:
     """Run the command once; what it leaves must be one thread, or no fork would be safe."""
     sys.argv = ["gaam", *arguments]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     try:
         cli.main()
     except SystemExit as stop:
