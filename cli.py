@@ -20,6 +20,7 @@ import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
 from gaam_cache.progress import show_progress, show_warnings
+from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -128,7 +129,10 @@ def extract(
         else:
             print(estimate.in_words())
         return
-    with show_progress("extract", "rows", quiet=quiet) as progress:
+    with (
+        interruption.explained(lambda: kept_in_words(resolved.out)),
+        show_progress("extract", "rows", quiet=quiet) as progress,
+    ):
         summary = gaam_cache.extract(resolved, progress=progress)
     if as_json:
         _print_json(summary.to_dict())

@@ -14,15 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from gaam_cache import interruption, row_checks
+from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.errors import GaamError
 from gaam_cache.files import storage_errors
 from gaam_cache.job import prepare_job, warn
 from gaam_cache.layout import missing_shards
 from gaam_cache.lease import Lease, Leases
-from gaam_cache.plan import Plan, ShardSpec, read_plan, write_plan
+from gaam_cache.plan import Plan, ShardSpec, write_plan
 from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import SHARD_FOLDER
 from gaam_cache.shard import prepare_folder
@@ -114,47 +113,30 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
             than 1% of the rows are cut.
     """
     report = progress or silent
-    with interruption.explained(lambda: _kept(config.out)):
-        job = prepare_job(config, report)
-        encoder, rows = job.encoder, job.rows
-        plan = _in_thread(write_plan, config.out, job.plan)
-        with storage_errors(config.out / SHARD_FOLDER):
-            missing = set(missing_shards(config.out, plan))
-        todo = [shard for shard in plan.shards() if shard.name in missing]
-        if todo:
-            _in_thread(prepare_folder, config.out)
-            total = sum(plan.rows.values())
-            report(0, total, "loading the encoder")
-            encoder.load()  # after a look at what is missing: a complete cache costs no model load
-            worker = ShardWorker(config, plan, encoder, rows)
-            todo = order_of_work(todo, alone=plan is job.plan)
-            start = time.perf_counter()
-            try:
-                _run(worker, todo, config.out / LEASE_FOLDER, total, report)
-            except Unstorable as error:
-                raise worker.explain(error) from None
-            tally = worker.tally
-            tally.seconds = time.perf_counter() - start
-            cut = row_checks.truncation(tally.rows, tally.truncated, encoder.max_length)
-            warn(cut, stacklevel=3)
-        else:
-            tally = Tally()
+    job = prepare_job(config, report)
+    encoder, rows = job.encoder, job.rows
+    plan = _in_thread(write_plan, config.out, job.plan)
+    with storage_errors(config.out / SHARD_FOLDER):
+        missing = set(missing_shards(config.out, plan))
+    todo = [shard for shard in plan.shards() if shard.name in missing]
+    todo = order_of_work(todo, alone=plan is job.plan)
+    if not todo:
         Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
-    return _summary(config, plan, encoder, tally)
-
-
-def _kept(out: Path) -> str:
-    """What an interruption leaves, in words."""
+        return _summary(config, plan, encoder, Tally())
+    _in_thread(prepare_folder, config.out)
+    total = sum(plan.rows.values())
+    report(0, total, "loading the encoder")
+    encoder.load()  # after a look at what is missing: a complete cache costs no model load
+    worker = ShardWorker(config, plan, encoder, rows)
+    start = time.perf_counter()
     try:
-        plan = read_plan(out)
-        missing = len(missing_shards(out, plan))
-    except GaamError:
-        return "nothing was written"
-    count = sum(1 for _ in plan.shards())
-    return (
-        f"{count - missing:,} of {count:,} shards are kept; "
-        "what was in work will be made again: run the same again"
-    )
+        _run(worker, todo, config.out / LEASE_FOLDER, total, report)
+    except Unstorable as error:
+        raise worker.explain(error) from None
+    worker.tally.seconds = time.perf_counter() - start
+    tally = worker.tally
+    warn(row_checks.truncation(tally.rows, tally.truncated, encoder.max_length), stacklevel=3)
+    return _summary(config, plan, encoder, worker.tally)
 
 
 def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) -> ExtractSummary:
@@ -242,3 +224,4 @@ def _run(
             written = writer.submit(write, work, states, started)
         if written is not None:
             written.result()
+    leases.clear({shard.name for shard in todo})

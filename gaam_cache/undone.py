@@ -6,9 +6,12 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from gaam_cache.errors import GaamError
+from gaam_cache.layout import missing_shards
 from gaam_cache.lease import Holder, Lease, Leases
-from gaam_cache.plan import ShardSpec
+from gaam_cache.plan import ShardSpec, read_plan
 
 LEASE_FOLDER = "leases"
 
@@ -79,3 +82,19 @@ def order_of_work(shards: list[ShardSpec], *, alone: bool) -> list[ShardSpec]:
     """From the first on where we are alone; else from anywhere, so that few want the same."""
     start = 0 if alone or len(shards) < 2 else secrets.randbelow(len(shards))
     return shards[start:] + shards[:start]
+
+
+def kept_in_words(out: Path) -> str:
+    """What an interrupted extraction leaves, for people."""
+    try:
+        plan = read_plan(out)
+        missing = len(missing_shards(out, plan))
+    except GaamError:
+        return "nothing was written"
+    count = sum(1 for _ in plan.shards())
+    if not missing:
+        return f"all {count:,} shards are there"
+    return (
+        f"{count - missing:,} of {count:,} shards are kept, what was in work will be made again: "
+        "run the same again"
+    )
