@@ -20,6 +20,7 @@ import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
 from gaam_cache.progress import show_progress, show_warnings
+from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -121,13 +122,17 @@ def extract(
         gaam_cache.ExtractConfig, "extract", given, config_file=config, preset=preset
     )
     if dry_run:
-        estimate = gaam_cache.estimate(resolved)
+        with show_progress("dry run", "rows", quiet=quiet) as progress:
+            estimate = gaam_cache.estimate(resolved, progress=progress)
         if as_json:
             _print_json(estimate.to_dict())
         else:
             print(estimate.in_words())
         return
-    with show_progress("extract", "rows", quiet=quiet) as progress:
+    with (
+        interruption.explained(lambda: kept_in_words(resolved.out)),
+        show_progress("extract", "rows", quiet=quiet) as progress,
+    ):
         summary = gaam_cache.extract(resolved, progress=progress)
     if as_json:
         _print_json(summary.to_dict())
@@ -356,7 +361,7 @@ def _print_json(value: Any) -> None:
 def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code.
 
-    A SIGINT or SIGTERM lets the command finish what it is writing; a second one ends it at once.
+    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it at once.
     """
     interruption.unwind_on_signals()
     try:
@@ -365,7 +370,7 @@ def main() -> None:
             app()
     except SystemExit as stop:
         if stop.code == interruption.EXIT_CODE:
-            print(interruption.MESSAGE, file=sys.stderr)
+            print(interruption.message(stop), file=sys.stderr)
         raise
     except GaamError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ import numpy as np
 from gaam_cache.batching import padded_tokens, padding_share, token_budget_batches
 from gaam_cache.config import ExtractConfig
 from gaam_cache.job import Job, prepare_job
+from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import ITEM_BYTES
 from gaam_cache.worker import batch_tokens
 
@@ -61,24 +62,32 @@ class Estimate:
         )
 
 
-def estimate(config: ExtractConfig) -> Estimate:
+def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estimate:
     """Tokenise a sample, time some of its batches, and project.
 
     The encoder is loaded and runs for a few seconds; nothing is written.
 
+    Args:
+        config: the extraction.
+        progress: called with (rows read, 0, what is going on).
+
     Raises:
         GaamError: whatever ``extract`` would raise before its first shard.
     """
-    job = prepare_job(config)
+    report = progress or silent
+    job = prepare_job(config, report)
     encoder, plan = job.encoder, job.plan
     total = sum(plan.rows.values())
     texts = _sample(job, total)
+    report(0, 0, f"tokenising {len(texts):,} rows")
     inputs = encoder.prepare(texts)
     batches = token_budget_batches(inputs.lengths, batch_tokens(config, encoder))
     length_N = np.asarray(inputs.lengths)
     padded = padded_tokens(inputs.lengths, batches)
     tokens = int(length_N.sum())
+    report(0, 0, "loading the encoder")
     encoder.load()
+    report(0, 0, "timing some batches")
     rate = _padded_tokens_per_second(job, inputs.items, length_N, batches)
     scale = total / len(texts)
     seconds = scale * padded / rate

@@ -1,17 +1,18 @@
 """The single pass: rows -> encoder -> shards.
 
 While the encoder works on one shard, the next is tokenised and the last one is written, each in a
-thread of its own and never more than one ahead, so that memory does not grow with the rows.
+thread of its own and never more than one ahead, so that memory does not grow with the rows. Any
+number of extractors may work on one cache: each announces what it begins.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
@@ -19,14 +20,18 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.files import storage_errors
 from gaam_cache.job import prepare_job, warn
 from gaam_cache.layout import missing_shards
+from gaam_cache.lease import Lease, Leases
 from gaam_cache.plan import Plan, ShardSpec, write_plan
+from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import SHARD_FOLDER
 from gaam_cache.shard import prepare_folder
-from gaam_cache.worker import ShardWorker, Tally, Unstorable
+from gaam_cache.undone import LEASE_FOLDER, Undone, order_of_work
+from gaam_cache.worker import EncodedBatch, ShardWorker, Tally, Unstorable
 
 T = TypeVar("T")
-if TYPE_CHECKING:
-    Progress = Callable[[int, int, str], None]
+SHORTEST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 1.0
+"""Between two looks at what others make."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +91,7 @@ class ExtractSummary:
         return "\n".join(lines)
 
 
-def extract(config: ExtractConfig, *, progress: Progress | None = None) -> ExtractSummary:
+def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:
     """Build a cache, or complete one.
 
     Rows are encoded shard by shard; a shard that has its receipt is never made again, so an
@@ -107,15 +112,16 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
         GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more
             than 1% of the rows are cut.
     """
-    report = progress or (lambda done, total, text: None)
-    job = prepare_job(config)
+    report = progress or silent
+    job = prepare_job(config, report)
     encoder, rows = job.encoder, job.rows
     plan = _in_thread(write_plan, config.out, job.plan)
     with storage_errors(config.out / SHARD_FOLDER):
         missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
-    todo = _order(todo, ours=plan is job.plan)
+    todo = order_of_work(todo, alone=plan is job.plan)
     if not todo:
+        Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
         return _summary(config, plan, encoder, Tally())
     _in_thread(prepare_folder, config.out)
     total = sum(plan.rows.values())
@@ -124,7 +130,7 @@ def extract(config: ExtractConfig, *, progress: Progress | None = None) -> Extra
     worker = ShardWorker(config, plan, encoder, rows)
     start = time.perf_counter()
     try:
-        _run(worker, todo, total, report)
+        _run(worker, todo, config.out / LEASE_FOLDER, total, report)
     except Unstorable as error:
         raise worker.explain(error) from None
     worker.tally.seconds = time.perf_counter() - start
@@ -161,38 +167,61 @@ def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
         return writer.submit(function, *arguments).result()
 
 
-def _order(shards: list[ShardSpec], *, ours: bool) -> list[ShardSpec]:
-    """The order in which to make shards.
-
-    From the first on where the plan is ours. Where it was there already another extractor may be at
-    work: beginning anywhere, we meet it late instead of doing the same shards beside it.
-    """
-    start = 0 if ours or len(shards) < 2 else secrets.randbelow(len(shards))
-    return shards[start:] + shards[:start]
+class _Work(NamedTuple):
+    shard: ShardSpec
+    lease: Lease
+    inputs: Inputs
 
 
-def _run(worker: ShardWorker, todo: list[ShardSpec], total: int, report: Progress) -> None:
-    done = total - sum(shard.stop - shard.start for shard in todo)
-    with ThreadPoolExecutor(1, "tokenise") as reader, ThreadPoolExecutor(1, "write") as writer:
-        ready: Future[Inputs] = reader.submit(worker.prepare, todo[0])
+def _run(
+    worker: ShardWorker, todo: list[ShardSpec], folder: Path, total: int, report: Report
+) -> None:
+    """Make what nobody else makes until every shard is there."""
+    with (
+        Leases(folder) as leases,
+        ThreadPoolExecutor(1, "tokenise") as reader,
+        ThreadPoolExecutor(1, "write") as writer,
+    ):
+        undone = Undone(todo, leases, worker.exists)
+        ahead: Future[_Work | None] | None = None
         written: Future[None] | None = None
-        for shard, following in zip(todo, [*todo[1:], None], strict=True):
-            inputs = ready.result()
-            if following is not None:
-                ready = reader.submit(worker.prepare, following)
-            if worker.exists(shard):  # another extractor was quicker
-                done += shard.stop - shard.start
-                continue
+        pause = SHORTEST_PAUSE_SECONDS
 
-            def tick(rows: int, base: int = done, last: Future[None] | None = written) -> None:
+        def prepare() -> _Work | None:
+            taken = undone.take()
+            return _Work(*taken, worker.prepare(taken[0])) if taken else None
+
+        def write(work: _Work, states: list[EncodedBatch], started: float) -> None:
+            worker.write(work.shard, work.inputs, states)
+            work.lease.done()
+            leases.expect(time.monotonic() - started)
+
+        while undone.rows or ahead is not None:
+            work = (ahead or reader.submit(prepare)).result()
+            ahead = None
+            if work is None and undone.rows:
+                report(total - undone.rows, total, undone.in_words())
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            if work is None or not undone.confirm(work.shard, work.lease):
+                continue
+            pause = SHORTEST_PAUSE_SECONDS
+
+            def tick(rows: int, work: _Work = work, last: Future[None] | None = written) -> None:
+                nonlocal ahead
                 if last is not None and last.done():
                     last.result()  # a disk that refuses: not after another shard, but now
-                report(base + rows, total, worker.speed())
+                if ahead is None and 2 * rows >= len(work.inputs.lengths):
+                    # not sooner: what we hoard, another worker might begin
+                    ahead = reader.submit(prepare)
+                report(total - undone.rows + rows, total, worker.speed())
 
-            states = worker.encode(shard, inputs, tick)
+            started = time.monotonic()
+            states = worker.encode(work.shard, work.inputs, tick)
+            undone.finish(work.shard)
             if written is not None:
                 written.result()
-            written = writer.submit(worker.write, shard, inputs, states)
-            done += shard.stop - shard.start
+            written = writer.submit(write, work, states, started)
         if written is not None:
             written.result()
+    leases.clear({shard.name for shard in todo})

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first unwinds the command, the second ends the process at once."""
+"""SIGINT, SIGTERM, SIGHUP: the first unwinds the command, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 EXIT_CODE = 130
 MESSAGE = "interrupted; what is finished is kept: run the same again"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""A terminal that is closed sends the last; what is finished is kept then too."""
 _SHOW_CURSOR = "\x1b[?25h"
 _asked = False
 
@@ -27,6 +30,26 @@ def go_on() -> None:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def explained(kept: Callable[[], str]) -> Iterator[None]:
+    """Let an interruption say what it leaves; ``kept`` is called when the work has unwound."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note(kept())
+        raise
+
+
+def message(stop: BaseException) -> str:
+    """What to say of an interruption, from its own notes or those of what led to it."""
+    notes: list[str] = []
+    cause: BaseException | None = stop
+    while cause is not None:
+        notes += getattr(cause, "__notes__", [])
+        cause = cause.__cause__ or cause.__context__
+    return f"interrupted; {notes[0]}" if notes else MESSAGE
+
+
 def unwind_on_signals() -> None:
     """From now on the first signal raises KeyboardInterrupt, and a second one does not wait."""
     global _asked  # noqa: PLW0603 a signal belongs to the process
@@ -40,7 +63,7 @@ def end_on_signals() -> None:
 
 
 def _on_signals(handler: Callable[[int, Any], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup or a script's '&'
             signal.signal(number, handler)
 
@@ -53,6 +76,10 @@ def _unwind(number: int, frame: Any) -> None:
 
 
 def _end(number: int, frame: Any) -> None:
-    # print may be what was interrupted, and a progress bar may have hidden the cursor
-    os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{MESSAGE}\n".encode())
-    os._exit(EXIT_CODE)
+    if number == signal.SIGHUP:
+        return  # a terminal that closes sends it again by way of the shell
+    try:
+        # print may be what was interrupted, and a progress bar may have hidden the cursor
+        os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{MESSAGE}\n".encode())
+    finally:
+        os._exit(EXIT_CODE)

@@ -15,6 +15,7 @@ from gaam_cache.encoders._base import Encoder
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.plan import FORMAT_VERSION, Plan, rows_per_shard
+from gaam_cache.progress import Report, counting, silent
 from gaam_cache.receipt import ITEM_BYTES
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources.files import FileSource
@@ -28,18 +29,22 @@ class Job(NamedTuple):
     plan: Plan
 
 
-def prepare_job(config: ExtractConfig) -> Job:
+def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     """Read the rows, find the encoder and make the plan; writes nothing, loads no weights."""
     source = find_source(config.dataset)
-    rows = {split: source.read(config, split) for split in config.splits}
+    rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows)
-    warn(row_checks.check_rows(rows, class_names), stacklevel=4)
+    warn(row_checks.check_rows(rows, class_names, report), stacklevel=4)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    return Job(rows, encoder, make_plan(config, rows, class_names, encoder))
+    return Job(rows, encoder, make_plan(config, rows, class_names, encoder, report))
 
 
 def make_plan(
-    config: ExtractConfig, rows: dict[str, Rows], class_names: tuple[str, ...], encoder: Encoder
+    config: ExtractConfig,
+    rows: dict[str, Rows],
+    class_names: tuple[str, ...],
+    encoder: Encoder,
+    report: Report = silent,
 ) -> Plan:
     """The plan that these rows and this encoder call for."""
     fields = {
@@ -48,7 +53,10 @@ def make_plan(
         "storage_dtype": config.storage_dtype,
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
-        "content": {name: hash_rows(part.texts, part.labels) for name, part in rows.items()},
+        "content": {
+            name: hash_rows(counting(part.texts, report, f"hashing '{name}'"), part.labels)
+            for name, part in rows.items()
+        },
     }
     bytes_per_row = (
         len(config.pool)

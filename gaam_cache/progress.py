@@ -5,27 +5,108 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from gaam_cache import interruption
 from gaam_cache.errors import GaamWarning
 
+T = TypeVar("T")
+Report = Callable[[int, int, str], None]
+"""Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
+ROWS_PER_REPORT = 2048
 
 
-class Progress:
-    """A callback ``(done, total, what is going on)``, and lines that stay.
+def silent(done: int, total: int, text: str) -> None:
+    """Report nothing."""
+
+
+def counting(items: Iterable[T], report: Report, text: str) -> Iterator[T]:
+    """The items, while it is reported how many there were so far."""
+    report(0, 0, text)
+    for count, item in enumerate(items):
+        if count % ROWS_PER_REPORT == ROWS_PER_REPORT - 1:
+            report(count + 1, 0, text)
+        yield item
+
+
+class Course:
+    """How far some work is, in words.
 
     Args:
-        update: called with the three.
-        line: called with a line.
+        title: what is being done.
+        unit: what is counted.
+        clock: seconds that only go forward.
     """
 
     def __init__(
-        self, update: Callable[[int, int, str], None], line: Callable[[str], None]
+        self, title: str, unit: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self._title = title
+        self._unit = unit
+        self._clock = clock
+        self._began = clock()
+        self._state = (0, 0, "")
+        self._first: tuple[float, int] = (self._began, 0)
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Take note of what a ``Report`` is told."""
+        before = self._state
+        now = self._clock()
+        if (total, total or text) != (before[1], before[1] or before[2]):
+            self._began = now  # another phase
+            self._first = (now, done)
+        elif done == self._first[1]:
+            self._first = (now, done)  # what comes before the first step is not its time
+        self._state = (done, total, text)
+
+    def in_words(self, width: int | None = None) -> str:
+        """One line: first how much is done and how long it takes, then what is going on.
+
+        Args:
+            width: in columns; the end is cut off where it is longer.
+        """
+        done, total, text = self._state
+        if total:
+            count = f"{done:,}/{total:,} {self._unit}"
+            left = self._seconds_left()
+            when = f", {duration(left)} left" if left is not None else ""
+        else:
+            count = f"{done:,} {self._unit}" if done else ""
+            when = (", " if done else "") + duration(self._clock() - self._began)
+        line = f"{self._title} {count}{when}" + (f"; {text}" if text else "")
+        if width is None or len(line) <= width:
+            return line
+        return line[: max(0, width - 3)] + "..."[:width]
+
+    def _seconds_left(self) -> float | None:
+        done, total, _ = self._state
+        since, first = self._first
+        if done <= first:
+            return None
+        return (self._clock() - since) * (total - done) / (done - first)
+
+
+def duration(seconds: float) -> str:
+    """A time for people: two units at most."""
+    whole = max(0, round(seconds))
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part} {smaller}"
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+class Progress:
+    """A ``Report``, and lines that stay.
+
+    Args:
+        update: what to do with a report.
+        line: called with a line.
+    """
+
+    def __init__(self, update: Report, line: Callable[[str], None]) -> None:
         self._update = update
         self.line = line
 
@@ -41,7 +122,7 @@ class Progress:
 
 @contextmanager
 def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A callback ``(done, total, what is going on)`` that shows how far the work is.
+    """Show on stderr how far the work is: a line that changes, or a new one every 30 s.
 
     Args:
         title: what is being done.
@@ -49,56 +130,52 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Pro
         quiet: show nothing.
     """
     if quiet:
-        yield Progress(lambda done, total, text: None, lambda text: None)
-    elif sys.stderr.isatty():
-        with _bar(title, unit) as progress:
+        yield Progress(silent, silent_line)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        with _changing_line(Course(title, unit)) as progress:
             yield progress
     else:
-        yield _lines(title, unit)
+        yield _lines(Course(title, unit))
 
 
 @contextmanager
-def _bar(title: str, unit: str) -> Iterator[Progress]:
-    from rich import progress as rich_progress
+def _changing_line(course: Course, console: Any = None) -> Iterator[Progress]:
     from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
 
-    columns = (
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(bar_width=20),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TextColumn(unit),
-        rich_progress.TimeRemainingColumn(compact=True),
-        rich_progress.TextColumn("{task.fields[text]}", style="dim"),
-    )
-    # stdout is not ours: what a command prints there must not end up above the bar
-    with rich_progress.Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False
-    ) as bars:
-        task = bars.add_task(title, total=None, text="")
+    console = console or Console(stderr=True)
 
-        def update(done: int, total: int, text: str) -> None:
-            bars.update(task, completed=done, total=total, text=text)
+    def line() -> Text:
+        text = course.in_words(console.width)
+        return Text(text, no_wrap=True, overflow="crop", end="")
 
-        yield Progress(update, lambda text: bars.console.print(text, markup=False, highlight=False))
+    # stdout is not ours: what a command prints there must not end up above the line
+    with Live(get_renderable=line, console=console, transient=True, redirect_stdout=False):
+        yield Progress(
+            course.update, lambda text: console.print(text, markup=False, highlight=False)
+        )
 
 
-def _lines(title: str, unit: str) -> Progress:
-    started = last = time.monotonic()
-    first: int | None = None
+def _lines(course: Course) -> Progress:
+    last = time.monotonic()
 
     def update(done: int, total: int, text: str) -> None:
-        nonlocal last, first, started
+        nonlocal last
+        course.update(done, total, text)
         now = time.monotonic()
-        if first is None:
-            first, started = done, now
-        if now - last < LINE_SECONDS:
-            return
-        last = now
-        left = (now - started) * (total - done) / (done - first) if done > first else None
-        about = f", about {left:,.0f} s left" if left is not None else ""
-        print(f"{title}: {done:,}/{total:,} {unit}{about}; {text}", file=sys.stderr, flush=True)
+        if now - last >= LINE_SECONDS:
+            last = now
+            say(course.in_words())
 
-    return Progress(update, lambda text: print(text, file=sys.stderr, flush=True))
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    return Progress(update, say)
+
+
+def silent_line(text: str) -> None:
+    """Say nothing."""
 
 
 def show_warnings() -> None:

@@ -154,7 +154,7 @@ def recompute(
     config = recorded_config(plan, root, device=device)
     report(0, count, "reading the rows")
     source = find_source(config.dataset)
-    rows = {split: source.read(config, split) for split in config.splits}
+    rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     _check_same(plan, make_plan(config, rows, plan.class_names, encoder), root)
     chosen = _choose(shards, count, seed)

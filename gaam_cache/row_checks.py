@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.progress import Report, counting, silent
 from gaam_cache.sources._base import Rows, excerpt
 
 DIGEST_BYTES = 16
@@ -23,14 +24,17 @@ Place = tuple[str, int]
 """A row: its split and its index there."""
 
 
-def check_rows(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
+def check_rows(
+    rows: Mapping[str, Rows], class_names: Sequence[str], report: Report = silent
+) -> list[str]:
     """One line for each thing that would make an accuracy mean less than it seems to.
 
     Args:
         rows: the rows of every split.
         class_names: all classes, in order.
+        report: told how far it is.
     """
-    groups = list(repeated_texts(rows))
+    groups = list(repeated_texts(rows, report))
     return [
         *leaks(rows, groups),
         *contradictions(rows, groups),
@@ -39,14 +43,16 @@ def check_rows(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str
     ]
 
 
-def repeated_texts(rows: Mapping[str, Rows]) -> Iterator[list[Place]]:
+def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[list[Place]]:
     """The rows of every text that occurs more than once, splits and rows in order.
 
     Numerics:
         Texts are compared by 16-byte BLAKE2b digests in one array: some 60 bytes a row while it
         runs, however long the texts are.
     """
-    digests = b"".join(_digest(text) for part in rows.values() for text in part.texts)
+    texts = (text for part in rows.values() for text in part.texts)
+    looked_at = counting(texts, report, "looking for repeated texts")
+    digests = b"".join(_digest(text) for text in looked_at)
     low_N, high_N = np.frombuffer(digests, dtype="<u8").reshape(-1, 2).T
     order_N = np.lexsort((low_N, high_N))  # stable: equal digests stay in order
     low_N, high_N = low_N[order_N], high_N[order_N]

@@ -24,7 +24,9 @@ os.environ |= {
 import hypothesis
 
 import gaam_cache
+from gaam_cache import interruption
 from gaam_cache.config import ExtractConfig
+from gaam_cache.undone import LEASE_FOLDER
 
 hypothesis.settings.register_profile(
     "gaam",  # a busy machine is slow, and that is no failure
@@ -202,7 +204,7 @@ def gaam(
     """Run a command in this process, as the console script does."""
     import cli
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["gaam", *map(str, arguments)])
@@ -220,8 +222,9 @@ def gaam(
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
-    """Every file of a cache and its content."""
-    return {str(f.relative_to(cache)): f.read_bytes() for f in cache.rglob("*") if f.is_file()}
+    """Every file of a cache and its content, but for leases, which only say who works on what."""
+    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / LEASE_FOLDER]
+    return {str(f.relative_to(cache)): f.read_bytes() for f in files}
 
 
 needs_minilm = pytest.mark.skipif(

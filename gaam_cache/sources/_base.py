@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.progress import Report, counting, silent
 from gaam_cache.sources._spool import TextSpool
 
 Record = tuple[str, Mapping[str, Any]]
@@ -53,8 +54,8 @@ class Source(ABC):
         """Whether this source is the one to read ``dataset``."""
 
     @abstractmethod
-    def read(self, config: ExtractConfig, split: str) -> Rows:
-        """All rows of one split.
+    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+        """All rows of one split; ``report`` is told how many there are so far.
 
         Raises:
             NotFoundError: no such file, data set or split.
@@ -86,6 +87,7 @@ def collect(
     *,
     origin: str,
     class_names: tuple[str, ...] | None = None,
+    report: Report = silent,
 ) -> Rows:
     """Turn records into rows, checking each.
 
@@ -99,6 +101,7 @@ def collect(
         source: gives the default text columns.
         origin: file or hub id.
         class_names: the declared classes; integer labels then index them.
+        report: told how many rows there are so far.
 
     Raises:
         ConfigError: a column is missing.
@@ -110,7 +113,7 @@ def collect(
         if column not in columns:
             raise _no_column(column, columns, config, origin)
     texts, labels = TextSpool(), []
-    for place, record in islice(records, config.limit):
+    for place, record in counting(islice(records, config.limit), report, f"reading {origin}"):
         where = f"{origin}, {place}"
         texts.append(_text(record, wanted, where))
         # one object per class, not per row

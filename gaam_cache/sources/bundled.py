@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gaam_cache.bundle import data_path
 from gaam_cache.config import ExtractConfig
+from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources.files import FileSource
 
@@ -23,11 +24,11 @@ class BundledSource(Source):
         """Its name and nothing else."""
         return dataset == NAME
 
-    def read(self, config: ExtractConfig, split: str) -> Rows:
+    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the bundled CSV of ``split``: title and description joined."""
         inner = replace(
             config,
             dataset=str(data_path() / "news_sample"),
             text_columns=config.text_columns or ("title", "description"),
         )
-        return replace(FileSource().read(inner, split), origin=f"{NAME}/{split}.csv")
+        return replace(FileSource().read(inner, split, report), origin=f"{NAME}/{split}.csv")

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
+from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source, collect, text_columns
 from gaam_cache.sources._csv import read_csv
 from gaam_cache.sources._jsonl import read_jsonl
@@ -29,7 +30,7 @@ class FileSource(Source):
             or dataset.endswith(SUFFIXES)
         )
 
-    def read(self, config: ExtractConfig, split: str) -> Rows:
+    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the file that holds ``split``."""
         path = find_file(Path(config.dataset).expanduser(), split, config.splits)
         texts, label = text_columns(config, self), config.label_column
@@ -39,7 +40,7 @@ class FileSource(Source):
             columns, records = read_jsonl(path, (*texts, label))
         else:
             columns, records = read_parquet(path, texts, label)
-        return collect(records, columns, config, self, origin=str(path))
+        return collect(records, columns, config, self, origin=str(path), report=report)
 
 
 def find_file(path: Path, split: str, splits: tuple[str, ...]) -> Path:

@@ -12,6 +12,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
 from gaam_cache.hub import COMMIT, recall, remember, resolve_revision
 from gaam_cache.hub_errors import gated, hub_errors
+from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source, collect
 
 
@@ -32,12 +33,13 @@ class HubSource(Source):
         """Everything that the others left."""
         return True
 
-    def read(self, config: ExtractConfig, split: str) -> Rows:
+    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Download (or take from the local copy) and read one split."""
         import datasets
 
         name, revision = config.dataset, config.dataset_revision
         datasets.disable_progress_bars()
+        report(0, 0, f"fetching '{split}' of {name}")
         commit, unreachable = self._commit(name, revision)
         if unreachable is None:
             data = _load(name, commit, split)
@@ -70,6 +72,7 @@ class HubSource(Source):
             self,
             origin=f"{name}@{commit or there or 'local copy'}, {split}",
             class_names=declared,
+            report=report,
         )
         return replace(rows, revision=commit or there)
 

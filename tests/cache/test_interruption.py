@@ -12,7 +12,7 @@ from gaam_cache.progress import show_progress
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     interruption.unwind_on_signals()
     yield
     interruption.unwind_on_signals()  # forgets what was asked

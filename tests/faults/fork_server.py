@@ -27,8 +27,10 @@ from typing import Any
 import torch
 
 import cli
+import gaam_cache.lease
 import gaam_cache.worker
 import gaam_decoder.seed_store
+from gaam_cache import interruption
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 
@@ -103,7 +105,8 @@ def prepare(job: dict[str, Any]) -> None:
     larger; ``clock``: what time.time() says; ``ignored``: a signal; ``nobody``: give up being
     root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
-    and wait until nobody holds this file; ``every_epoch``: a training keeps every epoch at once;
+    and wait until nobody holds this file; ``impatient``: whoever has a lease and does not renew it
+    between two looks has lost it; ``every_epoch``: a training keeps every epoch at once;
     ``other_machine``: write other bytes, as another machine
     may.
     """
@@ -127,6 +130,8 @@ def prepare(job: dict[str, Any]) -> None:
         lock = os.open(job["lock"], os.O_RDONLY)
         Path(f"{job['lock']}.{os.getpid()}").touch()
         fcntl.flock(lock, fcntl.LOCK_SH)
+    if job.get("impatient"):
+        gaam_cache.lease.SHORTEST_PATIENCE_SECONDS = gaam_cache.lease.PATIENCE_IN_WORK = 0.0
     if job.get("every_epoch"):
         gaam_decoder.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
         gaam_decoder.seed_store.SHARE_OF_TIME = float("inf")
@@ -141,7 +146,7 @@ def prepare(job: dict[str, Any]) -> None:
 def warm_up(arguments: list[str]) -> None:
     """Run the command once; what it leaves must be one thread, or no fork would be safe."""
     sys.argv = ["gaam", *arguments]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     try:
         cli.main()
     except SystemExit as stop:
