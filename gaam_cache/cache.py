@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.check_memory import CheckMemory
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.layout import embeddings_key, missing_shards, planned_receipt
 from gaam_cache.plan import Plan, read_plan
-from gaam_cache.receipt import Receipt
-from gaam_cache.shard import map_array
+from gaam_cache.receipt import NUMPY_DTYPES, DatasetSpec, Receipt
+from gaam_cache.shard_reader import Run, ShardReader, consecutive
 
 
 class ShardedArray:
@@ -22,26 +25,34 @@ class ShardedArray:
 
     Indexing takes what NumPy takes for one axis (an integer, a slice, an array of row numbers or
     a mask) and returns a NumPy array; only the rows asked for are read. bfloat16 comes back as
-    float32, which holds it exactly.
+    float32, which holds it exactly. A shard is checked, all of it, when its first row is read.
     """
 
     def __init__(
         self,
-        parts: list[NDArray[Any]],
-        *,
-        bfloat16: bool = False,
+        shards: ShardReader,
+        key: str,
+        shape: tuple[int, ...],
+        dtype: str,
         keep: NDArray[np.int64] | None = None,
     ) -> None:
-        """Join ``parts`` (memory maps) along the first axis; ``keep`` as in ``keeping``."""
-        self._parts = [part.view(np.ndarray) for part in parts]  # indexing a memmap is slow
-        self._starts = np.cumsum([0, *(len(part) for part in parts)])
-        self._bfloat16 = bfloat16
+        """Use ``Split``; ``dtype`` as in receipts, ``keep`` as in ``keeping``."""
+        self._shards = shards
+        self._key = key
+        self._whole_shape = shape
+        self._stored = dtype
         self._keep = keep
-        inner = parts[0].shape[1:]
+        self.shape: tuple[int, ...] = shape
+        stored = np.dtype(NUMPY_DTYPES[dtype])
+        self.dtype: np.dtype[Any] = np.dtype(np.float32) if dtype == "bfloat16" else stored
+        entry = stored.itemsize * math.prod(shape[2:])  # bytes of one layer
+        self._runs = [Run(0, 0, entry * math.prod(shape[1:2]))]
         if keep is not None:
-            inner = (len(keep), *inner[1:])
-        self.shape: tuple[int, ...] = (int(self._starts[-1]), *inner)
-        self.dtype: np.dtype[Any] = np.dtype(np.float32) if bfloat16 else parts[0].dtype
+            self.shape = (shape[0], len(keep), *shape[2:])
+            self._runs = [
+                Run(first * entry, place * entry, count * entry)
+                for first, place, count in consecutive(keep, np.arange(len(keep)))
+            ]
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -54,10 +65,14 @@ class ShardedArray:
         """
         all_there = np.arange(self.shape[1]) if self._keep is None else self._keep
         keep = all_there[np.asarray(positions, dtype=np.int64)]
-        return ShardedArray(self._parts, bfloat16=self._bfloat16, keep=keep)
+        return ShardedArray(self._shards, self._key, self._whole_shape, self._stored, keep)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Rows, in the order asked for."""
+        """Rows, in the order asked for.
+
+        Raises:
+            CacheError: a shard is damaged; it names the shard and the repair.
+        """
         first, *others = index if isinstance(index, tuple) else (index,)
         row_N = self._row_numbers(first)
         out = self._gather(np.atleast_1d(row_N))
@@ -75,40 +90,36 @@ class ShardedArray:
         return np.asarray(self[:], dtype=dtype)
 
     def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
-        part_N = np.searchsorted(self._starts, row_N, side="right") - 1
-        local_N = row_N - self._starts[part_N]
-        places = zip(part_N.tolist(), local_N.tolist(), strict=True)
-        # one copy per row: gathering by shard and then putting in order would copy twice
-        if self._keep is not None:
-            out = np.empty((len(row_N), *self.shape[1:]), self._parts[0].dtype)
-            for row, (part, local) in enumerate(places):
-                # 'clip' writes into out at once; 'raise' would go through a buffer
-                np.take(self._parts[part][local], self._keep, axis=0, out=out[row], mode="clip")
-        else:
-            pieces = [self._parts[part][local : local + 1] for part, local in places]
-            out = np.concatenate(pieces) if pieces else self._parts[0][:0].copy()
-        return (out.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else out
+        out = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self._stored])
+        if out.size:
+            raw = out.reshape(len(row_N), -1).view(np.uint8)
+            self._shards.read(self._key, row_N, raw, self._runs)
+        if self._stored == "bfloat16":
+            return (out.astype(np.uint32) << 16).view(np.float32)
+        return out
 
 
 class Split:
     """One split of a cache."""
 
-    def __init__(self, root: Path, plan: Plan, name: str, receipts: list[Receipt]) -> None:
+    def __init__(
+        self, root: Path, plan: Plan, name: str, receipts: list[Receipt], memory: CheckMemory
+    ) -> None:
         """Use ``EmbeddingCache[name]``."""
         self.name = name
         self.class_names = plan.class_names
         self._root = root
         self._plan = plan
         self._receipts = receipts
+        self._shards = ShardReader(root, plan, name, receipts, memory)
 
     def __len__(self) -> int:
         """Number of rows."""
         return self._plan.rows[self.name]
 
     def _array(self, key: str) -> ShardedArray:
-        parts = [map_array(self._root, receipt, key) for receipt in self._receipts]
-        bfloat16 = self._receipts[0].datasets[key].dtype == "bfloat16"
-        return ShardedArray(parts, bfloat16=bfloat16)
+        spec = self._receipts[0].datasets[key]
+        return ShardedArray(self._shards, key, (len(self), *spec.shape[1:]), spec.dtype)
 
     @cached_property
     def embeddings(self) -> ShardedArray:
@@ -168,12 +179,20 @@ class EmbeddingCache(Mapping[str, Split]):
                 where=str(root.absolute()),
                 hint="run the gaam extract that made it again; it goes on where it stopped",
             )
-        self._splits = {name: self._read_split(name) for name in self.plan.rows}
+        memory = CheckMemory()
+        self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}
 
-    def _read_split(self, name: str) -> Split:
-        shards = self.plan.shards(name)
-        receipts = [planned_receipt(self.root, self.plan, shard) for shard in shards]
-        return Split(self.root, self.plan, name, receipts)
+    def _read_split(self, name: str, memory: CheckMemory) -> Split:
+        layouts: dict[Any, dict[str, DatasetSpec]] = {}
+        receipts = []
+        for shard in self.plan.shards(name):
+            receipt = planned_receipt(self.root, self.plan, shard)
+            # of many shards nearly all look alike: one layout and fingerprint in memory for them
+            key = tuple(receipt.datasets.items())
+            same = layouts.setdefault(key, receipt.datasets)
+            fingerprint = self.plan.fingerprint
+            receipts.append(replace(receipt, datasets=same, fingerprint=fingerprint, split=name))
+        return Split(self.root, self.plan, name, receipts, memory)
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.
@@ -228,6 +247,7 @@ def open_cache(path: str | Path) -> EmbeddingCache:
 
     Raises:
         NotFoundError: no cache there.
-        CacheError: shards are missing or damaged.
+        CacheError: shards are missing or damaged. Of the files only size and kind are looked at;
+            their content is checked when it is first read.
     """
     return EmbeddingCache(Path(path).expanduser())

@@ -24,6 +24,7 @@ from gaam_cache.lease import Lease, Leases
 from gaam_cache.plan import Plan, ShardSpec, write_plan
 from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import SHARD_FOLDER
+from gaam_cache.repair import discard_broken
 from gaam_cache.shard import prepare_folder
 from gaam_cache.undone import LEASE_FOLDER, Undone, order_of_work
 from gaam_cache.worker import EncodedBatch, ShardWorker, Tally, Unstorable
@@ -116,6 +117,8 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     job = prepare_job(config, report)
     encoder, rows = job.encoder, job.rows
     plan = _in_thread(write_plan, config.out, job.plan)
+    broken = _in_thread(discard_broken, config.out, plan)
+    warn([f"{name} is made again: {why}" for name, why in broken.items()], stacklevel=3)
     with storage_errors(config.out / SHARD_FOLDER):
         missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]

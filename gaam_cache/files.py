@@ -65,7 +65,7 @@ def read_bytes(path: Path, *, max_bytes: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise ValueError(f"{path.name} has {size:,} bytes, at most {max_bytes:,} make sense")
-        return file.read(max_bytes)
+        return file.read(size)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -206,7 +206,9 @@ NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the right to write there"),
-    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "move the file away that is in the way"),
+    **dict.fromkeys(
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "move the file away that is in the way"
+    ),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise 'ulimit -n'"),
 }
 

@@ -15,12 +15,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, StorageError
-from gaam_cache.layout import missing_shards
 from gaam_cache.plan import PLAN_FILE, Plan
 from gaam_cache.receipt import SHARD_FOLDER, read_receipt, receipt_path
 
@@ -42,31 +41,48 @@ class Leftover:
     """Whether ``prune`` removes it."""
 
 
-def find_leftovers(root: Path, plan: Plan) -> tuple[Leftover, ...]:
-    """All files of a cache that its plan and receipts do not account for, sorted.
+def list_files(root: Path) -> list[str]:
+    """What may be a leftover: paths relative to the cache. To be called before receipts are read.
 
     Raises:
         CacheError: the folder cannot be listed.
     """
-    found = list(_list(root, PLAN_FILE)) + list(_list(root / SHARD_FOLDER))
-    complete = not missing_shards(root, plan)
+    on_their_way = re.compile(rf"\.{re.escape(PLAN_FILE)}\..*\.tmp")
+    of_plan = [name for name in _list(root) if on_their_way.fullmatch(name)]
+    return of_plan + [f"{SHARD_FOLDER}/{name}" for name in _list(root / SHARD_FOLDER)]
+
+
+def find_leftovers(
+    root: Path, plan: Plan, listed: list[str], named: Mapping[str, str | None], *, complete: bool
+) -> tuple[Leftover, ...]:
+    """All listed files that the plan and the receipts do not account for, sorted.
+
+    Args:
+        root: the cache.
+        plan: its plan.
+        listed: the result of ``list_files``.
+        named: shard -> the file that its receipt names, None where the receipt is damaged.
+        complete: whether every planned shard has its receipt.
+    """
     planned = {shard.name for shard in plan.shards()}
     leftovers = []
-    for path, status in found:
-        kind = _kind(root, path, planned)
+    for name in sorted(listed):
+        path = root / name
+        kind = _kind(path, planned, named)
         if kind is None:
             continue
+        try:
+            status = path.lstat()
+        except OSError:
+            continue  # renamed or removed since it was listed
         old = time.time() - status.st_mtime >= SAFE_AGE_SECONDS
         ours = kind != "unknown" and stat.S_ISREG(status.st_mode)
         leftovers.append(
             Leftover(
-                path=str(path.relative_to(root)),
-                kind=kind,
-                bytes=status.st_size,
-                removable=ours and (complete or old),
+                path=name, kind=kind, bytes=status.st_size, removable=ours and (complete or old)
             )
         )
-    return tuple(sorted(leftovers, key=lambda leftover: leftover.path))
+    return tuple(leftovers)
 
 
 def prune(root: Path, leftovers: tuple[Leftover, ...]) -> tuple[str, ...]:
@@ -82,7 +98,7 @@ def prune(root: Path, leftovers: tuple[Leftover, ...]) -> tuple[str, ...]:
     for leftover in leftovers:
         path = root / leftover.path
         # once more: its receipt may have come since
-        if not leftover.removable or _kind(root, path, None) != leftover.kind:
+        if not leftover.removable or not _still(root, leftover):
             continue
         try:
             path.unlink(missing_ok=True)
@@ -96,37 +112,40 @@ def prune(root: Path, leftovers: tuple[Leftover, ...]) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def _list(folder: Path, only: str = "") -> Iterator[tuple[Path, os.stat_result]]:
-    """Entries of a folder; with ``only``, those that were on their way to that name."""
+def _list(folder: Path) -> list[str]:
     try:
-        for path in folder.iterdir():
-            if only and not (path.name.startswith(f".{only}.") and path.suffix == ".tmp"):
-                continue
-            try:
-                yield path, path.lstat()
-            except FileNotFoundError:
-                continue  # renamed or removed since it was listed
-    except FileNotFoundError:
-        return
+        return os.listdir(folder)  # noqa: PTH208 names are all we need
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except OSError as error:
         raise CacheError(
             "the cache cannot be listed", found=error.strerror, where=str(folder.absolute())
         ) from error
 
 
-def _kind(root: Path, path: Path, planned: set[str] | None) -> str | None:
+def _kind(path: Path, planned: set[str], named: Mapping[str, str | None]) -> str | None:
     """What kind of leftover a file is; None where it belongs to the cache."""
     if _TEMPORARY.fullmatch(path.name):
         return "temporary"
-    if path.suffix == ".json" and (planned is None or path.stem in planned):
+    if path.suffix == ".json" and path.stem in planned:
         return None
     match = _SHARD_FILE.fullmatch(path.name)
-    if match is None or (planned is not None and match[1] not in planned):
+    if match is None or match[1] not in planned:
         return "unknown"
-    if not os.path.lexists(receipt_path(root, match[1])):
+    if match[1] not in named:
         return "without receipt"
+    # a damaged receipt may mean this file
+    return None if named[match[1]] in (None, path.name) else "without receipt"
+
+
+def _still(root: Path, leftover: Leftover) -> bool:
+    """Whether a file belongs to nothing even now: its receipt may have come since."""
+    match = _SHARD_FILE.fullmatch(Path(leftover.path).name)
+    if leftover.kind == "temporary" or match is None:
+        return leftover.kind == "temporary"
+    if not os.path.lexists(receipt_path(root, match[1])):
+        return True
     try:
-        receipt = read_receipt(root, match[1])
+        return read_receipt(root, match[1]).file != match[0]
     except CacheError:
-        return None  # a damaged receipt may mean this file
-    return None if receipt.file == path.name else "without receipt"
+        return False

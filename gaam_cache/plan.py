@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,9 +11,9 @@ from typing import Any
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.files import storage_errors, write_file
+from gaam_cache.files import sealed_text, storage_errors, unsealed, write_file
 from gaam_cache.fingerprint import differences, fingerprint
-from gaam_cache.receipt import ITEM_BYTES
+from gaam_cache.receipt import ITEM_BYTES, SHARD_FOLDER
 from gaam_cache.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"
@@ -80,7 +79,7 @@ class Plan:
     def to_json(self) -> str:
         """The text of ``cache.json``."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        return json.dumps(content, indent=2, ensure_ascii=True) + "\n"
+        return sealed_text(content)
 
 
 def rows_per_shard(plan_bytes_per_row: int, shard_rows: int) -> int:
@@ -140,7 +139,7 @@ def read_plan(root: Path) -> Plan:
     """
     path = root / PLAN_FILE
     try:
-        content = read_json(path)
+        content = unsealed(read_json(path))
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
         version = content.pop("format_version")
@@ -153,6 +152,8 @@ def read_plan(root: Path) -> Plan:
         plan = Plan(**content)
         _check(plan)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
+            raise _unusable(path, "no such file, though there are shards") from error
         raise NotFoundError(
             f"no cache at '{root}'",
             expected=f"a folder with {PLAN_FILE}",
@@ -173,7 +174,8 @@ def _unusable(path: Path, found: str) -> CacheError:
         expected="cache.json as gaam wrote it",
         found=found,
         where=str(path.absolute()),
-        hint="restore the file, or extract into another folder",
+        hint=f"move {path} away and run the gaam extract that made it again: "
+        "it writes the plan anew and keeps every shard that fits it",
     )
 
 

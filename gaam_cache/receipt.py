@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from gaam_cache.errors import CacheError
+from gaam_cache.files import SEAL, sealed_text, unsealed
 from gaam_cache.strict_json import read_json
 
 SHARD_FOLDER = "shards"
@@ -55,10 +55,14 @@ class Receipt:
     truncated: int
     """Rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
+    digest: str = field(default="", compare=False)
+    """Of all the above, as the receipt file has it; empty before there is one."""
 
     def to_json(self) -> str:
         """The text of the receipt file."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        content = asdict(self)
+        del content["digest"]
+        return sealed_text(content)
 
 
 def receipt_path(root: Path, name: str) -> Path:
@@ -74,20 +78,19 @@ def read_receipt(root: Path, name: str) -> Receipt:
     """
     path = receipt_path(root, name)
     try:
-        content = read_json(path, max_bytes=MAX_RECEIPT_BYTES)
+        sealed = read_json(path, max_bytes=MAX_RECEIPT_BYTES)
+        content = unsealed(sealed)
         specs = {
             key: DatasetSpec(**{**spec, "shape": tuple(spec["shape"])})
             for key, spec in content.pop("datasets").items()
         }
-        receipt = Receipt(datasets=specs, **content)
+        receipt = Receipt(datasets=specs, **content | {"digest": sealed[SEAL]})
         _check(receipt, name)
         status = (path.parent / receipt.file).lstat()
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{receipt.file} is not a regular file")
         if status.st_size != receipt.bytes:
-            raise ValueError(
-                f"{receipt.file} has {status.st_size} bytes, the receipt says {receipt.bytes}"
-            )
+            raise ValueError(size_fault(receipt, status.st_size))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         if isinstance(error, FileNotFoundError) and path.exists():
@@ -100,6 +103,11 @@ def read_receipt(root: Path, name: str) -> Receipt:
             hint=f"delete {path} and run gaam extract again",
         ) from error
     return receipt
+
+
+def size_fault(receipt: Receipt, size: int) -> str:
+    """What to say of a shard file that has another size than its receipt says."""
+    return f"{receipt.file} has {size} bytes, the receipt says {receipt.bytes}"
 
 
 def _check(receipt: Receipt, name: str) -> None:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
-import shlex
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gaam_cache.check_memory import CheckMemory, Identity
 from gaam_cache.errors import CacheError
 from gaam_cache.files import open_regular
 from gaam_cache.layout import missing_shards, planned_receipt, shard_attributes
-from gaam_cache.leftovers import Leftover, find_leftovers, prune
+from gaam_cache.leftovers import Leftover, find_leftovers, list_files, prune
 from gaam_cache.plan import Plan, ShardSpec, read_plan
-from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, receipt_path
-from gaam_cache.recompute import Recomputed, extract_command, recompute, recorded_config
-from gaam_cache.shard_numbers import numbers_fault
+from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, Receipt
+from gaam_cache.recompute import Recomputed, recompute
+from gaam_cache.repair import extract_again, repair_command
+from gaam_cache.shard_numbers import shard_fault
+from gaam_cache.shard_reader import checkers
 from gaam_cache.strict_hdf5 import Inspector
 
 SHOWN = 20
 """Missing shards and leftovers that are listed for people."""
+
+SHARDS_PER_PROCESS = 64
+"""Starting a process that looks into HDF5 files costs about as much as looking into so many."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -131,20 +139,25 @@ def verify(
     root = Path(path).expanduser()
     report = progress or (lambda done, total, text: None)
     plan = read_plan(root)
-    leftovers = find_leftovers(root, plan)
+    listed = list_files(root)
     missing = missing_shards(root, plan)
-    shards = list(plan.shards())
     absent = set(missing)
-    present = [shard for shard in shards if shard.name not in absent]
+    present = [shard for shard in plan.shards() if shard.name not in absent]
     faults: dict[str, str] = {}
+    named: dict[str, str | None] = {}
     hashed = 0
-    with Inspector() as inspector:
-        for done, shard in enumerate(present):
-            report(done, len(present), f"shard {shard.name}")
-            reason, size = _check_shard(root, plan, shard, inspector)
-            hashed += size
-            if reason is not None:
-                faults[shard.name] = reason
+    memory = CheckMemory()
+    for done, (shard, checked) in enumerate(_check_shards(root, plan, present), start=1):
+        report(done, len(present), f"shard {shard.name}")
+        named[shard.name] = None if checked.receipt is None else checked.receipt.file
+        if checked.fault is not None:
+            faults[shard.name] = checked.fault
+        if checked.receipt is not None and checked.identity is not None:
+            hashed += checked.receipt.bytes
+            if checked.fault is None:
+                memory.add(checked.identity, checked.receipt, plan)
+    memory.save()
+    leftovers = find_leftovers(root, plan, listed, named, complete=not missing)
     whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
     if recompute_rows and whole:
@@ -153,11 +166,11 @@ def verify(
         )
         faults |= recomputed.far
     pruned = prune(root, leftovers) if prune_leftovers else ()
-    again = _extract_again(plan, root)
+    again = extract_again(root, plan)
     return Verification(
         path=str(root),
         fingerprint=plan.fingerprint,
-        shards=len(shards),
+        shards=len(present) + len(missing),
         rows=sum(shard.stop - shard.start for shard in present if shard.name not in faults),
         bytes=hashed,
         missing=tuple(missing),
@@ -166,7 +179,7 @@ def verify(
             BadShard(
                 name=shard.name,
                 reason=_one_line(faults[shard.name]),
-                repair=f"rm {shlex.quote(str(receipt_path(root, shard.name)))} && {again}",
+                repair=repair_command(root, shard.name, again),
             )
             for shard in present
             if shard.name in faults
@@ -177,39 +190,57 @@ def verify(
     )
 
 
-def _extract_again(plan: Plan, root: Path) -> str:
-    try:
-        return extract_command(recorded_config(plan, root))
-    except CacheError:
-        return "the gaam extract that made the cache"
-
-
 def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
-def _check_shard(
-    root: Path, plan: Plan, shard: ShardSpec, inspector: Inspector
-) -> tuple[str | None, int]:
-    """Why a shard is bad, or None; and how many bytes of it were hashed."""
+class _Checked(NamedTuple):
+    fault: str | None
+    receipt: Receipt | None = None
+    """Where it could be read."""
+    identity: Identity | None = None
+    """Of the file, where it was hashed."""
+
+
+def _check_shards(
+    root: Path, plan: Plan, shards: list[ShardSpec]
+) -> Iterator[tuple[ShardSpec, _Checked]]:
+    """Every shard and what is wrong with it, in order, several at a time."""
+    inspectors: SimpleQueue[Inspector] = SimpleQueue()
+
+    def check(shard: ShardSpec) -> _Checked:
+        inspector = inspectors.get()
+        try:
+            return _check_shard(root, plan, shard, inspector)
+        finally:
+            inspectors.put(inspector)
+
+    with ExitStack() as stack:
+        workers = checkers(1 + len(shards) // SHARDS_PER_PROCESS)
+        for _ in range(workers):
+            inspectors.put(stack.enter_context(Inspector()))
+        pool = stack.enter_context(ThreadPoolExecutor(workers, "verify"))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        yield from zip(shards, pool.map(check, shards), strict=True)
+
+
+def _check_shard(root: Path, plan: Plan, shard: ShardSpec, inspector: Inspector) -> _Checked:
     try:
         receipt = planned_receipt(root, plan, shard)
-        path = root / SHARD_FOLDER / receipt.file
-        with open_regular(path) as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            if digest != receipt.sha256:
-                found = (
-                    f"its SHA-256 is {digest[:12]}..., its receipt says {receipt.sha256[:12]}..."
-                )
-                return f"the file was changed: {found}", receipt.bytes
-            arrays = {
-                name: {**asdict(spec), "stored": NUMPY_DTYPES[spec.dtype]}
-                for name, spec in receipt.datasets.items()
-            }
-            # a hash says that writer and receipt agree, not that the writer was honest
-            fault = inspector.inspect(path, shard_attributes(plan, shard), arrays)
-            return fault or numbers_fault(file, plan, shard, receipt), receipt.bytes
     except CacheError as error:
-        return f"{error.message}: {error.details.get('found', '')}", 0
+        return _Checked(f"{error.message}: {error.details.get('found', '')}")
+    path = root / SHARD_FOLDER / receipt.file
+    try:
+        with open_regular(path) as file:
+            identity = Identity.of(os.fstat(file.fileno()))
+            found = shard_fault(file, plan, shard, receipt)
     except (OSError, ValueError) as error:
-        return f"the file cannot be read: {error}", 0
+        return _Checked(f"the file cannot be read: {error}", receipt)
+    fault = found.changed
+    if fault is None:
+        arrays = {
+            name: {**asdict(spec), "stored": NUMPY_DTYPES[spec.dtype]}
+            for name, spec in receipt.datasets.items()
+        }
+        fault = inspector.inspect(path, shard_attributes(plan, shard), arrays) or found.numbers
+    return _Checked(fault, receipt, identity)

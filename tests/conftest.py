@@ -6,8 +6,10 @@ import csv
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,7 @@ import pytest
 
 # before anything imports the hub's client: a test that reaches for a network is a broken test
 os.environ |= {
+    "XDG_CACHE_HOME": tempfile.mkdtemp(prefix="gaam-user-cache-"),
     "HF_ENDPOINT": "http://127.0.0.1:9",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -55,15 +58,21 @@ WORDS = [
     "court",
 ]
 ARCHITECTURES = ("llama", "gpt2", "bert")
+USER_CACHE = os.environ["XDG_CACHE_HOME"]
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(USER_CACHE, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No GAAM_* variable, hub cache or hub token of the user reaches a test."""
+    """No GAAM_* variable, hub cache, hub token or remembered check of the user reaches a test."""
     for name in [name for name in os.environ if name.startswith("GAAM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
 
 
 def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:

@@ -26,57 +26,10 @@ import numpy as np
 import torch
 
 from gaam_cache.cache import open_cache
-from gaam_cache.fingerprint import fingerprint
-from gaam_cache.layout import shard_attributes
-from gaam_cache.plan import Plan, rows_per_shard, write_plan
-from gaam_cache.shard import build_image, publish
 from tests.benchmarks._machine import alternate, describe, median_ratio
+from tests.cache.published import write_random_cache
 
 BATCH_SIZE = 32
-
-
-def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int) -> None:
-    """A cache of random states, made with the real writer."""
-    fields = {
-        "content": "random",
-        "rows": {"train": rows},
-        "class_names": ["a", "b"],
-        "storage_dtype": "float16",
-        "encoder": {"pooling": ["mean"], "max_length": 1, "dtype": "float32"},
-    }
-    plan = Plan(
-        fingerprint=fingerprint(fields),
-        fingerprint_fields=fields,
-        encoder={"name": "random", "revision": None},
-        dataset={"name": "random", "origin": {}},
-        num_layers=num_layers,
-        hidden_size=hidden_size,
-        pooling=("mean",),
-        storage_dtype="float16",
-        class_names=("a", "b"),
-        rows={"train": rows},
-        shard_rows=rows_per_shard(num_layers * hidden_size * 2, 2048),
-        created_with={},
-    )
-    write_plan(root, plan)
-    generator = np.random.default_rng(0)
-    for shard in plan.shards():
-        count = shard.stop - shard.start
-        states = generator.standard_normal((count, num_layers, hidden_size), dtype=np.float32)
-        numbers = np.arange(shard.start, shard.stop)
-        image, specs = build_image(
-            {
-                "embeddings": ("float16", states.astype(np.float16)),
-                "label": ("int64", numbers % 2),
-                "row": ("int64", numbers),
-                "num_tokens": ("int32", np.full(count, 9)),
-            },
-            shard_attributes(plan, shard),
-        )
-        place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
-        publish(
-            root, shard.name, image, {"fingerprint": plan.fingerprint, "datasets": specs, **place}
-        )
 
 
 def peak_kilobytes() -> int:

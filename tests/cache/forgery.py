@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.files import sealed_text, unsealed
 from gaam_cache.fingerprint import fingerprint
 
 ROOT = Path(__file__).parents[2]
@@ -20,14 +21,14 @@ MEMORY_BYTES = 1500 * 2**20
 
 
 def edit_json(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Change a JSON file by a function of its content."""
-    content = json.loads(path.read_text())
+    """Change a JSON file by a function of its content, and make its digest fit."""
+    content = unsealed(json.loads(path.read_text()))
     edit(content)
-    path.write_text(json.dumps(content))
+    path.write_text(sealed_text(content))
 
 
 def edit_plan(cache: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Change the plan and make its fingerprint fit, as someone who knows the format would."""
+    """Change the plan and make fingerprint and digest fit, as who knows the format would."""
 
     def both(plan: dict[str, Any]) -> None:
         edit(plan)
@@ -41,13 +42,13 @@ def replace_shard(
 ) -> Path:
     """Put other bytes in the place of a shard, with a receipt that agrees with them."""
     receipt = cache / "shards" / f"{name}.json"
-    content = json.loads(receipt.read_text())
+    content = unsealed(json.loads(receipt.read_text()))
     (cache / "shards" / content["file"]).unlink()
     digest = hashlib.sha256(image).hexdigest()
     content |= {"file": f"{name}-{digest[:8]}.h5", "bytes": len(image), "sha256": digest}
     if datasets is not None:
         content["datasets"] |= datasets
-    receipt.write_text(json.dumps(content))
+    receipt.write_text(sealed_text(content))
     path = cache / "shards" / content["file"]
     path.write_bytes(image)
     return path

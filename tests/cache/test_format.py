@@ -33,7 +33,11 @@ def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_object(path: Path, limit: int) -> dict[str, Any]:
     assert not path.is_symlink()
     assert path.stat().st_size <= limit
-    return json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+    content = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=no_repeats)
+    rest = {key: value for key, value in content.items() if key != "sha256_of_this"}
+    digest = hashlib.sha256(canonical(rest).encode("ascii")).hexdigest()
+    assert content["sha256_of_this"] == digest
+    return content
 
 
 def canonical(value: Any) -> str:

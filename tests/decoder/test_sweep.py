@@ -18,7 +18,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig, engine, features
 from gaam_decoder.protocol import grouped_folds, stratified_folds
-from tests.benchmarks.bench_read import write_random_cache
+from tests.cache.published import write_random_cache
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,77 @@
+"""Caches of states that a test chose, made by the real writer without an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.fingerprint import fingerprint
+from gaam_cache.layout import shard_attributes
+from gaam_cache.plan import Plan, ShardSpec, rows_per_shard, write_plan
+from gaam_cache.receipt import ITEM_BYTES
+from gaam_cache.shard import build_image, publish
+
+
+def write_cache(
+    root: Path,
+    rows: dict[str, int],
+    num_layers: int,
+    hidden_size: int,
+    states: Callable[[ShardSpec], NDArray[Any]],
+    *,
+    shard_rows: int = 2048,
+    storage_dtype: str = "float16",
+) -> None:
+    """Publish a complete cache of two classes in turn; bfloat16 comes as its bits."""
+    fields: dict[str, Any] = {
+        "content": "chosen",
+        "rows": rows,
+        "class_names": ["a", "b"],
+        "storage_dtype": storage_dtype,
+        "encoder": {"pooling": ["mean"], "max_length": 9, "dtype": "float32"},
+    }
+    plan = Plan(
+        fingerprint=fingerprint(fields),
+        fingerprint_fields=fields,
+        encoder={"name": "chosen", "revision": None},
+        dataset={"name": "chosen", "origin": {}},
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        pooling=("mean",),
+        storage_dtype=storage_dtype,
+        class_names=("a", "b"),
+        rows=rows,
+        shard_rows=rows_per_shard(num_layers * hidden_size * ITEM_BYTES[storage_dtype], shard_rows),
+        created_with={},
+    )
+    write_plan(root, plan)
+    for shard in plan.shards():
+        numbers = np.arange(shard.start, shard.stop)
+        image, specs = build_image(
+            {
+                "embeddings": (storage_dtype, states(shard)),
+                "label": ("int64", numbers % 2),
+                "row": ("int64", numbers),
+                "num_tokens": ("int32", 1 + numbers % 9),
+            },
+            shard_attributes(plan, shard),
+        )
+        place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
+        publish(
+            root, shard.name, image, {"fingerprint": plan.fingerprint, "datasets": specs, **place}
+        )
+
+
+def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int) -> None:
+    """A cache of random float16 states, one split."""
+    generator = np.random.default_rng(0)
+
+    def states(shard: ShardSpec) -> NDArray[Any]:
+        shape = (shard.stop - shard.start, num_layers, hidden_size)
+        return generator.standard_normal(shape, dtype=np.float32).astype(np.float16)
+
+    write_cache(root, {"train": rows}, num_layers, hidden_size, states)
