@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -18,7 +17,7 @@ import typer
 
 import gaam_cache
 from gaam_cache import interruption, registry, settings
-from gaam_cache.errors import GaamError, NotFoundError, StorageError
+from gaam_cache.errors import GaamError, NotFoundError
 from gaam_cache.progress import show_progress, show_warnings
 from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
@@ -252,6 +251,7 @@ def report(
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     from gaam_decoder import load_runs
     from gaam_decoder.reports._base import build_tables
+    from gaam_decoder.reports._output import write_report
     from gaam_decoder.specs import parse_attention
 
     name = "json" if as_json else format
@@ -263,9 +263,7 @@ def report(
 
         saved = save_pictures(tables, figures)
         print(f"{len(saved)} pictures in {figures}", file=sys.stderr)
-    with ExitStack() as stack:
-        stream = stack.enter_context(_open(out)) if out else sys.stdout
-        writer.write(tables, stream)
+    write_report(writer, tables, out)
 
 
 @app.command()
@@ -347,15 +345,8 @@ def _prepare_training() -> None:
     keep_freed_memory()
 
 
-def _open(path: Path) -> Any:
-    try:
-        return path.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise StorageError(f"cannot write '{path}'", found=error.strerror) from error
-
-
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def main() -> None:

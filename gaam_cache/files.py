@@ -120,7 +120,9 @@ def read_sealed(path: Path, *, max_bytes: int) -> bytes:
     return content
 
 
-def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
+def write_file(
+    path: Path, content: bytes, *, exclusive: bool = False, option: str = "--out"
+) -> bool:
     """Make ``path`` with its whole content; no reader ever sees a part of it.
 
     Args:
@@ -128,6 +130,7 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
         content: all of it.
         exclusive: leave a file alone that is there already, whoever is quicker. By a hard link,
             the one exclusive step; otherwise by a rename, which replaces.
+        option: of the command line, which names another folder.
 
     Returns:
         False where ``exclusive`` found a file.
@@ -135,7 +138,7 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = False) -> bool:
     Raises:
         StorageError: the file system refused.
     """
-    with storage_errors(path):
+    with storage_errors(path, option=option):
         make_folder(path.parent)
         with temporary_file(path.parent, path.name, content) as temporary:
             if not exclusive:

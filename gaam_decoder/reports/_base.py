@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder.reports import _compare, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import TestRows, by_test_rows
@@ -15,6 +16,9 @@ from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs import RunResult
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
+ON_TRAINING_ROWS = "tested on its own training rows"
+UNSPELT = ("select", "allow_train_as_test")
+"""Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
 
 
@@ -70,10 +74,10 @@ class Table:
 
     def title(self) -> str:
         """One line that says what was encoded with what."""
-        rows = " + ".join(f"{n:,} {name}" for name, n in self.cache["rows"].items())
-        fold = "" if self.where.startswith("test split") else f", {self.where}"
+        rows = " + ".join(f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items())
+        fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
         return (
-            f"{self.cache['dataset']} ({rows} rows) through {self.cache['encoder']}, "
+            f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
             f"{self.cache['layers']} layers x {self.cache['hidden_size']}{fold}"
         )
 
@@ -82,30 +86,40 @@ class Table:
 
         A setting that a row leaves at nothing (all layers, no clipping) is not spelled out.
         """
-        keys = sorted({key for row in self.rows for key in row.recipe if key != "select"})
-        recipes = [_compare.FIRST_RECIPE | row.recipe for row in self.rows]
+        keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
+        recipes = [row.recipe for row in self.rows]
         varied = [k for k in keys if len({str(recipe.get(k)) for recipe in recipes}) > 1]
         return [
-            ", ".join(f"{k}={recipe[k]}" for k in varied if recipe.get(k) is not None)
+            ", ".join(brief(f"{k}={recipe[k]}") for k in varied if recipe.get(k) is not None)
             for recipe in recipes
         ]
 
     def labels(self) -> list[str]:
         """For every row a name that no other row of the table has, as short as can be.
 
-        The head is in it where heads differ, and that an epoch was chosen on test always.
+        The head is in it where heads differ, and always that an epoch was chosen on test, or
+        that the test rows are those that were learned from.
         """
         heads = len({row.head for row in self.rows}) > 1
-        short = [row.attention + (f" + {row.head}" if heads else "") for row in self.rows]
+        short = [
+            brief(row.attention) + (f" + {brief(row.head, 60)}" if heads else "")
+            for row in self.rows
+        ]
         marked = [
             f"{label} select={row.select}"
             if row.select == "test" or _selects(label, short, self.rows) > 1
             else label
             for label, row in zip(short, self.rows, strict=True)
         ]
-        return [
+        told = [
             f"{label} {settings}" if marked.count(label) > 1 and settings else label
             for label, settings in zip(marked, self.settings(), strict=True)
+        ]
+        return [
+            f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
+            if row.on_training_rows
+            else label
+            for label, row in zip(told, self.rows, strict=True)
         ]
 
 

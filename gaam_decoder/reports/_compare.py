@@ -21,8 +21,6 @@ LEAST_SEEDS = stats.seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
-FIRST_RECIPE = {"loss": "cross-entropy", "dtype": "float32"}
-"""What runs did that were written before their recipe named it; other new settings: nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +80,7 @@ class Comparison:
 
 
 def same_recipe(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two recipes mean the same, as far as they say; newer ones name more settings."""
-    first, second = FIRST_RECIPE | first, FIRST_RECIPE | second
+    """Whether two recipes mean the same; a setting that one leaves out is left at nothing."""
     return all(first.get(key) == second.get(key) for key in first.keys() | second.keys())
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder.reports._scores import Part
 from gaam_decoder.runs import RunResult
 
@@ -102,7 +103,8 @@ def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestRows]:
             if set(by_fold) == set(range(1, count + 1)):
                 groups.append(tuple(by_fold[fold] for fold in sorted(by_fold)))
             else:
-                incomplete.append(f"{first.attention} + {first.head} ({len(by_fold)} of {count})")
+                name = f"{brief(first.attention)} + {brief(first.head)}"
+                incomplete.append(f"{name} ({len(by_fold)} of {count})")
         if groups:
             where = f"all {len(groups[0])} folds{_split(groups[0][0][0])}"
             whole[key] = TestRows(

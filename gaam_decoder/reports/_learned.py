@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache.foreign_text import brief
+
 if TYPE_CHECKING:
     from gaam_decoder.learned import ExponentDistribution, ParameterRange
     from gaam_decoder.reports._base import Row
@@ -17,7 +19,7 @@ def cells(row: Row) -> list[list[str]]:
     """One list of cells for every learned parameter of a mechanism, as in ``HEADER``."""
     return [
         [
-            name,
+            brief(name, 40),
             _span(found.start),
             *map(_number, (found.min, found.median, found.max)),
             "-" if found.seed_medians_sd is None else _number(found.seed_medians_sd),
@@ -33,7 +35,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
         for row in rows
         for found in row.learned.values()
         if found.distribution is not None
-        for line in _in_words(row.attention, found, found.distribution)
+        for line in _in_words(brief(row.attention), found, found.distribution)
     ]
 
 

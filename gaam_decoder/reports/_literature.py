@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder.reports._rows import Row
 
 FILE = Path(__file__).with_name("published.json")
@@ -76,9 +77,11 @@ def published(row: Row, about: dict[str, Any]) -> Published | None:
     name, differs = _mechanism(row.attention, layers)
     if dataset is None or name not in dataset["mechanisms"] or row.recipe.get("layers"):
         return None
+    if row.on_training_rows:
+        return None
     found = dataset["mechanisms"][name]
     if row.head != "conv":
-        differs.append(f"{row.head} head here, convolutional there")
+        differs.append(f"{brief(row.head)} head here, convolutional there")
     return Published(
         mechanism=name,
         mean=found["mean"],
@@ -102,7 +105,9 @@ def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
         return []
     ours, theirs = about["encoder"], dataset["encoder"]
     same = _plain(theirs) in _plain(ours) and about["layers"] == dataset["layers"]
-    encoder = f"the same encoder, {theirs}" if same else f"another encoder: {theirs}, not {ours}"
+    encoder = (
+        f"the same encoder, {theirs}" if same else f"another encoder: {theirs}, not {brief(ours)}"
+    )
     lines = [
         f"published: {_published()['source']}; {encoder}; {_published()['selection']} "
         "(optimistic); not compared by any test here"
@@ -120,7 +125,7 @@ def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for attention, found in shown.items():
         for reason in found.differs:
-            reasons.setdefault(reason, []).append(attention)
+            reasons.setdefault(reason, []).append(brief(attention))
     lines += [f"published, {', '.join(names)}: {why}" for why, names in reasons.items()]
     return lines
 

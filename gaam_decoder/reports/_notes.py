@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _literature
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison
-from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison, counterpart
+from gaam_decoder.reports._weaknesses import (
+    baseline_failure,
+    controls,
+    counted,
+    failures,
+    few_rows,
+    labelled,
+    on_training_rows,
+)
 from gaam_decoder.stats.bootstrap import RESAMPLES
 from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
 
@@ -28,11 +37,14 @@ def notes(table: Table) -> list[str]:
         for row, found in zip(table.rows, table.published, strict=True)
         if found is not None
     }
+    selects = sorted({row.select for row in table.rows})
     return [
-        *(f"select {s}: {SELECT_NOTES[s]}" for s in sorted({r.select for r in table.rows})),
-        *_failures(table),
+        *on_training_rows(table),
+        *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
+        *failures(table),
+        *few_rows(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
-        *_controls(table.rows),
+        *controls(table.rows),
         *_intervals(table),
         *_comparisons(table),
         *_literature.notes(table.cache, shown),
@@ -50,7 +62,7 @@ def claims(table: Table) -> list[str]:
             p = p_value(comparison.p_holm)
             equals = "<" if p[0] == "<" else "="
             sentences.append(
-                f"{label} is {abs(points):.2f} points {word} than {comparison.baseline} "
+                f"{label} is {abs(points):.2f} points {word} than {brief(comparison.baseline)} "
                 f"(Holm p {equals} {p.lstrip('<')}){_reservation(comparison)}"
             )
     return sentences
@@ -70,6 +82,10 @@ def _reservation(comparison: Comparison) -> str:
 def warnings(table: Table) -> list[str]:
     """What nobody may miss."""
     found = []
+    if taught := sum(row.on_training_rows for row in table.rows):
+        found.append(
+            f"No test accuracy: {taught} of {len(table.rows)} rows are {ON_TRAINING_ROWS}."
+        )
     if optimistic := [r for r in table.rows if r.select == "test"]:
         found.append(
             f"Optimistic: in {len(optimistic)} of {len(table.rows)} rows the epoch was chosen on "
@@ -78,10 +94,13 @@ def warnings(table: Table) -> list[str]:
     if failed := sum(len(row.failed) for row in table.rows):
         verb = "seeds failed and count" if failed > 1 else "seed failed and counts"
         found.append(f"{failed} {verb} in no mean.")
-    if not any(row.attention in CONTROLS for row in table.rows):
+    if why := baseline_failure(table):
+        found.append(f"{why[0].upper()}{why[1:]}.")
+    if not any(row.attention in CONTROLS and row.scores.seeds for row in table.rows):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
         )
+    found += [f"{why[0].upper()}{why[1:]}." for why in few_rows(table)]
     if any(c is not None and c.sign_flip is None for c in table.comparisons):
         found.append(f"Fewer than {LEAST_SEEDS} paired seeds: no claim of significance is made.")
     return found
@@ -92,29 +111,6 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "-"
     return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
-
-
-def _failures(table: Table) -> Iterator[str]:
-    for label, row in zip(table.labels(), table.rows, strict=True):
-        for seed, why in sorted(row.failed.items()):
-            which = label.removeprefix(row.attention).strip()
-            yield f"{row.attention} seed {seed} failed: {why}" + (f" ({which})" if which else "")
-        if row.repeated:
-            seeds = ", ".join(map(str, row.repeated))
-            yield f"{label}: several runs have seed {seeds}; the first by folder name counts"
-    if any(row.failed for row in table.rows):
-        yield "failed seeds count in no mean, and drop out of pairs"
-
-
-def _controls(rows: tuple[Row, ...]) -> Iterator[str]:
-    there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
-    if there:
-        yield f"control: {', '.join(there)}; a mechanism that helps is better than these"
-    else:
-        yield (
-            "no control among these rows: whether a mechanism helps cannot be told without "
-            "'gaam train --attn none --attn scalar-mix'"
-        )
 
 
 def _intervals(table: Table) -> Iterator[str]:
@@ -133,8 +129,20 @@ def _intervals(table: Table) -> Iterator[str]:
         )
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
-    if any(len(row.scores.seeds) < 2 for row in table.rows):
-        yield "a row with one seed has no interval: train more with --seeds"
+    if any(len(row.scores.seeds) == 1 for row in table.rows):
+        yield "a row with one finished seed has no interval: train more with --seeds"
+    bounds = [interval for row in table.rows for interval in (row.interval, row.bootstrap)]
+    if any(found and found[0] == found[1] for found in bounds):
+        yield (
+            "an interval without width is no certainty: all seeds are right on equally many rows, "
+            "or all on the same"
+        )
+    for label, row in labelled(table):
+        if late := row.still_learning:
+            yield (
+                f"{label}: in {len(late)} of {len(row.scores.seeds)} finished seeds the best epoch "
+                "is the last: more --epochs may do better"
+            )
 
 
 def _comparisons(table: Table) -> Iterator[str]:
@@ -150,22 +158,29 @@ def _comparisons(table: Table) -> Iterator[str]:
                 else "no differences are shown: there is no row 'none'; name one with --baseline"
             )
         return
-    alone = [
-        label
-        for label, row, comparison in zip(
-            table.labels(), table.rows, table.comparisons, strict=True
-        )
-        if comparison is None and row.attention != table.baseline
-    ]
+    baseline = brief(table.baseline)
+    if why := baseline_failure(table):
+        yield f"no differences are shown: {why}"
+    alone: list[str] = []
+    without: list[str] = []
+    for (label, row), comparison in zip(labelled(table), table.comparisons, strict=True):
+        if comparison is None and row.attention != table.baseline and row.scores.seeds:
+            other = counterpart(row, table.rows, table.baseline)
+            (alone if other is None or other.scores.seeds else without).append(label)
     if alone:
         yield (
-            f"not compared, because no run of '{table.baseline}' has the same head, recipe and "
+            f"not compared, because no run of '{baseline}' has the same head, recipe and "
             f"seeds: {', '.join(alone)}"
+        )
+    if without and not why:
+        yield (
+            f"not compared, because all seeds of '{baseline}' with the same head and recipe "
+            f"failed: {', '.join(without)}"
         )
     if not found:
         return
     yield (
-        f"differences to '{table.baseline}' in accuracy points, paired by seed (same head "
+        f"differences to '{baseline}' in accuracy points, paired by seed (same head "
         "initialisation, same order of rows), within the same head and recipe"
     )
     dropped = {
@@ -173,7 +188,7 @@ def _comparisons(table: Table) -> Iterator[str]:
     }
     for label, seeds in dropped.items():
         if seeds:
-            yield f"{label}: without seed {', '.join(map(str, seeds))}, which one of the two lacks"
+            yield f"{label}: without seed {counted(seeds)}, which one of the two lacks"
     yield from _tests(table)
     yield (
         f"MDD: smallest true difference that a paired t test at {ALPHA} finds with a power of 80% "
@@ -215,7 +230,7 @@ def _tests(table: Table) -> Iterator[str]:
 
 
 def _provenance(table: Table) -> Iterator[str]:
-    yield f"cache {table.cache['fingerprint'][:12]}, {table.where}"
+    yield f"cache {table.cache['fingerprint'][:12]}, {brief(table.where)}"
     yield f"versions: {versions(table)}"
 
 
@@ -224,6 +239,6 @@ def versions(table: Table) -> str:
     environments: list[dict[str, Any]] = [run.environment for row in table.rows for run in row.runs]
     parts = []
     for name in VERSIONS:
-        values = sorted({str(environment.get(name, "unknown")) for environment in environments})
+        values = sorted({brief(str(found.get(name, "unknown"))) for found in environments})
         parts.append(f"{name} {' and '.join(values)}")
     return ", ".join(parts)

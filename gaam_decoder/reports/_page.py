@@ -1,7 +1,10 @@
-"""The style sheet of the HTML report, and its colours."""
+"""The style sheet of the HTML report, its colours, and how text gets into it."""
 
 from __future__ import annotations
 
+import html
+
+from gaam_cache.foreign_text import visible
 from gaam_decoder.reports.figures.style import PALETTE
 
 LIGHT = {
@@ -32,6 +35,11 @@ DARK = {
 """The same names in the dark; a test checks the contrast of both."""
 
 
+def escape(text: str) -> str:
+    """Text from anywhere as text of a page or in an attribute of it."""
+    return html.escape(visible(text))
+
+
 def _variables(colours: dict[str, str]) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
@@ -45,7 +53,7 @@ STYLE = (
 html{-webkit-text-size-adjust:100%}
 body{margin:0 auto;padding:1rem 1rem 3rem;max-width:78rem;background:var(--paper);color:var(--ink);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-h1,h2,p,li,dd,figcaption,td.long{overflow-wrap:anywhere}
+h1,h2,h3,h4,p,li,dd,figcaption,td.long{overflow-wrap:anywhere}
 h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}
 h2{font-size:1.25rem;line-height:1.3;margin:2.2rem 0 .6rem;padding-top:1rem;
 border-top:2px solid var(--ink)}

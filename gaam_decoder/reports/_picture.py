@@ -18,7 +18,7 @@ class Picture:
     kind: str
     """accuracy, differences, curves, attention, learned or confusion."""
     name: str
-    """Unique in its table, fit for a file name."""
+    """Fit for a file name."""
     title: str
     caption: str
     alt: str
@@ -26,5 +26,5 @@ class Picture:
 
 
 def slug(label: str) -> str:
-    """A label as part of a file name."""
-    return re.sub(r"[^\w.=-]+", "_", label)[:100]
+    """A label as part of a file name, in ASCII; others may have the same."""
+    return re.sub(r"[^\w.=-]+", "_", label, flags=re.ASCII)[:100]

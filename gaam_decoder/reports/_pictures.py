@@ -5,7 +5,8 @@ S seeds, E epochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import StorageError
+from gaam_cache.files import write_file
+from gaam_cache.foreign_text import brief
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scores import deciding_runs
 from gaam_decoder.reports._sheets import percent
 
 if TYPE_CHECKING:
@@ -49,24 +52,26 @@ def most_accurate(table: Table, count: int) -> list[int]:
     return sorted(ranked[:count])
 
 
-def save_pictures(tables: list[Table], folder: Path) -> list[Path]:
+def save_pictures(tables: Sequence[Table], folder: Path) -> list[Path]:
     """Write all pictures as PDF and PNG.
 
     Raises:
         StorageError: the folder cannot be written to.
     """
-    from gaam_decoder.reports.figures.output import save_figure
+    from gaam_decoder.reports.figures.output import image_files
 
     paths = []
-    try:
-        for number, table in enumerate(tables, 1):
-            prefix = f"table{number}-" if len(tables) > 1 else ""
-            for picture in pictures(table):
-                paths += save_figure(picture.draw, folder, prefix + picture.name)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write pictures to '{folder}'", found=error.strerror or str(error)
-        ) from error
+    taken: Counter[str] = Counter()
+    for number, table in enumerate(tables, 1):
+        prefix = f"table{number}-" if len(tables) > 1 else ""
+        for picture in pictures(table):
+            name = prefix + picture.name
+            taken[name.lower()] += 1  # there are file systems to which case is nothing
+            if taken[name.lower()] > 1:
+                name += f".{taken[name.lower()]}"
+            for suffix, content in image_files(picture.draw).items():
+                paths.append(folder / f"{name}.{suffix}")
+                write_file(paths[-1], content, option="--figures")
     return paths
 
 
@@ -122,10 +127,10 @@ def _forest(table: Table) -> Picture:
     return Picture(
         kind="differences",
         name="differences",
-        title=f"Differences to {table.baseline} with intervals",
+        title=f"Differences to {brief(str(table.baseline))} with intervals",
         caption="Right of the line: better than the baseline. An interval that crosses the line "
         "leaves open which is better.",
-        alt=f"Paired differences to {table.baseline} in points, with intervals. "
+        alt=f"Paired differences to {brief(str(table.baseline))} in points, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
         + ("" if found else "None is marked significant."),
         draw=draw,
@@ -164,7 +169,13 @@ def _curves(table: Table) -> Iterator[Picture]:
 
 def _log(row: Row, key: str, factor: float) -> Floats | None:
     """A quantity of the log times a factor, (S, E); None where no entry has it."""
-    entries = [entry for run in row.runs for entry in run.log if entry.get(key) is not None]
+    decides = deciding_runs(row.runs)
+    entries = [
+        entry
+        for run in row.runs
+        for entry in run.log
+        if entry.get(key) is not None and decides.get(entry["seed"]) is run
+    ]
     if not entries:
         return None
     seeds = sorted({entry["seed"] for entry in entries})

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder.importance import importance_factor, layer_contribution, layer_numbers
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scores import deciding_runs
 from gaam_decoder.runs import RunResult
 
 Array = NDArray[Any]
@@ -85,7 +87,7 @@ def _learned(row: Row, label: str) -> Iterator[Picture]:
         if found is not None:
             values[name] = found
     ranges = "; ".join(
-        f"{name} {span.min:.3g} to {span.max:.3g}" for name, span in row.learned.items()
+        f"{brief(name, 40)} {span.min:.3g} to {span.max:.3g}" for name, span in row.learned.items()
     )
     yield Picture(
         kind="learned",
@@ -108,7 +110,7 @@ def _confusion(row: Row, label: str, names: list[str]) -> Picture:
     np.fill_diagonal(wrong_CC, 0)
     true, predicted = np.unravel_index(int(wrong_CC.argmax()), wrong_CC.shape)
     worst = (
-        f"Most frequent error: {names[true]} taken for {names[predicted]}."
+        f"Most frequent error: {brief(names[true], 60)} taken for {brief(names[predicted], 60)}."
         if wrong_CC.any()
         else "No errors."
     )
@@ -124,10 +126,15 @@ def _confusion(row: Row, label: str, names: list[str]) -> Picture:
 
 def _of_seeds(row: Row, read: Callable[[RunResult], Array | None]) -> Array | None:
     """Entries of the finished seeds, (S, ...), each from the first run that has the seed."""
+    decides = deciding_runs(row.runs)
     by_seed: dict[int, Array] = {}
     for run in row.runs:
         values = read(run)
         if values is not None:
-            by_seed = dict(zip(run.seeds, values, strict=True)) | by_seed
+            by_seed |= {
+                seed: value
+                for seed, value in zip(run.seeds, values, strict=True)
+                if decides[seed] is run
+            }
     found = [by_seed[seed] for seed in row.scores.seeds if seed in by_seed]
     return np.stack(found) if found else None

@@ -17,8 +17,10 @@ from gaam_decoder import stats
 from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._scores import Part, Scores, scores_of
+from gaam_decoder.reports._scores import Part, Scores, deciding_runs, scores_of
 from gaam_decoder.runs import RunResult
+
+Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,8 @@ class Row:
     """All seeds, failed ones included, sorted."""
     seconds: dict[int, float]
     failed: dict[int, str]
+    epochs: dict[int, int]
+    """Epoch that was kept of every seed; over several folds the last of them."""
     learned: dict[str, ParameterRange]
     """Where the learned parameters ended up, by name."""
     repeated: tuple[int, ...]
@@ -46,14 +50,34 @@ class Row:
     """Accuracy of every finished seed on resamples of the test rows, (S, R)."""
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """95% t interval of the accuracy over seeds."""
-        return stats.t_interval(self.scores.accuracy)
+    def interval(self) -> Interval:
+        """95% t interval of the accuracy over seeds, as far as an accuracy can be."""
+        return _possible(stats.t_interval(self.scores.accuracy))
 
     @property
-    def bootstrap(self) -> tuple[float, float] | None:
-        """95% interval of the accuracy over seeds and test rows."""
-        return stats.two_level_interval(self.resampled)
+    def bootstrap(self) -> Interval:
+        """95% interval of the accuracy over seeds and test rows, as far as an accuracy can be."""
+        return _possible(stats.two_level_interval(self.resampled))
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether it is tested on the rows that it learned from."""
+        recipe = self.recipe
+        same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
+        return same and self.folds == 1 and recipe.get("fold") is None
+
+    @property
+    def optimistic(self) -> bool:
+        """Whether the test rows chose the epoch, or were learned from."""
+        return self.select == "test" or self.on_training_rows
+
+    @property
+    def still_learning(self) -> tuple[int, ...]:
+        """Finished seeds whose best epoch is the last of the recipe."""
+        if self.select == "last":
+            return ()
+        last = self.recipe.get("epochs")
+        return tuple(seed for seed in self.scores.seeds if self.epochs[seed] == last)
 
     @property
     def mean(self) -> float | None:
@@ -77,7 +101,8 @@ class Row:
             "head": self.head,
             "seeds": list(self.seeds),
             "select": self.select,
-            "optimistic": self.select == "test",
+            "optimistic": self.optimistic,
+            "tested_on_training_rows": self.on_training_rows,
             "accuracy": {
                 "mean": self.mean,
                 "std": stats.standard_deviation(scores.accuracy),
@@ -96,6 +121,7 @@ class Row:
             "folds": self.folds,
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
+            "best_epoch_is_last": list(self.still_learning),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": _learned.to_dict(self.learned),
             "importance": importance.to_dict() if importance else None,
@@ -133,12 +159,13 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:
     first, whole = parts[0][0], len(parts) == 1
-    by_part = [_course(part) for part in parts]
-    everywhere = set.intersection(*(set(seconds) for seconds, _ in by_part))
+    by_part = [deciding_runs(part) for part in parts]
+    everywhere = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
-    for part, (_, reasons) in zip(parts, by_part, strict=True):
+    for part, runs in zip(parts, by_part, strict=True):
         where = "" if whole else f"fold {part[0].recipe['fold']}: "
-        failed = {seed: where + why for seed, why in reasons.items()} | failed
+        for seed in everywhere & {seed for seed, run in runs.items() if seed in run.failed}:
+            failed.setdefault(seed, where + runs[seed].failed[seed])
     repeated = {
         seed
         for part in parts
@@ -153,8 +180,9 @@ def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32
         parameters=first.parameters,
         folds=len(parts),
         seeds=tuple(sorted(everywhere)),
-        seconds={seed: sum(seconds[seed] for seconds, _ in by_part) for seed in everywhere},
-        failed={seed: why for seed, why in failed.items() if seed in everywhere},
+        seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in everywhere},
+        failed=failed,
+        epochs={seed: max(runs[seed].epochs[seed] for runs in by_part) for seed in everywhere},
         learned=learned_ranges(parts[0]) if whole else {},
         repeated=tuple(sorted(repeated)),
         runs=tuple(run for part in parts for run in part),
@@ -163,15 +191,13 @@ def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32
     )
 
 
-def _course(part: Part) -> tuple[dict[int, float], dict[int, str]]:
-    """Seconds of every seed, and why seeds failed; the first run that has a seed decides."""
-    seconds: dict[int, float] = {}
-    failed: dict[int, str] = {}
-    for run in reversed(part):
-        seconds |= run.seconds
-        failed = {seed: why for seed, why in failed.items() if seed not in run.seeds} | run.failed
-    return seconds, failed
+def _possible(interval: Interval) -> Interval:
+    """What of an interval an accuracy can have."""
+    if interval is None:
+        return None
+    low, high = (min(1.0, max(0.0, limit)) for limit in interval)
+    return low, high
 
 
-def _listed(interval: tuple[float, float] | None) -> list[float] | None:
+def _listed(interval: Interval) -> list[float] | None:
     return list(interval) if interval else None

@@ -32,6 +32,8 @@ class Scores:
     """True class by predicted class, summed over seeds, (C, C)."""
     vote_right: NDArray[np.bool_]
     """Whether the class that most seeds predict is right, (N,)."""
+    labels_per_class: NDArray[np.int64]
+    """Test rows of every class, (C,)."""
 
 
 def scores_of(parts: Sequence[Part]) -> Scores:
@@ -59,17 +61,22 @@ def scores_of(parts: Sequence[Part]) -> Scores:
         macro_f1=np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions]),
         confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
         vote_right=votes_N == labels,
+        labels_per_class=np.bincount(labels, minlength=classes),
     )
 
 
+def deciding_runs(runs: Sequence[RunResult]) -> dict[int, RunResult]:
+    """For every seed the run that counts: the first that has it, in the order given."""
+    return {seed: run for run in reversed(runs) for seed in run.seeds}
+
+
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    """Test logits of every finished seed; the first run that has a seed decides."""
-    taken: set[int] = set()
+    """Test logits of every finished seed, in the run that counts."""
+    decides = deciding_runs(part)
     by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()
         by_seed |= {
-            seed: logits[index] for index, seed in enumerate(run.finished) if seed not in taken
+            seed: logits[index] for index, seed in enumerate(run.finished) if decides[seed] is run
         }
-        taken.update(run.seeds)
     return by_seed

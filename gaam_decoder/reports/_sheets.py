@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaam_cache.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._notes import p_value
 from gaam_decoder.reports._rows import Row
@@ -47,15 +48,14 @@ def accuracies(table: Table) -> Sheet:
         sd = stats.standard_deviation(row.scores.accuracy)
         lines.append(
             [
-                row.attention,
-                row.head,
+                *_named(row),
                 percent(row.mean),
                 "-" if sd is None else f"{100 * sd:.2f}",
                 span(row.interval),
                 span(row.bootstrap),
                 percent(float(f1.mean()) if len(f1) else None),
                 seeds,
-                "test (optimistic)" if row.select == "test" else row.select,
+                "test (optimistic)" if row.select == "test" else brief(row.select, 40),
             ]
         )
     if any(table.published):
@@ -77,24 +77,20 @@ def differences(table: Table) -> Sheet | None:
     header = ["attention", "head", "difference", "95% CI seeds", "95% CI + rows", "p", "p Holm"]
     header += ["McNemar p Holm", "MDD", "pairs"]
     lines = [
-        (row, [row.attention, row.head, *_difference(comparison)])
+        (row, [*_named(row), *_difference(comparison)])
         for row, comparison in zip(table.rows, table.comparisons, strict=True)
         if comparison is not None
     ]
     if not lines:
         return None
     return _with_settings(
-        table, f"difference to '{table.baseline}' in accuracy points", header, lines
+        table, f"difference to '{brief(str(table.baseline))}' in accuracy points", header, lines
     )
 
 
 def learned(table: Table) -> Sheet | None:
     """Ranges of the learned parameters; None where no row has any."""
-    lines = [
-        (row, [row.attention, row.head, *cells])
-        for row in table.rows
-        for cells in _learned.cells(row)
-    ]
+    lines = [(row, [*_named(row), *cells]) for row in table.rows for cells in _learned.cells(row)]
     if not lines:
         return None
     return _with_settings(table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines)
@@ -113,13 +109,19 @@ def _difference(comparison: Comparison) -> list[str]:
     ]
 
 
+def _named(row: Row) -> list[str]:
+    """Cells of mechanism and head; what makes a number no test accuracy stands beside its name."""
+    mark = f" ({ON_TRAINING_ROWS})" if row.on_training_rows else ""
+    return [brief(row.attention) + mark, brief(row.head, 60)]
+
+
 def _with_settings(
     table: Table, caption: str, header: list[str], lines: list[tuple[Row, list[str]]], tail: int = 0
 ) -> Sheet:
     """Add what tells rows apart, where rows differ in it, before the last ``tail`` columns."""
     extra: dict[str, dict[int, str]] = {}
     if "select" not in header and len({row.select for row in table.rows}) > 1:
-        extra["select"] = {id(row): row.select for row in table.rows}
+        extra["select"] = {id(row): brief(row.select, 40) for row in table.rows}
     if any(table.settings()):
         extra["settings"] = {
             id(row): text for row, text in zip(table.rows, table.settings(), strict=True)

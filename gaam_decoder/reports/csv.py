@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import Any, TextIO
 
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._spreadsheet import write_lines
 
 FIELDS = [
     "fingerprint",
@@ -30,6 +30,7 @@ FIELDS = [
     "majority_accuracy",
     "settings",
     "optimistic",
+    "tested_on_training_rows",
     "tested_on",
     "test_rows",
     "accuracy_bootstrap_ci95_low",
@@ -65,9 +66,7 @@ class Csv(Format):
         """
         lines = [line for table in tables for line in self._lines(table)]
         learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
-        writer = csv.DictWriter(stream, [*FIELDS, *learned], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+        write_lines(stream, [*FIELDS, *learned], lines)
 
     def _lines(self, table: Table) -> list[dict[str, Any]]:
         lines = []
@@ -105,6 +104,7 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
     return {
         "optimistic": row["optimistic"],
+        "tested_on_training_rows": row["tested_on_training_rows"],
         "tested_on": table.where,
         "test_rows": table.num_test_rows,
         "accuracy_bootstrap_ci95_low": low,

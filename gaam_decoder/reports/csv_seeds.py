@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._spreadsheet import write_lines
 
 FIELDS = [
     "fingerprint",
@@ -19,6 +19,7 @@ FIELDS = [
     "head",
     "select",
     "optimistic",
+    "tested_on_training_rows",
     "settings",
     "seed",
     "accuracy",
@@ -34,30 +35,28 @@ class CsvSeeds(Format):
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per seed of every row of every table."""
-        writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
-        writer.writeheader()
+        lines: list[dict[str, object]] = []
         for table in tables:
             for row, settings in zip(table.rows, table.settings(), strict=True):
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
                 shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
                 shared |= {"attention": row.attention, "head": row.head, "select": row.select}
-                shared |= {"optimistic": row.select == "test", "settings": settings}
-                writer.writerows(shared | line for line in _seeds(row))
+                shared |= {"optimistic": row.optimistic, "settings": settings}
+                shared |= {"tested_on_training_rows": row.on_training_rows}
+                lines += [shared | line for line in _seeds(row)]
+        write_lines(stream, FIELDS, lines)
 
 
 def _seeds(row: Row) -> list[dict[str, object]]:
     scores = row.scores
     accuracy = dict(zip(scores.seeds, scores.accuracy.tolist(), strict=True))
     macro_f1 = dict(zip(scores.seeds, scores.macro_f1.tolist(), strict=True))
-    epochs: dict[int, int] = {}
-    for run in reversed(row.runs):
-        epochs |= run.epochs
     return [
         {
             "seed": seed,
             "accuracy": accuracy.get(seed),
             "macro_f1": macro_f1.get(seed),
-            "epoch": epochs[seed] if row.folds == 1 else None,
+            "epoch": row.epochs[seed] if row.folds == 1 else None,
             "seconds": row.seconds[seed],
             "failed": row.failed.get(seed),
         }

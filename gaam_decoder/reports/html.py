@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import TextIO
 
 import gaam_cache
+from gaam_cache.foreign_text import brief, visible
 from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._compare import LEAST_SEEDS
 from gaam_decoder.reports._notes import claims, notes, versions, warnings
-from gaam_decoder.reports._page import STYLE
+from gaam_decoder.reports._page import STYLE, escape
 from gaam_decoder.reports._picture import Picture
 from gaam_decoder.reports._pictures import DETAILED, pictures
 from gaam_decoder.reports._sheets import LEFT, Sheet
@@ -20,6 +20,9 @@ from gaam_decoder.reports.figures.output import inline_svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser is told to load nothing, even if a name in the data should contain an address."""
+
+MOST_NAMES = 100
+"""Classes that are listed."""
 
 
 class Html(Format):
@@ -65,7 +68,7 @@ def _section(table: Table, number: int) -> Iterator[str]:
         made = [comparison for comparison in table.comparisons if comparison is not None]
         found = [comparison.significant for comparison in made]
         tested = any(comparison.sign_flip for comparison in made)
-        yield f"<h3>Differences to {escape(str(table.baseline))}</h3>"
+        yield f"<h3>Differences to {escape(brief(str(table.baseline)))}</h3>"
         yield _list(claims(table)) or (
             "<p>No difference is significant after correction; that is no proof of equality: see "
             "the intervals, and MDD, the smallest difference that so many seeds would find.</p>"
@@ -101,7 +104,7 @@ def _facts(table: Table) -> str:
         "seeds": str(most) if fewest == most else f"{fewest} to {most}",
         "test rows": f"{table.num_test_rows:,}",
         "majority class alone": f"{100 * table.majority_accuracy:.1f}%",
-        "epoch chosen by": ", ".join(sorted({row.select for row in table.rows})),
+        "epoch chosen by": ", ".join(sorted({brief(row.select, 40) for row in table.rows})),
         "cache": table.cache["fingerprint"][:12],
     }
     items = "".join(
@@ -112,8 +115,12 @@ def _facts(table: Table) -> str:
 
 
 def _breakable(name: str) -> str:
-    """A name that a narrow column may break where one option ends and the next begins."""
-    return re.sub(r"([:=,])", r"\1<wbr>", escape(name))
+    """A name that a narrow column may break where one option ends and the next begins.
+
+    And somewhere in a word that is longer than any of ours.
+    """
+    parts = re.findall("[^:=,]{1,24}[:=,]?|[:=,]", visible(name))
+    return "<wbr>".join(map(escape, parts))
 
 
 def _sheet(sheet: Sheet, found: Sequence[bool]) -> str:
@@ -159,13 +166,13 @@ def _list(lines: Sequence[str]) -> str:
 def _provenance(table: Table) -> str:
     cache = table.cache
     facts = {
-        "data set": cache["dataset"],
-        "encoder": cache["encoder"],
-        "classes": ", ".join(cache["class_names"]),
+        "data set": brief(cache["dataset"]),
+        "encoder": brief(cache["encoder"]),
+        "classes": _listed(cache["class_names"]),
         "cache fingerprint": cache["fingerprint"],
         "made with": f"{versions(table)}; report by gaam {gaam_cache.__version__}",
         **_recipes(table),
-        "runs": ", ".join(run.path.name for row in table.rows for run in row.runs),
+        "runs": ", ".join(brief(run.path.name) for row in table.rows for run in row.runs),
     }
     rows = "".join(
         f'<tr><th scope="row">{_breakable(name)}</th>'
@@ -196,4 +203,10 @@ def _recipes(table: Table) -> dict[str, str]:
 
 
 def _spell(recipe: dict[str, object]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in recipe.items())
+    return ", ".join(brief(f"{key}={value}") for key, value in recipe.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, or the first of very many."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(brief(name, 60) for name in names[:MOST_NAMES]) + more

@@ -13,9 +13,12 @@ class Json(Format):
     """One object; further caches or test sets, if there are any, under ``other_caches``."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
-        """Write the object; accuracies are fractions."""
+        """Write the object; accuracies are fractions.
+
+        In ASCII: whatever a name is made of, every program reads it, and no terminal obeys it.
+        """
         first, *others = (table.to_dict() for table in tables)
         if others:
             first["other_caches"] = others
-        json.dump(first, stream, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dump(first, stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")

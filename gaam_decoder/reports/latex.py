@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TextIO
 
+from gaam_cache.foreign_text import visible
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._notes import notes
@@ -24,8 +26,12 @@ HEAD = r"""% Made by gaam report. Compile it, or \input it where booktabs and gr
 \fi
 \makeatother
 """
-LAST_GLYPH = "\N{LATIN SMALL LETTER Z WITH CARON}"
-"""Up to here the T1 encoding has all letters."""
+_LETTERS = "[\N{LATIN CAPITAL LETTER A WITH GRAVE}-\N{LATIN SMALL LETTER Z WITH CARON}]"
+_NO_GLYPH = "\u00d7\u00f7\u0126\u0127\u0138\u013f\u0140\u0149\u0166\u0167"
+_PRINTED = re.compile(f"[ -~]|(?![{_NO_GLYPH}]){_LETTERS}")
+"""What pdflatex prints in the T1 encoding without any package."""
+_LIGATURE = re.compile(r"([-,])(?=\1)")
+_SIGNED = re.compile(r"[+-][0-9]+(\.[0-9]+)?\**")
 ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -37,6 +43,7 @@ ESCAPES = {
     '"': "''",
     "[": "{[}",  # not the option of a command
     "*": "{*}",
+    "`": r"\textasciigrave{}",
 }
 
 
@@ -81,20 +88,16 @@ def _tabular(sheet: Sheet) -> list[str]:
 
 def _cell(text: str) -> str:
     """A cell whose minus signs are minus signs."""
-    parts = [
-        f"${part}$" if part[0] in "+-" and part[1:].rstrip("*").replace(".", "").isdigit() else None
-        for part in text.split(" ")
-        if part
-    ]
-    if parts and any(parts):
-        whole = zip(parts, filter(None, text.split(" ")), strict=True)
-        return " ".join(math or _escape(plain) for math, plain in whole)
+    parts = [part for part in text.split(" ") if part]
+    if any(map(_SIGNED.fullmatch, parts)):
+        return " ".join(f"${p}$" if _SIGNED.fullmatch(p) else _escape(p) for p in parts)
     return _escape(text)
 
 
 def _escape(text: str) -> str:
     """Text as LaTeX prints it; characters that pdflatex has no glyph for are given by number."""
-    return "".join(
-        ESCAPES.get(c, c) if c <= LAST_GLYPH else f"{{[}}U+{ord(c):04X}]"
-        for c in " ".join(text.split())
+    escaped = "".join(
+        ESCAPES.get(c, c) if _PRINTED.fullmatch(c) else f"{{[}}U+{ord(c):04X}]"
+        for c in " ".join(visible(text).split())
     )
+    return _LIGATURE.sub(r"\1{}", escaped)

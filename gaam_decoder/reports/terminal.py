@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
+from gaam_cache.foreign_text import brief, visible
 from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._notes import claims, notes
@@ -20,6 +22,8 @@ from gaam_decoder.reports._sheets import Sheet
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
 LONGEST_NAME = 20
+LONGEST_PART = 60
+"""Characters of each line in the column of decoders, which it may fold."""
 ACCURACY = {
     "accuracy %": "acc %",
     "sd": "sd",
@@ -69,7 +73,7 @@ class Terminal(Format):
             for claim in claims(table):
                 _say(console, f"* {claim}")
         if len({row.head for row in table.rows}) == 1:
-            _say(console, f"head: {table.rows[0].head}")
+            _say(console, f"head: {brief(table.rows[0].head)}")
         for note in notes(table):
             _say(console, note)
         _write_learned(table, console)
@@ -83,8 +87,6 @@ def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
         shown.pop("s/seed")  # what others found is of more interest than the time
     rows = []
     for row, cells, setting in zip(table.rows, sheet.dicts(), table.settings(), strict=True):
-        for name in INTERVALS:
-            cells[name] = cells[name].replace(" to ", "-")
         counts = (row.parameters["attention"], row.parameters["total"])
         cells["parameters (attn / total)"] = "/".join(map(_short, counts))
         if row.failed:
@@ -105,8 +107,6 @@ def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]
     ]
     rows = []
     for label, cells in zip(labels, sheet.dicts(), strict=True):
-        for name in INTERVALS:
-            cells[name] = cells[name].replace(" to ", "..")
         rows.append([label, *(cells[name] for name in DIFFERENCE)])
     return list(DIFFERENCE.values()), rows
 
@@ -129,13 +129,13 @@ def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> Ric
 
 
 def _width(cell: str) -> int:
-    return max(map(len, cell.split("\n")))
+    return max(map(cell_len, cell.split("\n")))
 
 
 def _drawn(headers: list[str], rows: list[list[str]]) -> RichTable:
     rich_table = _empty(headers)
     for row in rows:
-        rich_table.add_row(*map(escape, row))
+        rich_table.add_row(*map(_cell, row))
     return rich_table
 
 
@@ -143,7 +143,7 @@ def _empty(headers: list[str]) -> RichTable:
     rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
     rich_table.add_column("decoder", overflow="fold")
     for header in headers:
-        rich_table.add_column(header, justify="right", no_wrap=True)
+        rich_table.add_column(_cell(header), justify="right", no_wrap=True)
     return rich_table
 
 
@@ -151,6 +151,8 @@ def _label(row: Row, table: Table, settings: str) -> str:
     """Name of a decoder, and below it whatever tells it from the others of the table."""
     name, _, options = row.attention.partition(":")
     below = [*options.split(","), *settings.split(", ")]
+    if row.on_training_rows:
+        below += ["tested on its own", "training rows"]
     if row.select == "test":
         below.append("select=test:")
         below.append("optimistic")
@@ -161,7 +163,8 @@ def _label(row: Row, table: Table, settings: str) -> str:
             name = f"{name} + {row.head}"
         else:
             below.insert(0, f"+ {row.head}")
-    return "\n  ".join([name, *filter(None, below)])
+    parts = [brief(part, LONGEST_PART) for part in [name, *below] if part]
+    return "\n  ".join(parts)
 
 
 def _write_learned(table: Table, console: Console) -> None:
@@ -172,7 +175,7 @@ def _write_learned(table: Table, console: Console) -> None:
     for row, settings in zip(table.rows, table.settings(), strict=True):
         if lines := _learned.cells(row):
             stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
-            rich_table.add_row(*map(escape, [_label(row, table, settings), *stacked]))
+            rich_table.add_row(*map(_cell, [_label(row, table, settings), *stacked]))
     console.print()
     _say(console, _learned.TITLE, style="bold")
     console.print(rich_table, "")
@@ -183,7 +186,17 @@ def _write_learned(table: Table, console: Console) -> None:
 
 def _say(console: Console, text: str, *, style: str | None = None) -> None:
     """A line that wraps at words, at the width of a table where the screen is wider."""
-    console.print(escape(text), style=style, soft_wrap=not console.is_terminal)
+    console.print(_text(text), style=style, soft_wrap=not console.is_terminal)
+
+
+def _text(text: str, *, keep: str = "") -> Text:
+    """Text as it is: nothing in it is markup, an emoji code, or anything else but text."""
+    return Text(visible(text, keep=keep))
+
+
+def _cell(text: str) -> Text:
+    """A cell of several lines; what names are made of was made visible where they were joined."""
+    return _text(text, keep="\n")
 
 
 def _short(count: int) -> str:

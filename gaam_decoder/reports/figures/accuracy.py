@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import PALETTE, name_rows, new_figure
+from gaam_decoder.reports.figures.style import PALETTE, name_rows, new_figure, shorten
 
 Interval = tuple[float, float] | None
 ROW = 0.36
@@ -92,7 +92,7 @@ def forest(
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
     name_rows(axes, labels)
-    axes.set_xlabel(f"difference to {baseline}, percentage points")
+    axes.set_xlabel(f"difference to {shorten(baseline)}, percentage points")
     _legend(
         figure,
         _mean_dot(filled=False),

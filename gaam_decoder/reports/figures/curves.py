@@ -29,7 +29,7 @@ def learning_curves(
     columns = 2 if max(map(len, labels)) <= 16 else 1  # two long names do not fit side by side
     figure = new_figure(2.3 + 0.19 * -(-len(labels) // columns))
     axes = figure.add_subplot()
-    handles = {}
+    handles, names = [], []
     for number, (label, value_SE) in enumerate(zip(labels, curves, strict=True)):
         if value_SE is None:
             continue
@@ -42,13 +42,12 @@ def learning_curves(
             marker="o" if len(seen_E) == 1 else None,
         )  # fmt: skip
         axes.fill_between(seen_E + 1, mean_E - sd_E, mean_E + sd_E, color=color, alpha=0.18, lw=0)
-        handles[shorten(label, 40)] = line
+        handles.append(line)
+        names.append(shorten(label, 40))
     axes.set_ylabel(what)
     axes.set_xlabel("epoch")
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside upper left", ncols=columns, handlelength=2.6
-    )
+    figure.legend(handles, names, loc="outside upper left", ncols=columns, handlelength=2.6)
     return figure

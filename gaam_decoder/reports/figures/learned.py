@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import PALETTE, new_figure
+from gaam_decoder.reports.figures.style import PALETTE, new_figure, shorten
 
 
 def histograms(learned: Mapping[str, NDArray[np.float64]]) -> Figure:
@@ -33,7 +33,7 @@ def histograms(learned: Mapping[str, NDArray[np.float64]]) -> Figure:
         )
         axes.axvline(middle, color=PALETTE["ink"], lw=1.2)
         axes.axvspan(low, high, color=PALETTE["muted"], alpha=0.14, lw=0)
-        axes.set_xlabel(f"{name}: median {middle:.3g}, middle 95% {low:.3g} to {high:.3g}")
+        axes.set_xlabel(f"{shorten(name)}: median {middle:.3g}, middle 95% {low:.3g} to {high:.3g}")
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
     return figure

@@ -6,10 +6,10 @@ import io
 import re
 from collections.abc import Callable
 from html import escape
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from gaam_cache.foreign_text import visible
 from gaam_decoder.reports.figures.style import PALETTE, styled
 
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -30,37 +30,42 @@ def inline_svg(draw: Callable[[], Figure], *, key: str, alt: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
-    # an id must be unique in a page, and most of these name nothing that is referred to
-    text = re.sub(
-        r' id="([^"]+)"',
-        lambda found: f' id="{key}-{found[1]}"' if found[1] in used else "",
-        text,
-    )
-    text = re.sub(r"url\(#", f"url(#{key}-", text)
-    text = re.sub(r'href="#', f'href="#{key}-', text)
-    for name, colour in PALETTE.items():
-        text = text.replace(colour, f"var(--{name})")
+    tags = "".join(re.findall("<[^>]+>", text))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', tags))
+    # between tags are names, which are left as they are
+    text = re.sub("<[^>]+>", lambda found: _of_page(found[0], key, used), text)
     head, rest = text.split(">", 1)
     box = re.search(r'viewBox="[^"]+"', head)
     assert box is not None, "matplotlib always writes a viewBox"
     return (
-        f'<svg role="img" aria-label="{escape(alt)}" {box[0]} '
+        f'<svg role="img" aria-label="{escape(visible(alt))}" {box[0]} '
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">' + rest
     )
 
 
-def save_figure(draw: Callable[[], Figure], folder: Path, name: str) -> list[Path]:
-    """Write NAME.pdf and NAME.png (300 dots per inch, on white).
+def _of_page(tag: str, key: str, used: set[str]) -> str:
+    """A tag whose ids are unique in the page, and whose colours are those of the page."""
+    # most ids name nothing that is referred to
+    tag = re.sub(
+        r' id="([^"]+)"',
+        lambda found: f' id="{key}-{found[1]}"' if found[1] in used else "",
+        tag,
+    )
+    tag = tag.replace("url(#", f"url(#{key}-").replace('href="#', f'href="#{key}-')
+    for name, colour in PALETTE.items():
+        tag = tag.replace(colour, f"var(--{name})")
+    return tag
 
-    Raises:
-        OSError: the folder cannot be written to.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.pdf", folder / f"{name}.png"]
-    with styled():
+
+def image_files(draw: Callable[[], Figure]) -> dict[str, bytes]:
+    """A figure as PDF and as PNG (300 dots per inch, on white): suffix -> content."""
+    files = {}
+    with styled(only_our_font=True):
         figure = draw()
-        for path in paths:
-            metadata = _NO_DATE[path.suffix[1:]]
-            figure.savefig(path, dpi=300, facecolor="white", metadata=metadata)
-    return paths
+        for suffix in ("pdf", "png"):
+            content = io.BytesIO()
+            figure.savefig(
+                content, format=suffix, dpi=300, facecolor="white", metadata=_NO_DATE[suffix]
+            )
+            files[suffix] = content.getvalue()
+    return files

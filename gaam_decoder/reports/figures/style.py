@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import MaxNLocator
+
+from gaam_cache.foreign_text import visible
 
 WIDTH = 4.2
 """Inches: a column of a paper, and legible when a phone scales it to its width."""
@@ -65,13 +71,31 @@ _RC: dict[Any, Any] = {
 }
 
 
+_FONT = _RC["font.family"]
+_ONLY_OURS: ContextVar[bool] = ContextVar("_ONLY_OURS", default=False)
+
+
 @contextmanager
-def styled() -> Iterator[None]:
-    """Within it, pictures are drawn and saved in this style, whatever the user's matplotlibrc."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_RC)
-        yield
+def styled(*, only_our_font: bool = False) -> Iterator[None]:
+    """Within it, pictures are drawn and saved in this style, whatever the user's matplotlibrc.
+
+    Args:
+        only_our_font: characters that it lacks are shown as escapes; a page has other fonts.
+    """
+    token = _ONLY_OURS.set(only_our_font)
+    try:
+        with mpl.rc_context(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+            mpl.rcdefaults()
+            mpl.rcParams.update(_RC)
+            yield
+    finally:
+        _ONLY_OURS.reset(token)
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    return frozenset(get_font(findfont(_FONT)).get_charmap())
 
 
 def new_figure(height: float, *, width: float = WIDTH) -> Figure:
@@ -91,8 +115,11 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def shorten(text: str, longest: int = 26) -> str:
-    """A label of bounded length; what is left out is marked."""
+    """A label of bounded length that can be drawn; what is left out is marked."""
+    text = visible(text)
+    if _ONLY_OURS.get():
+        text = "".join(c if ord(c) in _glyphs() else ascii(c)[1:-1] for c in text)
     if len(text) <= longest:
         return text
-    front = (longest - 1) * 2 // 3
+    front = (longest - 1) // 2
     return f"{text[:front]}\N{HORIZONTAL ELLIPSIS}{text[front - longest + 1 :]}"

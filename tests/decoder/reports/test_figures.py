@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,11 +75,11 @@ def test_the_same_picture_has_the_same_bytes() -> None:
     assert output.inline_svg(draw, key="a", alt="x") == first
 
 
-def test_pictures_for_a_paper_are_pdf_and_png(tmp_path: Path) -> None:
-    paths = output.save_figure(FIGURES["forest"], tmp_path / "new" / "figures", "forest")
-    assert [path.suffix for path in paths] == [".pdf", ".png"]
-    assert paths[0].read_bytes().startswith(b"%PDF")
-    assert paths[1].read_bytes().startswith(b"\x89PNG")
+def test_pictures_for_a_paper_are_pdf_and_png() -> None:
+    files = output.image_files(FIGURES["forest"])
+    assert list(files) == ["pdf", "png"]
+    assert files["pdf"].startswith(b"%PDF")
+    assert files["png"].startswith(b"\x89PNG")
 
 
 @given(num_features=st.integers(1, 700), columns=st.integers(1, 80))

@@ -1,0 +1,64 @@
+"""Where a report goes: a file that appears whole, or a stream."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gaam_cache.files import storage_errors, write_file
+from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports.terminal import Terminal
+
+
+def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:
+    """Write tables to a file, or to stdout.
+
+    What is not for a screen is UTF-8 whatever the locale, the same in a pipe as in a file.
+
+    Args:
+        writer: the format.
+        tables: all there are.
+        out: a file, replaced by a rename if it is there, or a pipe or device, which is written to;
+            None: stdout.
+
+    Raises:
+        StorageError: the file system refused; a file that was there is as it was.
+    """
+    if out is None and isinstance(writer, Terminal):
+        writer.write(tables, sys.stdout)  # its width, colour and encoding are those of the screen
+        return
+    text = io.StringIO()
+    writer.write(tables, text)
+    if out is not None:
+        _write(out, text.getvalue().encode())
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text.getvalue())
+
+
+def _write(out: Path, content: bytes) -> None:
+    with storage_errors(out):
+        if _is_written_to(out):
+            # a pipe that nobody reads from is refused, not waited for
+            handle = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+            os.set_blocking(handle, True)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            return
+    # the file that a link means is replaced, and not the link
+    write_file(Path(os.path.realpath(out)), content)
+
+
+def _is_written_to(out: Path) -> bool:
+    """Whether a path is a pipe or device, or a stream of this process such as /dev/stdout."""
+    try:
+        mode = out.stat().st_mode
+    except FileNotFoundError:
+        return False
+    special = not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    return special or out.absolute().is_relative_to("/dev")

@@ -1,0 +1,101 @@
+"""What makes the numbers of a table weak, or no answer at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gaam_cache.foreign_text import brief
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports._compare import CONTROLS
+from gaam_decoder.reports._rows import Row
+
+FEW_ROWS = 30
+"""Test rows; below, one of them is more than three points."""
+LONGEST_REASON = 300
+"""Characters of the reason why a seed failed."""
+
+
+def on_training_rows(table: Table) -> Iterator[str]:
+    """Which rows show no test accuracy at all."""
+    found = [label for label, r in labelled(table) if r.on_training_rows]
+    if found:
+        yield (
+            f"{ON_TRAINING_ROWS}: {', '.join(found)}; what was learned by heart counts as right, "
+            "do not quote as test accuracy"
+        )
+
+
+def labelled(table: Table) -> Iterator[tuple[str, Row]]:
+    """Every row with its label."""
+    return zip(table.labels(), table.rows, strict=True)
+
+
+def failures(table: Table) -> Iterator[str]:
+    """Which seeds failed and why, and which ones several runs have."""
+    for label, row in labelled(table):
+        seeds_of: dict[str, list[int]] = {}
+        for seed, why in sorted(row.failed.items()):
+            seeds_of.setdefault(why, []).append(seed)
+        for why, seeds in seeds_of.items():
+            if len(seeds) == len(row.seeds):
+                yield f"{label}: {_all_failed(row)}"
+            else:
+                yield f"{label} seed {counted(seeds)} failed: {brief(why, LONGEST_REASON)}"
+        if row.repeated:
+            yield (
+                f"{label}: several runs have seed {counted(row.repeated)}; the first by folder "
+                "name counts"
+            )
+    if any(row.failed for row in table.rows):
+        yield "failed seeds count in no mean, and drop out of pairs"
+
+
+def _all_failed(row: Row) -> str:
+    reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})
+    count = f"all {len(row.seeds)} seeds" if len(row.seeds) > 1 else "its one seed"
+    return f"{count} failed: {'; '.join(reasons[:3])}{'; and more' if len(reasons) > 3 else ''}"
+
+
+def few_rows(table: Table) -> Iterator[str]:
+    """Why these rows say little."""
+    rows = table.num_test_rows
+    if rows < FEW_ROWS:
+        one = "1 test row" if rows == 1 else f"{rows} test rows"
+        yield f"only {one}: each is {100 / rows:.1f} points, and intervals over rows say little"
+    tested = int((table.rows[0].scores.labels_per_class > 0).sum())
+    if len(table.cache["class_names"]) == 1:
+        yield "there is one class in all: every answer is right"
+    elif tested == 1:
+        yield "only one class is among the test rows: how classes are told apart is not tested"
+
+
+def counted(seeds: Sequence[int], most: int = 20) -> str:
+    """Seeds in a list that stays readable."""
+    more = f" and {len(seeds) - most} more" if len(seeds) > most else ""
+    return ", ".join(map(str, seeds[:most])) + more
+
+
+def controls(rows: tuple[Row, ...]) -> Iterator[str]:
+    """What shows whether attention helps at all."""
+    there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
+    finished = {row.attention for row in rows if row.scores.seeds}
+    if useful := [name for name in there if name in finished]:
+        yield f"control: {', '.join(useful)}; a mechanism that helps is better than these"
+    elif there:
+        yield (
+            f"no seed of the control {', '.join(there)} finished: whether a mechanism helps cannot "
+            "be told"
+        )
+    else:
+        yield (
+            "no control among these rows: whether a mechanism helps cannot be told without "
+            "'gaam train --attn none --attn scalar-mix'"
+        )
+
+
+def baseline_failure(table: Table) -> str:
+    """That the baseline was trained, and why there is nothing to compare with all the same."""
+    rows = [row for row in table.rows if row.attention == table.baseline]
+    if not rows or table.covered or any(row.scores.seeds for row in rows):
+        return ""
+    return f"the baseline '{brief(rows[0].attention)}' was trained, but {_all_failed(rows[0])}"
