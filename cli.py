@@ -18,6 +18,7 @@ import typer
 import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError
+from gaam_cache.foreign_text import tell, visible_values, write_every_character
 from gaam_cache.progress import show_progress, show_warnings
 from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
@@ -71,7 +72,7 @@ def _train(field: str, *names: str, help: str, metavar: str | None = None) -> An
 
 def _version(show: bool) -> None:
     if show:
-        print(f"gaam {gaam_cache.__version__}")
+        tell(f"gaam {gaam_cache.__version__}")
         raise typer.Exit
 
 
@@ -126,7 +127,7 @@ def extract(
         if as_json:
             _print_json(estimate.to_dict())
         else:
-            print(estimate.in_words())
+            tell(estimate.in_words())
         return
     with (
         interruption.explained(lambda: kept_in_words(resolved.out)),
@@ -136,8 +137,8 @@ def extract(
     if as_json:
         _print_json(summary.to_dict())
     else:
-        print(summary.in_words())
-        print(f"next: gaam train --attn laplace --cache {summary.path}")
+        tell(summary.in_words())
+        tell(f"next: gaam train --attn laplace --cache {summary.path}")
 
 
 @app.command()
@@ -189,7 +190,7 @@ def train(
         if as_json:
             _print_json(plan.to_dict())
         else:
-            print(plan.in_words())
+            tell(plan.in_words())
         return
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
         # a finished run is said once: above the bar where there is one, else on stdout
@@ -198,7 +199,7 @@ def train(
 
         def say(run: RunResult) -> None:
             said.append(run.path)
-            (progress.line if above else print)(run.summary())
+            (progress.line if above else tell)(run.summary())
 
         results = gaam_decoder.train(resolved, progress=progress, on_run=say)
     if as_json:
@@ -206,8 +207,8 @@ def train(
     else:
         for run in results:
             if run.path not in said:
-                print(run.summary())
-        print(f"next: gaam report {resolved.runs}")
+                tell(run.summary())
+        tell(f"next: gaam report {resolved.runs}")
 
 
 @app.command()
@@ -235,8 +236,8 @@ def ablate(
     if as_json:
         _print_json(result.to_dict())
     else:
-        print(result.in_words())
-        print(f"next: gaam report {run.absolute().parent}")
+        tell(result.in_words())
+        tell(f"next: gaam report {run.absolute().parent}")
 
 
 @app.command()
@@ -262,7 +263,7 @@ def report(
         from gaam_decoder.reports._pictures import save_pictures
 
         saved = save_pictures(tables, figures)
-        print(f"{len(saved)} pictures in {figures}", file=sys.stderr)
+        tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)
     write_report(writer, tables, out)
 
 
@@ -282,7 +283,7 @@ def inspect(
     if as_json:
         _print_json(about)
     else:
-        print(package.describe.in_words(about))
+        tell(package.describe.in_words(visible_values(about)))
 
 
 @app.command()
@@ -304,9 +305,9 @@ def describe(
     if as_json:
         _print_json(about)
     elif attn:
-        print(catalogue.mechanism_in_words(about, width))
+        tell(catalogue.mechanism_in_words(about, width))
     else:
-        print(catalogue.catalogue_in_words(about, width))
+        tell(catalogue.catalogue_in_words(about, width))
 
 
 @app.command()
@@ -326,7 +327,7 @@ def verify(
     if as_json:
         _print_json(result.to_dict())
     else:
-        print(result.in_words())
+        tell(result.in_words())
     raise typer.Exit(0 if result.good else 3)
 
 
@@ -346,7 +347,7 @@ def _prepare_training() -> None:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
+    tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
 def main() -> None:
@@ -355,16 +356,17 @@ def main() -> None:
     A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it at once.
     """
     interruption.unwind_on_signals()
+    write_every_character()
     try:
         with warnings.catch_warnings():
             show_warnings()
             app()
     except SystemExit as stop:
         if stop.code == interruption.EXIT_CODE:
-            print(interruption.message(stop), file=sys.stderr)
+            tell(interruption.message(stop), to=sys.stderr)
         raise
     except GaamError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", to=sys.stderr)
         sys.exit(error.exit_code)
     finally:
         interruption.end_on_signals()

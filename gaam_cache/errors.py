@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from gaam_cache.foreign_text import brief
+
+LONGEST = 4000
+"""Characters of a message that people are shown, and of each detail."""
+
 
 class GaamError(Exception):
     """A problem that a person can act on.
@@ -31,9 +36,20 @@ class GaamError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        """The message and one indented line for each detail that is known."""
-        lines = [f"  {label + ':':<10}{text}" for label, text in self.details.items()]
-        return "\n".join([self.message, *lines])
+        """The message and one indented line for each detail that is known.
+
+        Both may hold text from elsewhere: it is shown, not obeyed, and lines of it are indented
+        deeper than those of this message.
+        """
+        lines = [
+            f"  {label + ':':<10}{_indented(text, 12)}" for label, text in self.details.items()
+        ]
+        return "\n".join([_indented(self.message, 4), *lines])
+
+
+def _indented(text: str, indent: int) -> str:
+    shown = brief(text, LONGEST, keep="\n")
+    return f"\n{' ' * indent}".join(line.strip(" ") for line in shown.split("\n"))
 
 
 class ConfigError(GaamError, ValueError):

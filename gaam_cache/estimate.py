@@ -10,6 +10,7 @@ import numpy as np
 
 from gaam_cache.batching import padded_tokens, padding_share, token_budget_batches
 from gaam_cache.config import ExtractConfig
+from gaam_cache.foreign_text import visible
 from gaam_cache.job import Job, prepare_job
 from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import ITEM_BYTES
@@ -47,12 +48,12 @@ class Estimate:
 
     def in_words(self) -> str:
         """Lines for people."""
-        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         about = "" if self.exact_tokens else "about "
         return "\n".join(
             [
                 "dry run: nothing was written",
-                f"  encoder  {self.encoder}, computed in {self.dtype} on {self.device}",
+                f"  encoder  {visible(self.encoder)}, computed in {self.dtype} on {self.device}",
                 f"  rows     {rows}",
                 f"  tokens   {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
                 f"truncated, {100 * self.padding_share:.1f}% padding)",

@@ -18,6 +18,7 @@ from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.files import storage_errors
+from gaam_cache.foreign_text import visible
 from gaam_cache.job import prepare_job, warn
 from gaam_cache.layout import missing_shards
 from gaam_cache.lease import Lease, Leases
@@ -70,11 +71,11 @@ class ExtractSummary:
 
     def in_words(self) -> str:
         """Lines for people."""
-        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         lines = [
-            f"the cache in '{self.path}' is complete",
-            f"  encoder      {self.encoder}, {self.num_layers} layers x {self.hidden_size}, "
-            f"computed in {self.dtype}",
+            f"the cache in '{visible(str(self.path))}' is complete",
+            f"  encoder      {visible(self.encoder)}, "
+            f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
             f"  fingerprint  {self.fingerprint[:12]}",
         ]

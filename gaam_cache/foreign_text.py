@@ -8,8 +8,10 @@ upon marks, and halves of characters that no encoding can write.
 from __future__ import annotations
 
 import hashlib
+import io
+import sys
 import unicodedata
-from typing import Any
+from typing import Any, TextIO
 
 _SHOWN_AS_ESCAPES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories: control, format (direction, width zero), surrogates, private, unassigned,
@@ -59,7 +61,7 @@ def visible_values(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def brief(text: str, longest: int = LONGEST_NAME) -> str:
+def brief(text: str, longest: int = LONGEST_NAME, *, keep: str = "") -> str:
     """A name of bounded length for people to read.
 
     What is left out of the middle is replaced by the beginning of the SHA-256 of the whole, so
@@ -68,10 +70,31 @@ def brief(text: str, longest: int = LONGEST_NAME) -> str:
     Args:
         text: a name.
         longest: characters it may have; at least 20.
+        keep: see ``visible``.
     """
-    text = visible(text)
+    text = visible(text, keep=keep)
     if len(text) <= longest:
         return text
     digest = f"...{hashlib.sha256(text.encode()).hexdigest()[:8]}..."
     front = (longest - len(digest)) * 2 // 3
     return text[:front] + digest + text[front + len(digest) - longest :]
+
+
+def tell(text: str, *, to: TextIO | None = None) -> None:
+    """Print text, whatever it is made of.
+
+    Args:
+        text: one line or several.
+        to: default: stdout.
+
+    Raises:
+        OSError: the stream refused.
+    """
+    print(visible(text, keep="\n"), file=to or sys.stdout)
+
+
+def write_every_character() -> None:
+    """From now on stdout and stderr show as an escape what their encoding has no character for."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

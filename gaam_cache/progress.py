@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from gaam_cache import interruption
 from gaam_cache.errors import GaamWarning
+from gaam_cache.foreign_text import tell, visible
 
 T = TypeVar("T")
 Report = Callable[[int, int, str], None]
@@ -108,7 +109,7 @@ class Progress:
 
     def __init__(self, update: Report, line: Callable[[str], None]) -> None:
         self._update = update
-        self.line = line
+        self.line: Callable[[str], None] = lambda text: line(visible(text))
 
     def __call__(self, done: int, total: int, text: str) -> None:
         """Show how far the work is.
@@ -117,7 +118,7 @@ class Progress:
             KeyboardInterrupt: a signal asked for it, and nothing came of it then.
         """
         interruption.go_on()
-        self._update(done, total, text)
+        self._update(done, total, visible(text))
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def show_warnings() -> None:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, GaamWarning):
-            print("warning:", " ".join(str(message).split()), file=sys.stderr)
+            tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
         else:
             others(message, category, *place, **more)
 

@@ -133,9 +133,11 @@ def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
 def _mechanism(attention: str, layers: int) -> tuple[str, list[str]]:
     """Name in the published tables, and how theirs differs; '' where they have none."""
     name, _, tail = attention.partition(":")
-    options = dict(part.split("=", 1) for part in tail.split(",")) if tail else {}
-    if name == "gaam" and options.keys() <= {"heads"}:
-        heads = int(options.get("heads", _default_heads(layers)))
+    options = {key: value for key, _, value in (part.partition("=") for part in tail.split(","))}
+    options.pop("", None)
+    given = options.get("heads", str(_default_heads(layers)))
+    if name == "gaam" and options.keys() <= {"heads"} and given.isdecimal():
+        heads = int(given)
         if heads == 1:
             return "gaam:heads=1", []
         differs = f"{PUBLISHED_HEADS} heads there, {heads} here"
