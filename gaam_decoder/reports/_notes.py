@@ -27,6 +27,7 @@ SELECT_NOTES = {
     "last": "last epoch, nothing chosen",
     "test": "epoch chosen on test: optimistic, do not quote as test accuracy",
 }
+NO_WIDTH = 1e-9
 VERSIONS = ("python", "torch", "numpy", "device")
 
 
@@ -132,7 +133,7 @@ def _intervals(table: Table) -> Iterator[str]:
     if any(len(row.scores.seeds) == 1 for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
     bounds = [interval for row in table.rows for interval in (row.interval, row.bootstrap)]
-    if any(found and found[0] == found[1] for found in bounds):
+    if any(found and found[1] - found[0] < NO_WIDTH for found in bounds):
         yield (
             "an interval without width is no certainty: all seeds are right on equally many rows, "
             "or all on the same"

@@ -132,7 +132,7 @@ def _forest(table: Table) -> Picture:
         "leaves open which is better.",
         alt=f"Paired differences to {brief(str(table.baseline))} in points, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
-        + ("" if found else "None is marked significant."),
+        + ("" if found else "Nothing is marked significant."),
         draw=draw,
     )
 

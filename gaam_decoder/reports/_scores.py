@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.runs import RunResult
 
@@ -71,11 +72,22 @@ def deciding_runs(runs: Sequence[RunResult]) -> dict[int, RunResult]:
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
-    """Test logits of every finished seed, in the run that counts."""
+    """Test logits of every finished seed, in the run that counts.
+
+    Raises:
+        CacheError: some are NaN or infinite; which class is largest would be anything.
+    """
     decides = deciding_runs(part)
     by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()
+        if not np.isfinite(logits).all():
+            raise CacheError(
+                f"the run '{run.path.name}' has test logits that are no numbers",
+                expected="finite logits of every seed that did not fail",
+                where=str(run.path),
+                hint="remove that folder; 'gaam train' makes the run again",
+            )
         by_seed |= {
             seed: logits[index] for index, seed in enumerate(run.finished) if decides[seed] is run
         }

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from gaam_decoder.stats.seeds import checked
+
 Floats = NDArray[np.float32] | NDArray[np.float64]
 RESAMPLES = 2000
 CHUNK = 2**22
@@ -28,9 +30,14 @@ def resample_rows(
         right_TN: whether each seed is right on each row.
         num_resamples: R.
         seed: decides the resamples.
+
+    Raises:
+        ValueError: no rows.
     """
     generator = np.random.default_rng(seed)
     num_seeds, num_rows = right_TN.shape
+    if num_rows == 0:
+        raise ValueError("there are no rows to draw from")
     always_N = right_TN.all(0)
     open_N = right_TN.any(0) & ~always_N  # all that the product has to be taken over
     right = right_TN[:, open_N].astype(np.float32)  # counts up to 2**24 are exact
@@ -65,11 +72,17 @@ def two_level_interval(
         level: of confidence.
         seed: decides which seeds are drawn.
 
+    Raises:
+        ValueError: NaN or infinity, or no resamples.
+
     Source: two-level (crossed) resampling: Owen 2007, "The pigeonhole bootstrap"; the widening:
         Hesterberg 2015, "What teachers should know about the bootstrap", section 5.3; degrees of
         freedom of a sum of variances: Satterthwaite 1946.
     """
     num_seeds, num_resamples = resampled_SR.shape
+    if num_resamples == 0:
+        raise ValueError("there are no resamples")
+    checked(resampled_SR)
     if num_seeds < 2:
         return None
     generator = np.random.default_rng(seed)

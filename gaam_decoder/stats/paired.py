@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 
+from gaam_decoder.stats.seeds import checked
+
 Floats = NDArray[np.float64]
 EXACT_SEEDS = 20
 DRAWS = 100_000
@@ -34,11 +36,11 @@ def sign_flip(difference_S: Floats) -> SignFlip:
     fixed random state.
 
     Raises:
-        ValueError: no difference at all.
+        ValueError: no difference at all, NaN or infinity.
     """
     if len(difference_S) == 0:
         raise ValueError("a sign-flip test needs at least one difference")
-    size_S = np.abs(difference_S)
+    size_S = np.abs(checked(difference_S))
     # sums of the same numbers in another order differ in their last bits and count as equal
     threshold = abs(float(difference_S.sum())) - 1e-9 * float(size_S.sum())
     if len(size_S) <= EXACT_SEEDS:
@@ -71,10 +73,15 @@ def holm(p_M: Floats) -> Floats:
     """Holm's adjusted p-values, which hold for all M tests together, in the order given.
 
     The k-th smallest is multiplied by ``M - k + 1``; none is smaller than one before it, and none
-    above 1.
+    above 1. None of none.
+
+    Raises:
+        ValueError: what is no probability.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
     """
+    if not ((p_M >= 0) & (p_M <= 1)).all():
+        raise ValueError("a p-value is between 0 and 1")
     order = np.argsort(p_M, kind="stable")
     adjusted = np.maximum.accumulate(p_M[order] * np.arange(len(p_M), 0, -1))
     result = np.empty(len(p_M))
@@ -95,8 +102,13 @@ def mcnemar(first_right_N: NDArray[np.bool_], second_right_N: NDArray[np.bool_])
     """McNemar's exact test: do two classifiers err equally often on the rows where they differ?
 
     Under the null hypothesis the rows that the first alone gets right are binomial(n, 1/2) among
-    the n rows that exactly one gets right; the smaller tail is doubled.
+    the n rows that exactly one gets right; the smaller tail is doubled. p is 1 where n is 0.
+
+    Raises:
+        ValueError: not the same number of rows.
     """
+    if first_right_N.shape != second_right_N.shape:
+        raise ValueError("McNemar's test is of two classifiers on the same rows")
     only_first = int(np.sum(first_right_N & ~second_right_N))
     only_second = int(np.sum(second_right_N & ~first_right_N))
     total = only_first + only_second

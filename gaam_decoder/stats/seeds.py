@@ -6,6 +6,7 @@ S seeds. The test rows are taken as given here; ``bootstrap`` treats them as a s
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,37 @@ from scipy.special import nctdtr, stdtrit
 Floats = NDArray[np.float64]
 
 
+def checked(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """The values, all of which are numbers.
+
+    Raises:
+        ValueError: NaN or infinity is among them; what follows from it would be nonsense.
+    """
+    if not np.isfinite(values).all():
+        raise ValueError("statistics are of finite values: NaN or infinity is among them")
+    return values
+
+
 def standard_deviation(value_S: Floats) -> float | None:
-    """Sample standard deviation (S - 1); None for fewer than two values."""
-    return float(np.std(value_S, ddof=1)) if len(value_S) > 1 else None
+    """Sample standard deviation (S - 1); None for fewer than two values, 0 where all are equal.
+
+    Raises:
+        ValueError: NaN or infinity.
+    """
+    if len(checked(value_S)) < 2:
+        return None
+    if (value_S == value_S[0]).all():
+        return 0.0  # a mean that is rounded is none of the values
+    return float(np.std(value_S, ddof=1))
 
 
 def t_interval(value_S: Floats, level: float = 0.95) -> tuple[float, float] | None:
     """Student's t confidence interval of the mean; None for fewer than two values.
 
-    ``mean +- t(S - 1, (1 + level) / 2) * sd / sqrt(S)``.
+    ``mean +- t(S - 1, (1 + level) / 2) * sd / sqrt(S)``; without width where all are equal.
+
+    Raises:
+        ValueError: NaN or infinity.
     """
     sd = standard_deviation(value_S)
     if sd is None:
@@ -45,6 +68,9 @@ def minimum_detectable_difference(
         difference_S: difference of every pair; only its spread and number matter.
         alpha: level of one test, before any correction for several.
         power: chance of finding it.
+
+    Raises:
+        ValueError: NaN or infinity.
     """
     sd = standard_deviation(difference_S)
     if sd is None:
@@ -71,5 +97,10 @@ def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
 
     S seeds have ``2**S`` sign patterns, and the most extreme two give p = ``2 / 2**S``; Holm
     multiplies the smallest of m p-values by m.
+
+    Raises:
+        ValueError: no comparison.
     """
+    if num_comparisons < 1:
+        raise ValueError("nothing is compared")
     return math.floor(1 + math.log2(num_comparisons / alpha)) + 1

@@ -1,0 +1,258 @@
+"""Collections of runs that hardly have anything to report, in every format."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaam_cache import registry
+from gaam_cache.errors import CacheError
+from gaam_decoder import RunResult
+from gaam_decoder.reports import html as html_format
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table, build_tables
+from gaam_decoder.reports._notes import notes, warnings
+from gaam_decoder.reports._pictures import pictures
+from gaam_decoder.reports.figures.output import inline_svg
+from tests.decoder.reports.conftest import answers, build_run
+
+FORMATS = registry.names("gaam_decoder.reports")
+WHY = "loss became too large in epoch 1: try --lr 0.0001"
+
+
+def right(num_seeds: int, num_rows: int, share: float) -> np.ndarray:
+    return np.arange(num_rows)[None].repeat(num_seeds, 0) < share * num_rows
+
+
+def failing(name: str, num_seeds: int, num_rows: int = 40, **changes: Any) -> RunResult:
+    failed = dict.fromkeys(range(num_seeds), WHY)
+    return build_run(name, right(num_seeds, num_rows, 1), failed=failed, **changes)
+
+
+def one_class(run: RunResult, label: int = 0) -> RunResult:
+    vars(run)["labels"] = np.full_like(run.labels, label)
+    return run
+
+
+MANY = tuple(f"class {number}" for number in range(1000))
+ODD: dict[str, Callable[[], list[RunResult]]] = {
+    "no seed finished": lambda: [failing("gaam", 3), failing("none", 3)],
+    "the one seed failed": lambda: [failing("gaam", 1)],
+    "one seed": lambda: [
+        build_run("gaam", answers(1, 0.8, 1)), build_run("none", answers(1, 0.7, 2)),
+    ],
+    "two seeds of many failed": lambda: [
+        build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}),
+        build_run("none", answers(7, 0.8, 2)),
+    ],
+    "always right": lambda: [build_run(name, right(7, 40, 1)) for name in ("gaam", "none")],
+    "never right": lambda: [build_run(name, right(7, 40, 0)) for name in ("gaam", "none")],
+    "nearly always right": lambda: [
+        build_run("gaam", np.concatenate([right(6, 400, 1), right(1, 400, 0.9)])),
+        build_run("none", np.concatenate([right(6, 400, 0), right(1, 400, 0.1)])),
+    ],
+    "all or nothing": lambda: [
+        build_run("gaam", np.concatenate([right(1, 40, 1), right(1, 40, 0)])),
+        build_run("none", np.concatenate([right(1, 40, 0), right(1, 40, 1)])),
+    ],
+    "one test row": lambda: [build_run("gaam", right(7, 1, 1)), build_run("none", right(7, 1, 0))],
+    "two test rows": lambda: [
+        build_run("gaam", right(7, 2, 0.5)), build_run("none", right(7, 2, 0)),
+    ],
+    "a class that never occurs": lambda: [
+        one_class(build_run(name, right(3, 40, 0.5), classes=("a", "b")))
+        for name in ("gaam", "none")
+    ],
+    "one class in all": lambda: [build_run("gaam", right(3, 40, 1), classes=("a",))],
+    "a thousand classes": lambda: [build_run("gaam", answers(2, 0.5, 1), classes=MANY)],
+    "the baseline failed": lambda: [
+        build_run("gaam", answers(6, 0.8, 1)), failing("none", 6, 400),
+    ],
+    "the baseline failed under one head": lambda: [
+        build_run("gaam", answers(6, 0.8, 1)), failing("none", 6, 400),
+        build_run("gaam", answers(6, 0.8, 1), head="conv"),
+        build_run("none", answers(6, 0.8, 1), head="conv"),
+    ],
+    "no seed in common": lambda: [
+        build_run("gaam", answers(2, 0.8, 1)), build_run("none", answers(2, 0.8, 2), seeds=(5, 6)),
+    ],
+    "training rows": lambda: [
+        build_run(name, answers(6, 0.9, 1), test_split="train", allow_train_as_test=True)
+        for name in ("gaam", "none")
+    ],
+    "every kind": lambda: [
+        build_run("gaam", answers(6, 0.8, 1)),
+        failing("mha", 6, 400),
+        build_run("none", answers(2, 0.8, 2)),
+        build_run("none", right(1, 1, 1)), failing("laplace", 2, 1),
+        build_run("gaam", answers(2, 0.8, 2), select="test"),
+        build_run("gaam", answers(2, 0.8, 2), fold="1/2"),
+        build_run("gaam", answers(2, 0.8, 2), test_split="train"),
+        build_run("gaam", answers(2, 0.8, 2), pool="last"),
+        build_run("gaam", answers(2, 0.8, 2), pool="mean"),
+    ],
+}  # fmt: skip
+
+
+def written(format: str, tables: list[Table]) -> str:
+    stream = io.StringIO()
+    registry.load("gaam_decoder.reports", format, kind="report format")().write(tables, stream)
+    return stream.getvalue()
+
+
+def seen(format: str, text: str) -> str:
+    """What a person sees."""
+    if format == "json":
+        text = re.sub('"key": .*', "", text)  # of these runs in memory it is a Python expression
+    if format == "html":
+        text = re.sub("<wbr>", "", text)
+        text = html.unescape(re.sub("<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL))
+    return text
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("what", ODD)
+def test_every_format_shows_it_without_what_is_no_number(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html_format, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    tables = build_tables(ODD[what]())
+    for format in FORMATS:
+        text = seen(format, written(format, tables))
+        assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), format
+        if not format.startswith(("csv", "json")):
+            spans = re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text)
+            for low, high in spans:
+                assert float(low) <= float(high), (format, low, high)
+                if low[0] not in "+-":  # an accuracy
+                    assert 0 <= float(low) <= float(high) <= 100, (format, low, high)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("what", ODD)
+def test_its_pictures_can_be_drawn(what: str) -> None:
+    for table in build_tables(ODD[what]()):
+        for picture in pictures(table):
+            if picture.kind in ("accuracy", "differences") or picture.name.endswith("gaam"):
+                svg = inline_svg(picture.draw, key="k", alt=picture.alt)
+                assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
+                assert not re.search(r"\b(nan|inf|None)\b", picture.alt + picture.caption)
+
+
+@pytest.mark.parametrize("format", [name for name in FORMATS if not name.startswith("csv")])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("no seed finished", f"gaam: all 3 seeds failed: {WHY}"),
+        ("the one seed failed", f"gaam: its one seed failed: {WHY}"),
+        ("two seeds of many failed", f"gaam seed 1, 2 failed: {WHY}"),
+        ("the baseline failed", "the baseline 'none' was trained, but all 6 seeds failed"),
+        ("the baseline failed under one head", "all seeds of 'none' with the same head"),
+        ("one test row", "only 1 test row: each is 100.0 points"),
+        ("two test rows", "only 2 test rows: each is 50.0 points"),
+        ("a class that never occurs", "only one class is among the test rows"),
+        ("one class in all", "there is one class in all"),
+        ("always right", "an interval without width is no certainty"),
+        ("training rows", ON_TRAINING_ROWS),
+        ("one seed", "a row with one finished seed has no interval"),
+    ],
+)
+def test_what_makes_numbers_weak_is_said(
+    format: str, what: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html_format, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    text = seen(format, written(format, build_tables(ODD[what]())))
+    plain = " ".join(text.replace("\\_", "_").replace("-{}-", "--").split())
+    assert words in plain.replace("\\", "")
+
+
+def test_nothing_is_said_of_what_is_in_order() -> None:
+    runs = [build_run("gaam", answers(7, 0.8, 1)), build_run("none", answers(7, 0.8, 2))]
+    [table] = build_tables(runs)
+    text = "\n".join(notes(table))
+    for words in ("only", "failed", "no certainty", "best epoch", "one class", ON_TRAINING_ROWS):
+        assert words not in text, words
+    assert warnings(table) == []
+
+
+def test_a_seed_whose_best_epoch_is_the_last_may_not_be_done() -> None:
+    for select, expected in (("val", True), ("test", True), ("last", False)):
+        run = build_run("gaam", answers(4, 0.8, 1), select=select, failed={3: WHY})
+        run.epochs.update({1: 3, 2: 3, 3: 3})
+        [table] = build_tables([run])
+        found = [note for note in notes(table) if "best epoch is the last" in note]
+        assert [note[-70:] for note in found] == (
+            ["2 of 3 finished seeds the best epoch is the last: more --epochs may do better"[-70:]]
+            if expected
+            else []
+        )
+        assert table.to_dict()["rows"][0]["best_epoch_is_last"] == ([1, 2] if expected else [])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_row_on_training_rows_is_marked_beside_its_name(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html_format, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    honest = [build_run("gaam", answers(3, 0.8, 1))]
+    taught = [build_run("gaam", answers(3, 0.8, 1), test_split="train")]
+    other = [
+        build_run("gaam", answers(3, 0.8, 1), train_split="a", test_split="b"),
+        build_run("gaam", answers(3, 0.8, 1), fold="1/2", test_split="train"),
+    ]
+    if format.startswith("csv") or format == "json":
+        mark = r'tested_on_training_rows": true' if format == "json" else "True,True"
+    else:
+        mark = r"gaam \(tested on its own training rows\)"
+        mark = r"gaam .*tested on its own .*training rows" if format == "terminal" else mark
+    found = [
+        bool(re.search(mark, seen(format, written(format, build_tables(runs))).replace("\n", " ")))
+        for runs in (honest, taught, other)
+    ]
+    assert found == [False, True, False]
+    assert build_tables(taught)[0].labels() == ["gaam test=train"]
+    assert build_tables(taught)[0].rows[0].optimistic
+
+
+def test_nothing_published_stands_beside_training_accuracy() -> None:
+    cache = {"dataset": "ag_news"}
+    classes = ("World", "Sports", "Business", "Sci/Tech")
+    for split, there in (("test", True), ("train", False)):
+        run = build_run("mha", answers(3, 0.8, 1), cache=cache, classes=classes, test_split=split)
+        assert any(build_tables([run])[0].published) == there
+
+
+def test_poolings_are_rows_of_their_own_and_compared_within_one() -> None:
+    runs = [
+        build_run(name, answers(6, 0.8, place), pool=pool)
+        for place, pool in enumerate(("mean", "last"))
+        for name in ("gaam", "none")
+    ]
+    [table] = build_tables(runs)
+    assert table.settings() == ["pool=last", "pool=mean"] * 2
+    assert table.labels() == [
+        *("gaam pool=last", "gaam pool=mean", "none pool=last", "none pool=mean"),
+    ]
+    for row, found in zip(table.rows, table.comparisons, strict=True):
+        assert (found is None) == (row.attention == "none")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_damage_and_not_a_class(bad: float) -> None:
+    run = build_run("gaam", answers(3, 0.8, 1))
+    run.logits[1, 5, 0] = bad
+    with pytest.raises(CacheError, match="test logits that are no numbers"):
+        build_tables([run])
+
+
+def test_no_interval_of_a_terminal_can_be_read_with_another_sign() -> None:
+    for seed in range(5):
+        runs = [build_run("gaam", answers(6, 0.5, seed)), build_run("none", answers(6, 0.5, 9))]
+        for format in ("terminal", "markdown", "html", "latex"):
+            text = seen(format, written(format, build_tables(runs)))
+            assert not re.search(r"[0-9](-|\.\.|\u2013)[+-]?[0-9]+\.", text), format
