@@ -1,0 +1,181 @@
+"""Where a report goes, and what becomes of it where the machine refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gaam_cache import registry
+from gaam_decoder.reports import html
+from tests.conftest import Outcome
+
+Gaam = Callable[..., Outcome]
+FORMATS = registry.names("gaam_decoder.reports")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two mechanisms, two seeds each, on a cache whose name no ASCII has."""
+    from gaam_decoder import TrainConfig, train
+
+    out = tmp_path_factory.mktemp("runs") / "l\u00e4ufe"
+    names = ("laplace", "none")
+    train(TrainConfig(cache=tiny_cache, runs=out, attn=names, seeds=(0, 1), epochs=1))
+    return out
+
+
+def one_message(outcome: Outcome, *parts: str) -> None:
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: cannot write '")
+    assert outcome.err.count("error:") == 1
+    assert "Traceback" not in outcome.err
+    for part in ("found:", "where:", "to do:", *parts):
+        assert part in outcome.err, outcome.err
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@contextmanager
+def room_for(num_bytes: int) -> Iterator[None]:
+    """No file can grow beyond that: the kernel refuses, for root too, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_report_to_a_file_is_there_whole_or_what_was_there_stays(
+    format: str, gaam: Gaam, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "inline_svg", lambda draw, key, alt: "<svg></svg>")  # they take long
+    where = tmp_path / "there"
+    where.mkdir()
+    (where / "old").write_text("old")
+    (where / "folder").mkdir()
+    (where / "link").symlink_to("old")
+    os.mkfifo(where / "pipe")
+    old = files(where / "folder") | {"old": b"old", "link": b"old"}
+    report = ["report", runs, "--format", format, "--out"]
+
+    one_message(gaam(*report, where / "folder"), "directory")
+    one_message(gaam(*report, where / "old" / "below"), "move the file away")
+    one_message(gaam(*report, "/proc/nothing-can-be-made-here"))
+    one_message(gaam(*report, where / ("n" * 300)), "too long")
+    one_message(gaam(*report, "/dev/full"), "No space left")
+    one_message(gaam(*report, where / "pipe"))
+    with room_for(100):
+        one_message(gaam(*report, where / "old"), "make room")
+        one_message(gaam(*report, where / "new"), "make room")
+    assert Path("/dev/full").is_char_device(), "a device is written to, not replaced"
+    (where / "pipe").unlink()
+    assert files(where) == old
+
+    first = gaam("report", runs, "--format", format)
+    assert (first.code, first.err) == (0, "")
+    for name in ("old", "new", "made/on/the/way"):
+        outcome = gaam(*report, where / name)
+        assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+        assert (where / name).read_text("utf-8") == first.out
+    assert gaam(*report, where / "link").code == 0
+    assert (where / "link").is_symlink()
+    assert not list(where.rglob("*.tmp"))
+    assert not list(where.rglob(".*"))
+
+
+def test_a_report_goes_into_a_pipe_that_is_read(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    # open for reading before the report begins; it fits into the buffer of a pipe or is read
+    handle = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    read: list[bytes] = []
+
+    def take() -> None:
+        with os.fdopen(handle, "rb") as file:
+            read.append(file.read())
+
+    expected = gaam("report", runs, "--json").out
+    reader = threading.Thread(target=take)
+    with (tmp_path / "pipe").open("wb"):  # the reader waits until all writers are gone
+        reader.start()
+        assert gaam("report", runs, "--json", "--out", tmp_path / "pipe").code == 0
+    reader.join()
+    assert read[0].decode() == expected
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_pictures_that_cannot_be_written_are_one_message_and_no_report(
+    gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("old")
+    for format in FORMATS:
+        report = ["report", runs, "--format", format, "--figures"]
+        out = tmp_path / "report"
+        one_message(gaam(*report, tmp_path / "file", "--out", out), "move the file away")
+        one_message(gaam(*report, "/proc/nothing-can-be-made-here"), "--figures")
+        assert not out.exists()
+    with room_for(100):
+        one_message(gaam(*report, tmp_path / "full"), "--figures", "make room")
+    assert files(tmp_path) == {"file": b"old"}
+    assert gaam(*report, tmp_path / "figures").code == 0
+    written = files(tmp_path / "figures")
+    assert len(written) > 10
+    assert all(content.startswith((b"%PDF", b"\x89PNG")) for content in written.values())
+
+
+def run(*arguments: object, shell: str = "{}", **environment: str) -> subprocess.CompletedProcess:
+    """Run ``gaam`` as a process of its own; ``shell`` says where its output goes."""
+    command = " ".join([f"'{sys.executable}'", "-m", "cli", *map(str, arguments)])
+    keep = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        ["bash", "-c", "set -o pipefail; " + shell.format(command)],
+        cwd=ROOT,
+        env=keep | environment,
+        capture_output=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+        {"LC_ALL": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1"},
+    ],
+    ids=["locale C", "ascii", "latin-1", "dumb"],
+)
+def test_no_locale_refuses_a_report(environment: dict[str, str], runs: Path) -> None:
+    done = run("report", f"'{runs}'", **environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"laplace" in done.stdout
+    assert b"\x1b" not in done.stdout
+    encoding = environment.get("PYTHONIOENCODING", "utf-8" if "TERM" in environment else "ascii")
+    done.stdout.decode(encoding)
+    missing = run("report", f"'{runs}/nothing'", **environment)
+    assert missing.returncode == 2
+    assert b"Traceback" not in missing.stderr
+
+
+def test_formats_for_programs_are_utf_8_in_every_locale(runs: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    for format in ("html", "csv", "markdown"):
+        done = run("report", f"'{runs}'", "--format", format, **locale)
+        assert done.returncode == 0, done.stderr
+        other = run("report", f"'{runs}'", "--format", format, PYTHONUTF8="1")
+        assert re.sub(rb"\s+", b" ", done.stdout) == re.sub(rb"\s+", b" ", other.stdout)
