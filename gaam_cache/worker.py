@@ -13,13 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.batching import token_budget_batches
+from gaam_cache.batching import Batching, cost_in_tokens, strictest, token_budget_batches
 from gaam_cache.config import ExtractConfig
+from gaam_cache.deviation import proof_limit
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.finite import first_not_finite
 from gaam_cache.layout import ROW_DATASETS, embeddings_key, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
+from gaam_cache.proof import Deviation, choose_rows, largest_deviation, unproven
 from gaam_cache.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.shard import build_image, publish
 from gaam_cache.sources._base import Rows
@@ -44,6 +46,14 @@ class EncodedBatch(NamedTuple):
     """Pooling -> (B, L, D) in the storage type, on the host."""
 
 
+class EncodedShard(NamedTuple):
+    """States of a shard, and those of some of its rows once more."""
+
+    batches: list[EncodedBatch]
+    alone: dict[int, dict[str, Tensor]]
+    """Row in the shard -> pooling -> (1, L, D) float32, on the host."""
+
+
 class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
     """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
 
@@ -64,6 +74,16 @@ class Tally:
     rows: int = 0
     tokens: int = 0
     padded_tokens: int = 0
+    cost: int = 0
+    """Of the batches, in tokens."""
+    padded_cost: int = 0
+    """What padded batches would have cost."""
+    batching: Batching | None = None
+    """Which texts share batches, where any were made."""
+    proven: int = 0
+    """Rows that were encoded again, alone."""
+    deviation: float = 0.0
+    """The largest of those, as the share of a layer's norm."""
     truncated: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -74,6 +94,11 @@ class Tally:
     def padding_share(self) -> float:
         """Share of the encoded positions that were padding."""
         return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    @property
+    def batching_cost(self) -> float:
+        """How many times the cost of padded batches."""
+        return self.cost / self.padded_cost if self.padded_cost else 1.0
 
 
 class ShardWorker:
@@ -92,6 +117,8 @@ class ShardWorker:
             name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
         }
         self._batch_tokens = batch_tokens(config, encoder)
+        # the plan speaks for whoever began the cache, on a device that may not be ours
+        self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
         self._copies = _CopyBack(encoder.device)
         self._started = time.perf_counter()
 
@@ -118,16 +145,17 @@ class ShardWorker:
         """Whether the shard has its receipt by now."""
         return receipt_path(Path(self._config.out), shard.name).exists()
 
-    def encode(
-        self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]
-    ) -> list[EncodedBatch]:
-        """Pooled states of one shard in the storage type, batch by batch.
+    def encode(self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]) -> EncodedShard:
+        """Pooled states of one shard in the storage type, batch by batch; some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied: the device
         never waits for the disk, nor for Python to look at a number.
         """
         dtype = getattr(torch, self._plan.storage_dtype)
-        batches = token_budget_batches(inputs.lengths, self._batch_tokens)
+        batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+        padded = token_budget_batches(inputs.lengths, self._batch_tokens)
+        self.tally.cost += cost_in_tokens(inputs.lengths, batches)
+        self.tally.padded_cost += cost_in_tokens(inputs.lengths, padded)
         encoded = []
         done = 0
         for batch in batches:
@@ -141,13 +169,18 @@ class ShardWorker:
             tick(done)
         self.tally.rows += done
         self.tally.truncated += sum(inputs.truncated)
-        return encoded
+        alone = {}
+        for row in choose_rows(inputs.lengths, batches):
+            pooled = self._encoder.encode([inputs.items[row]])
+            alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
+        return EncodedShard(encoded, alone)
 
-    def write(self, shard: ShardSpec, inputs: Inputs, encoded: list[EncodedBatch]) -> None:
-        """Check and publish a shard.
+    def write(self, shard: ShardSpec, inputs: Inputs, encoded: EncodedShard) -> None:
+        """Check, prove and publish a shard.
 
         Raises:
             Unstorable: a state that the storage type cannot hold.
+            NumericsError: a state that is not that of its text alone.
             StorageError: the file system refused.
         """
         self._copies.wait()
@@ -156,9 +189,11 @@ class ShardWorker:
         label = self._labels[shard.split][shard.start : shard.stop]
         row = np.arange(shard.start, shard.stop)
         values = {"label": label, "row": row, "num_tokens": np.asarray(inputs.lengths)}
+        states = {name: self._assemble(shard, encoded.batches, name) for name in plan.pooling}
+        self._prove(shard, states, encoded.alone)
         arrays = {
-            embeddings_key(plan, name): (plan.storage_dtype, self._assemble(shard, encoded, name))
-            for name in plan.pooling
+            embeddings_key(plan, name): (plan.storage_dtype, values)
+            for name, values in states.items()
         }
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         image, specs = build_image(arrays, shard_attributes(plan, shard))
@@ -189,6 +224,29 @@ class ShardWorker:
         if (bad := first_not_finite(states, self._plan.storage_dtype)) is not None:
             raise Unstorable(shard, pooling, bad)
         return states
+
+    def _prove(
+        self,
+        shard: ShardSpec,
+        states: dict[str, NDArray[Any]],
+        alone: dict[int, dict[str, Tensor]],
+    ) -> None:
+        """Compare what is about to be published with states that were computed alone."""
+        limit = proof_limit(self._encoder.dtype, self._plan.storage_dtype)
+        worst = Deviation(0.0, 0, 0)
+        for row, pooled in alone.items():
+            for name, alone_BLD in pooled.items():
+                found = largest_deviation(
+                    states[name][row], alone_BLD[0].numpy(), self._plan.storage_dtype
+                )
+                worst = max(worst, found._replace(row=row))
+        self.tally.proven += len(alone)
+        self.tally.deviation = max(self.tally.deviation, worst.share)
+        if worst.share > limit:
+            part = self._rows[shard.split]
+            raise unproven(
+                worst, limit, self.batching, f"{part.origin}, row {shard.start + worst.row + 1}"
+            )
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
