@@ -21,9 +21,11 @@ from gaam_cache.batching import BATCHINGS, Batching
 from gaam_cache.deviation import ROUNDING, relative
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 
-SHORT_LENGTHS = (1, 2, 5, 12, 23)
-NEIGHBOURS = 4
-"""Texts of equal length that share a batch of the probe."""
+SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
+"""Of texts that are tried together: neighbours enough for what only now and then goes wrong, as
+choices among equals do."""
+TEXTS = 2
+"""Texts of each of those lengths; of a greater one there is one."""
 LONG_TEXTS = 4
 """Lengths just beyond a window or switch of the configuration that are tried, at most."""
 WINDOW = re.compile(
@@ -68,13 +70,15 @@ def probe(
     Raises:
         Unusable: the model yields no state for every layer and token, or not the same twice.
     """
-    make = _Texts(forward.vocabulary, avoid)
     lengths = probe_lengths(settings, shortest, max_length)
-    alone = _alone(forward, make, lengths, dtype)
-    some = next(iter(alone[lengths[0]].values()))
-    stack = _find_stack(forward, make.text(min(lengths[-1], SHORT_LENGTHS[-1])), some.shape[1])
+    texts = _texts(lengths, forward.vocabulary, avoid)
+    alone = _alone(forward, texts, dtype)
+    some = next(iter(alone[0].values()))
+    stack = _find_stack(
+        forward, [ids for ids in texts if len(ids) <= SHORT_LENGTHS[-1]][-1], some.shape[1]
+    )
     masks: list[Mask] = ["where padded", "always"]
-    if _is_causal(forward, make, lengths):
+    if _is_causal(forward, texts):
         masks.insert(0, "never")
     if not forward.takes_mask:
         masks = ["never"]
@@ -83,7 +87,7 @@ def probe(
         leaks: dict[str, float] = {}
         for batching in BATCHINGS:
             for forward.mask in masks:
-                worst = _worst(forward, make, batching, lengths, alone, dtype)
+                worst = _worst(forward, texts, alone, batching, dtype)
                 if worst <= ROUNDING[dtype]:
                     return Isolation(
                         batching=batching,
@@ -116,38 +120,35 @@ def _windows(settings: Any, name: str = "") -> Iterator[int]:
         yield settings
 
 
-class _Texts:
-    """Token ids of texts that begin alike for nobody: a function of length and number."""
+def _texts(lengths: list[int], vocabulary: int | None, avoid: Sequence[int]) -> list[list[int]]:
+    """Token ids of texts that begin alike for nobody, from the shortest to the longest."""
+    size = vocabulary or 256
+    # from the middle: ids that mean something and are not declared lie at the ends
+    free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
+    rng = np.random.default_rng(0)
+    counts = [TEXTS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
+    return [
+        [free[i] for i in rng.integers(len(free), size=length)]
+        for length, count in zip(lengths, counts, strict=True)
+        for _ in range(count)
+    ]
 
-    def __init__(self, vocabulary: int | None, avoid: Sequence[int]) -> None:
-        size = vocabulary or 256
-        # from the middle: ids that mean something and are not declared lie at the ends
-        free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)]
-        self._free = free or list(range(size))
 
-    def text(self, length: int, number: int = 0) -> list[int]:
-        rng = np.random.default_rng([length, number])
-        return [self._free[i] for i in rng.integers(len(self._free), size=length)]
-
-
-def _alone(
-    forward: Forward, make: _Texts, lengths: list[int], dtype: str
-) -> dict[int, dict[str, Tensor]]:
+def _alone(forward: Forward, texts: list[list[int]], dtype: str) -> list[dict[str, Tensor]]:
     """States of every text alone, which must not depend on what was read before."""
-    first = {n: forward.reference(make.text(n)) for n in reversed(lengths)}
-    for length in lengths:
-        again = forward.reference(make.text(length))
-        for name, states in again.items():
+    first = [forward.reference(ids) for ids in reversed(texts)][::-1]
+    for ids, before in zip(texts[::TEXTS] + texts[-1:], first[::TEXTS] + first[-1:], strict=True):
+        for name, states in forward.reference(ids).items():
             if not bool(torch.isfinite(states).all()):
                 layer = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0]) + 1
                 raise Unusable(
                     f"layer {layer} yields numbers that are not finite in {dtype}: "
                     "try another --dtype"
                 )
-            apart = _apart(first[length][name], states)
+            apart = _apart(before[name], states)
             if not apart <= ROUNDING[dtype]:
                 raise Unusable(
-                    f"the same {length} tokens give other states the second time, off by "
+                    f"the same {len(ids)} tokens give other states the second time, off by "
                     f"{apart:.1e} of their norm: the model keeps something of what it read before, "
                     "or draws random numbers"
                 )
@@ -190,15 +191,14 @@ def _same(seen: Any, expected_BTD: Tensor) -> bool:
     return cut.shape == expected_BTD.shape and torch.equal(cut, expected_BTD)
 
 
-def _is_causal(forward: Forward, make: _Texts, lengths: list[int]) -> bool:
+def _is_causal(forward: Forward, texts: list[list[int]]) -> bool:
     """Whether a later token shifts no earlier state: not at all, where a model is causal."""
-    for length in {min(lengths[-1], SHORT_LENGTHS[-2]), lengths[-1]}:
-        if length < 2:
+    for ids in (texts[len(texts) // 2], texts[-1]):
+        if len(ids) < 2:
             return False
-        ids, other = make.text(length), make.text(length, 1)
-        changed = [*ids[:-1], other[-1] if other[-1] != ids[-1] else other[0]]
+        other = next((i for text in texts for i in text if i != ids[-1]), ids[-1])
         runs = []
-        for tokens in (ids, changed):
+        for tokens in (ids, [*ids[:-1], other]):
             ids_BT = torch.tensor([tokens], device=forward.device)
             try:
                 _, layers = forward.hidden_states(ids_BT, None)
@@ -210,42 +210,40 @@ def _is_causal(forward: Forward, make: _Texts, lengths: list[int]) -> bool:
     return True
 
 
-def _batches(make: _Texts, batching: Batching, lengths: list[int]) -> Iterator[list[list[int]]]:
-    """Batches of the kind that an extraction would make, of texts whose states are known."""
-    for length in lengths:
-        yield [make.text(length)]
+def _batches(texts: list[list[int]], batching: Batching) -> Iterator[list[int]]:
+    """Batches, as numbers of texts, of the kind that an extraction would make; all of them."""
+    numbers = range(len(texts))
     if batching == "alone":
+        yield from ([number] for number in numbers)
         return
-    for length in lengths:
-        count = NEIGHBOURS if length <= SHORT_LENGTHS[-1] else 2
-        yield [make.text(length, number) for number in range(count)]
+    for length in sorted({len(ids) for ids in texts}):
+        same = [number for number in numbers if len(texts[number]) == length]
+        yield same
+        yield same[:1] * TEXTS
     if batching == "padded":
-        yield [make.text(length) for length in lengths if length <= SHORT_LENGTHS[-1]]
-        for long in lengths:
-            if long > SHORT_LENGTHS[-1]:
-                yield [make.text(long), make.text(lengths[len(lengths) // 2 - 1])]
-                yield [make.text(long), make.text(lengths[0])]
+        short = [number for number in numbers if len(texts[number]) <= SHORT_LENGTHS[-1]]
+        yield short
+        for number in numbers[len(short) :]:
+            yield [number, 0]
+            yield [number, short[len(short) // 2]]
 
 
 def _worst(
     forward: Forward,
-    make: _Texts,
+    texts: list[list[int]],
+    alone: list[dict[str, Tensor]],
     batching: Batching,
-    lengths: list[int],
-    alone: dict[int, dict[str, Tensor]],
     dtype: str,
 ) -> float:
     """The largest deviation of a state in a batch from that of its text alone."""
     worst = 0.0
-    for batch in _batches(make, batching, lengths):
+    for batch in _batches(texts, batching):
         try:
-            states = forward(batch)
+            states = forward([texts[number] for number in batch])
         except Unusable:
             return math.inf
-        for row, ids in enumerate(batch):
-            if ids != make.text(len(ids)):
-                continue  # a neighbour
-            for name, expected in alone[len(ids)].items():
+        for row, number in enumerate(batch):
+            for name, expected in alone[number].items():
                 worst = max(worst, _apart(states[name][row], expected[0]))
         if worst > ROUNDING[dtype]:
             break

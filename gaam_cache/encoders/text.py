@@ -6,6 +6,7 @@ B batch, T tokens, L layers, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ class TextEncoder(Encoder):
             untrained["untrained"] = untrained_identity(self.untrained_seed)
         return {
             **untrained,
-            "files": self._located.hashes(),
+            "files": self._located.hashes(_files_of(self._tokenizer)),
             "dtype": self.dtype,
             "max_length": self.max_length,
             "special_tokens": True,
@@ -137,7 +138,8 @@ class TextEncoder(Encoder):
             model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
         else:
             device_map = self._config.device_map
-            model = load_trained(self._located.path, self.name, self.dtype, device_map)
+            files = self._located.weight_files()
+            model = load_trained(files, self._model_config, self.name, self.dtype, device_map)
         part = text_part(model.eval())
         if self._config.device_map is None:
             part.to(self.device)
@@ -187,3 +189,9 @@ class TextEncoder(Encoder):
             return self._forward(items)
         except Unusable as reason:
             raise failed(self.name, reason) from reason
+
+
+def _files_of(tokenizer: transformers.PreTrainedTokenizerBase) -> set[str]:
+    """Names of the files that a tokenizer reads."""
+    given = [value for value in tokenizer.init_kwargs.values() if isinstance(value, str)]
+    return {*tokenizer.vocab_files_names.values(), *(Path(value).name for value in given)}
