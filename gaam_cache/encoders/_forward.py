@@ -50,10 +50,9 @@ class Forward:
         self.takes_mask = "attention_mask" in takes
         self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
-            if hasattr(model.config, setting):
-                setattr(model.config, setting, value)
-        embeddings = _embeddings(model)
-        self.vocabulary = None if embeddings is None else len(embeddings.weight)
+            if hasattr(config := getattr(model, "config", None), setting):
+                setattr(config, setting, value)
+        self.vocabulary = vocabulary(model)
 
     def __call__(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling.
@@ -189,12 +188,13 @@ def hooks(stack: nn.ModuleList, keep: Callable[[int, Tensor], None]) -> Iterator
             handle.remove()
 
 
-def _embeddings(model: Any) -> nn.Embedding | None:
+def vocabulary(model: Any) -> int | None:
+    """How many token ids a model has embeddings for; None where it has no such table."""
     try:
         found = model.get_input_embeddings()
     except (NotImplementedError, AttributeError):
         return None
-    return found if isinstance(found, nn.Embedding) else None
+    return found.num_embeddings if isinstance(found, nn.Embedding) else None
 
 
 def text_part(model: Any) -> Any:

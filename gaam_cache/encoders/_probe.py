@@ -218,14 +218,13 @@ def _batches(texts: list[list[int]], batching: Batching) -> Iterator[list[int]]:
         return
     for length in sorted({len(ids) for ids in texts}):
         same = [number for number in numbers if len(texts[number]) == length]
-        yield same
-        yield same[:1] * TEXTS
+        if len(same) > 1 or batching == "equal lengths":
+            yield same * (TEXTS // len(same))
     if batching == "padded":
         short = [number for number in numbers if len(texts[number]) <= SHORT_LENGTHS[-1]]
         yield short
         for number in numbers[len(short) :]:
             yield [number, 0]
-            yield [number, short[len(short) // 2]]
 
 
 def _worst(

@@ -17,7 +17,7 @@ from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._choices import choose_dtype, choose_max_length
-from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part
+from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part, vocabulary
 from gaam_cache.encoders._locate import Located, locate
 from gaam_cache.encoders._probe import probe
 from gaam_cache.encoders._weights import draw_untrained, load_trained, untrained_identity
@@ -160,7 +160,7 @@ class TextEncoder(Encoder):
                 max_length=self.max_length,
                 shortest=max(1, self._tokenizer.num_special_tokens_to_add()),
                 avoid=self._tokenizer.all_special_ids,
-                settings=model.config.to_dict(),
+                settings=self._model_config.to_dict(),
             )
         self.num_layers = found.num_layers
         self.hidden_size = found.hidden_size
@@ -169,8 +169,9 @@ class TextEncoder(Encoder):
 
     def _pad_id(self, model: Any) -> int:
         """What fills a batch: the tokenizer's token, else the model's, else any."""
-        size = Forward(model, device=self.device, pooling=(), pad_id=0).vocabulary
-        for found in (self._tokenizer.pad_token_id, getattr(model.config, "pad_token_id", None)):
+        config = self._model_config.get_text_config()
+        size = vocabulary(model)
+        for found in (self._tokenizer.pad_token_id, getattr(config, "pad_token_id", None)):
             if type(found) is int and 0 <= found < (size or found + 1):
                 return found
         return 0

@@ -14,6 +14,7 @@ import argparse
 import collections
 import contextlib
 import copy
+import inspect
 import json
 import os
 import re
@@ -181,13 +182,19 @@ def _try(model: Any) -> None:
     part = text_part(model)
     ids = torch.tensor([list(range(4, 20))])
     with torch.no_grad():
-        output = part(input_ids=ids, output_hidden_states=True)
+        output = part(input_ids=ids, output_hidden_states=True, **without_cache(part))
     if not all(torch.isfinite(x).all() for x in output.hidden_states):
         raise ValueError("not finite")
 
 
 def text_part(model: Any) -> Any:
     return model.get_encoder() if model.config.is_encoder_decoder else model
+
+
+def without_cache(model: Any) -> dict[str, bool]:
+    """The option, for models that have it: some fail while they fill a cache."""
+    takes = inspect.signature(model.forward).parameters
+    return {"use_cache": False} if "use_cache" in takes else {}
 
 
 def save(model: Any, folder: Path) -> None:
@@ -225,6 +232,7 @@ def reference(folder: Path, rows: Sequence[str]) -> dict[str, list[np.ndarray]]:
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],
                 output_hidden_states=True,
+                **without_cache(model),
             )
         states = torch.stack([x[0] for x in output.hidden_states[1:]]).double()
         assert states.shape[1] == inputs["input_ids"].shape[1]
@@ -325,8 +333,6 @@ def in_a_process(name: str) -> dict[str, Any]:
 
 def names() -> list[str]:
     """All that AutoModel maps and that takes token ids."""
-    import inspect
-
     found = []
     for name in transformers.CONFIG_MAPPING:
         try:
