@@ -42,8 +42,9 @@ def choose_rows(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) ->
     first = int(min(most, key=lambda row: lengths[row]))
     by_length = [int(row) for row in np.argsort(lengths, kind="stable")]
     others = [row for row in by_length if row != first]
-    steps = np.linspace(0, len(others) - 1, count - 1) if count > 2 else [(len(others) - 1) / 2]
-    return [first, *(others[round(float(step))] for step in steps)][:count]
+    ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
+    steps = np.linspace(*ends, count - 1).round().astype(int)
+    return [first, *(others[step] for step in steps)]
 
 
 def largest_deviation(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import torch
@@ -40,7 +40,13 @@ class Forward:
     Llama and GPT-2 normalise in between."""
 
     def __init__(
-        self, model: nn.Module, *, device: torch.device, pooling: Sequence[str], pad_id: int
+        self,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        pooling: Sequence[str],
+        pad_id: int,
+        vocabulary: int | None,
     ) -> None:
         self.model = model
         self.device = device
@@ -52,7 +58,7 @@ class Forward:
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
             if hasattr(config := getattr(model, "config", None), setting):
                 setattr(config, setting, value)
-        self.vocabulary = vocabulary(model)
+        self.vocabulary = vocabulary
 
     def __call__(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling.
@@ -188,13 +194,13 @@ def hooks(stack: nn.ModuleList, keep: Callable[[int, Tensor], None]) -> Iterator
             handle.remove()
 
 
-def vocabulary(model: Any) -> int | None:
-    """How many token ids a model has embeddings for; None where it has no such table."""
-    try:
-        found = model.get_input_embeddings()
-    except (NotImplementedError, AttributeError):
-        return None
-    return found.num_embeddings if isinstance(found, nn.Embedding) else None
+def vocabulary(*models: Any) -> int | None:
+    """How many token ids the first of these models that has such a table has embeddings for."""
+    for model in models:
+        with suppress(NotImplementedError, AttributeError):
+            if isinstance(found := model.get_input_embeddings(), nn.Embedding):
+                return found.num_embeddings
+    return None
 
 
 def text_part(model: Any) -> Any:

@@ -144,14 +144,18 @@ class TextEncoder(Encoder):
         if self._config.device_map is None:
             part.to(self.device)
         try:
-            self._probe(part)
+            self._probe(part, vocabulary(part, model))
         except Unusable as reason:
             raise failed(self.name, reason) from reason
 
-    def _probe(self, model: Any) -> None:
+    def _probe(self, model: Any, size: int | None) -> None:
         model.requires_grad_(False)
         self._forward = Forward(
-            model, device=self.device, pooling=self._config.pool, pad_id=self._pad_id(model)
+            model,
+            device=self.device,
+            pooling=self._config.pool,
+            pad_id=self._pad_id(size),
+            vocabulary=size,
         )
         with torch.inference_mode():
             found = probe(
@@ -167,10 +171,9 @@ class TextEncoder(Encoder):
         self.batching = found.batching
         self.leak = found.leaks.get("padded")
 
-    def _pad_id(self, model: Any) -> int:
+    def _pad_id(self, size: int | None) -> int:
         """What fills a batch: the tokenizer's token, else the model's, else any."""
         config = self._model_config.get_text_config()
-        size = vocabulary(model)
         for found in (self._tokenizer.pad_token_id, getattr(config, "pad_token_id", None)):
             if type(found) is int and 0 <= found < (size or found + 1):
                 return found

@@ -56,7 +56,7 @@ def phi3_long_rope() -> Any:
 
 
 def big_bird() -> Any:
-    """Its first short text turns sparse attention off, for good."""
+    """Its sparse attention pads states to whole blocks."""
     return transformers.BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1)
 
 
@@ -83,7 +83,7 @@ def test_positions_that_switch_with_the_longest_text_keep_lengths_apart(tmp_path
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (big_bird, "other states the second time"),
+        (big_bird, "not one for every token"),
         (opt_with_projection, "differ in hidden size"),
     ],
 )
@@ -94,6 +94,23 @@ def test_what_has_no_states_of_its_own_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match=reason):
         architectures.extract(folder, tmp_path)
     assert not list((tmp_path / "cache").rglob("*.*"))
+
+
+def test_a_model_that_remembers_what_it_read_is_refused(
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.bert.modeling_bert import BertEmbeddings
+
+    forward = BertEmbeddings.forward
+    calls = iter(range(10**6))
+
+    def remember(self: Any, *args: Any, **options: Any) -> Any:
+        out = forward(self, *args, **options)
+        return out + 0.1 * next(calls) * out.roll(1, -1)
+
+    monkeypatch.setattr(BertEmbeddings, "forward", remember)
+    with pytest.raises(ConfigError, match="other states the second time"):
+        TextEncoder.open(tiny_config).load()
 
 
 @pytest.mark.parametrize("named", [True, False])
