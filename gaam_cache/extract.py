@@ -26,8 +26,9 @@ from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import SHARD_FOLDER
 from gaam_cache.repair import discard_broken
 from gaam_cache.shard import prepare_folder
+from gaam_cache.tally import Tally
 from gaam_cache.undone import LEASE_FOLDER, Undone, order_of_work
-from gaam_cache.worker import EncodedShard, ShardWorker, Tally, Unstorable
+from gaam_cache.worker import EncodedShard, ShardWorker, Unstorable
 
 T = TypeVar("T")
 SHORTEST_PAUSE_SECONDS = 0.02

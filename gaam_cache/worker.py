@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.batching import Batching, cost_in_tokens, strictest, token_budget_batches
+from gaam_cache.batching import cost_in_tokens, strictest, token_budget_batches
 from gaam_cache.config import ExtractConfig
 from gaam_cache.deviation import proof_limit
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.finite import first_not_finite
+from gaam_cache.host_copy import CopyBack, bits
 from gaam_cache.layout import ROW_DATASETS, embeddings_key, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
-from gaam_cache.proof import Deviation, choose_rows, largest_deviation, unproven
+from gaam_cache.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.shard import build_image, publish
 from gaam_cache.sources._base import Rows
+from gaam_cache.tally import Tally
 
 CPU_BATCH_TOKENS = 2048
 """More is slower on a CPU: the activations leave its cache."""
@@ -64,43 +65,6 @@ class Unstorable(Exception):  # noqa: N818 raised and caught between two threads
         self.index = index
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was done so far."""
-
-    shards: int = 0
-    """Published by us."""
-
-    rows: int = 0
-    tokens: int = 0
-    padded_tokens: int = 0
-    cost: int = 0
-    """Of the batches, in tokens."""
-    padded_cost: int = 0
-    """What padded batches would have cost."""
-    batching: Batching | None = None
-    """Which texts share batches, where any were made."""
-    proven: int = 0
-    """Rows that were encoded again, alone."""
-    deviation: float = 0.0
-    """The largest of those, as the share of a layer's norm."""
-    truncated: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    write_seconds: float = 0.0
-    """Time of checking, hashing and writing, which runs beside the encoder."""
-
-    @property
-    def padding_share(self) -> float:
-        """Share of the encoded positions that were padding."""
-        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
-
-    @property
-    def batching_cost(self) -> float:
-        """How many times the cost of padded batches."""
-        return self.cost / self.padded_cost if self.padded_cost else 1.0
-
-
 class ShardWorker:
     """Makes the shards of a plan; each stage may run in a thread of its own."""
 
@@ -119,7 +83,7 @@ class ShardWorker:
         self._batch_tokens = batch_tokens(config, encoder)
         # the plan speaks for whoever began the cache, on a device that may not be ours
         self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
-        self._copies = _CopyBack(encoder.device)
+        self._copies = CopyBack(encoder.device)
         self._started = time.perf_counter()
 
     def prepare(self, shard: ShardSpec) -> Inputs:
@@ -220,7 +184,7 @@ class ShardWorker:
         shape = (shard.stop - shard.start, self._plan.num_layers, self._plan.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[self._plan.storage_dtype])
         for batch, tensors in encoded:
-            states[batch] = _bits(tensors[pooling])
+            states[batch] = bits(tensors[pooling])
         if (bad := first_not_finite(states, self._plan.storage_dtype)) is not None:
             raise Unstorable(shard, pooling, bad)
         return states
@@ -232,21 +196,18 @@ class ShardWorker:
         alone: dict[int, dict[str, Tensor]],
     ) -> None:
         """Compare what is about to be published with states that were computed alone."""
-        limit = proof_limit(self._encoder.dtype, self._plan.storage_dtype)
-        worst = Deviation(0.0, 0, 0)
-        for row, pooled in alone.items():
-            for name, alone_BLD in pooled.items():
-                found = largest_deviation(
-                    states[name][row], alone_BLD[0].numpy(), self._plan.storage_dtype
-                )
-                worst = max(worst, found._replace(row=row))
+        dtype = self._plan.storage_dtype
+        worst = max(
+            largest_deviation(states[name][row], x_BLD[0].numpy(), dtype)._replace(row=row)
+            for row, pooled in alone.items()
+            for name, x_BLD in pooled.items()
+        )
         self.tally.proven += len(alone)
         self.tally.deviation = max(self.tally.deviation, worst.share)
+        limit = proof_limit(self._encoder.dtype, dtype)
         if worst.share > limit:
-            part = self._rows[shard.split]
-            raise unproven(
-                worst, limit, self.batching, f"{part.origin}, row {shard.start + worst.row + 1}"
-            )
+            where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
+            raise unproven(worst, limit, self.batching, where)
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
@@ -274,33 +235,3 @@ class ShardWorker:
         seconds = max(time.perf_counter() - self._started, 1e-9)
         share = 100 * self.tally.padding_share
         return f"{self.tally.tokens / seconds:,.0f} tokens/s, {share:.1f}% padding"
-
-
-class _CopyBack:
-    """Brings tensors to the host on a stream of their own, so that the device need not wait."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    def start(self, x: Tensor) -> Tensor:
-        """The tensor on the host; its content is there after ``wait``."""
-        if self._stream is None:
-            return x
-        self._stream.wait_stream(torch.cuda.current_stream(x.device))
-        with torch.cuda.stream(self._stream):
-            host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-            host.copy_(x, non_blocking=True)
-        x.record_stream(self._stream)  # its memory is not reused before the copy is done
-        return host
-
-    def wait(self) -> None:
-        """Wait for every copy that was started."""
-        if self._stream is not None:
-            self._stream.synchronize()
-
-
-def _bits(states: Tensor) -> NDArray[Any]:
-    """The tensor as NumPy sees it; bfloat16, which NumPy lacks, as its raw bits."""
-    if states.dtype == torch.bfloat16:
-        return states.view(torch.int16).numpy().view(np.uint16)
-    return states.numpy()
