@@ -143,8 +143,10 @@ class TextEncoder(Encoder):
         part = text_part(model.eval())
         if self._config.device_map is None:
             part.to(self.device)
+        text_config = self._model_config.get_text_config()
+        size = vocabulary(part, model) or getattr(text_config, "vocab_size", None)
         try:
-            self._probe(part, vocabulary(part, model))
+            self._probe(part, size)
         except Unusable as reason:
             raise failed(self.name, reason) from reason
 

@@ -328,7 +328,9 @@ def in_a_process(name: str) -> dict[str, Any]:
         status = os.waitpid(child, 0)[1]
         if answer.exists():
             return json.loads(answer.read_text())
-        return {"verdict": "not buildable", "about": f"its process ended with status {status}"}
+        built = (Path(folder) / "encoder" / "tokenizer.json").exists()
+        verdict = "crashed" if built else "not buildable"
+        return {"verdict": verdict, "about": f"its process ended with status {status}"}
 
 
 def names() -> list[str]:
