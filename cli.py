@@ -20,6 +20,8 @@ import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
 from gaam_cache.progress import show_progress, show_warnings
+from gaam_cache.refusal import as_refusal
+from gaam_cache.streams import careful_streams
 from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
 
@@ -361,22 +363,43 @@ def _print_json(value: Any) -> None:
 def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code.
 
-    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it at once.
+    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it.
+    A traceback means a bug: whatever the machine refuses, wherever, is one message too.
     """
     interruption.unwind_on_signals()
+    try:
+        with careful_streams() as stdout:
+            code = _run()
+            if code == 0 and (refused := stdout.error()):
+                code = _say_error(refused)
+        sys.exit(code)
+    finally:
+        interruption.end_on_signals()
+
+
+def _run() -> int:
     try:
         with warnings.catch_warnings():
             show_warnings()
             app()
-    except SystemExit as stop:
-        if stop.code == interruption.EXIT_CODE:
+    except (SystemExit, KeyboardInterrupt) as stop:
+        code = stop.code if isinstance(stop, SystemExit) else interruption.EXIT_CODE
+        if code == interruption.EXIT_CODE:
             print(interruption.message(stop), file=sys.stderr)
-        raise
+        return int(code or 0)
     except GaamError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    finally:
-        interruption.end_on_signals()
+        return _say_error(error)
+    except Exception as error:
+        refused = as_refusal(error)
+        if refused is None:
+            raise
+        return _say_error(refused)
+    return 0
+
+
+def _say_error(error: GaamError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 if __name__ == "__main__":

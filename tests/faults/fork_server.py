@@ -24,15 +24,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot  # noqa: F401 every fork finds it loaded
+import scipy.stats  # noqa: F401
 import torch
 
 import cli
 import gaam_cache.lease
 import gaam_cache.worker
+import gaam_decoder.reports._pictures
 import gaam_decoder.seed_store
+import gaam_decoder.sweep
 from gaam_cache import interruption
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
+from tests.faults.machine import REFUSALS
 
 TIMEOUT_SECONDS = 60
 
@@ -107,8 +112,8 @@ def prepare(job: dict[str, Any]) -> None:
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
     and wait until nobody holds this file; ``impatient``: whoever has a lease and does not renew it
     between two looks has lost it; ``every_epoch``: a training keeps every epoch at once;
-    ``other_machine``: write other bytes, as another machine
-    may.
+    ``refusal``: what the machine denies, see tests/faults/machine.py; ``other_machine``: write
+    other bytes, as another machine may.
     """
     if "shell" in job:
         os.execvp("sh", ["sh", "-c", job["shell"]])
@@ -135,6 +140,8 @@ def prepare(job: dict[str, Any]) -> None:
     if job.get("every_epoch"):
         gaam_decoder.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
         gaam_decoder.seed_store.SHARE_OF_TIME = float("inf")
+    if "refusal" in job:
+        REFUSALS[job["refusal"]]()
     if "ignored" in job:
         signal.signal(job["ignored"], signal.SIG_IGN)
     if job.get("nobody"):
@@ -176,7 +183,8 @@ def main_and_out() -> None:
         traceback.print_exc()
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     os._exit(code)
 
 
