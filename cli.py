@@ -387,13 +387,12 @@ def _run() -> int:
         if code == interruption.EXIT_CODE:
             print(interruption.message(stop), file=sys.stderr)
         return int(code or 0)
-    except GaamError as error:
-        return _say_error(error)
     except Exception as error:
-        refused = as_refusal(error)
-        if refused is None:
+        # of what ran out first: a file that could not be opened for that is not a damaged file
+        said = as_refusal(error) or error
+        if not isinstance(said, GaamError):
             raise
-        return _say_error(refused)
+        return _say_error(said)
     return 0
 
 

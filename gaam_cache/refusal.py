@@ -19,13 +19,28 @@ _NO_DESCRIPTORS = re.compile(r"too many open files|errno = 24\b|os error 24\b", 
 _NO_THREADS = re.compile(r"can't start new thread|Resource temporarily unavailable")
 
 
+def ran_out(error: BaseException) -> bool:
+    """Whether memory, descriptors or threads ran out: then a file that fails is not a bad file."""
+    return _exhausted(error) is not None
+
+
 def as_refusal(error: BaseException) -> GaamError | None:
     """The machine's refusal behind an exception, or None where it is a bug of ours.
 
     Libraries wrap what the system said in exceptions of their own: what ran out is looked for in
     all that led to it. Other refusals count only where nobody has wrapped them.
     """
+    if (exhausted := _exhausted(error)) is not None:
+        return exhausted
+    if isinstance(error, OSError) and not isinstance(error, GaamError):
+        return _unexpected(error)
+    return None
+
+
+def _exhausted(error: BaseException) -> GaamError | None:
     for cause in _causes(error):
+        if isinstance(cause, GaamError):
+            continue  # what we say of it is not what the system said
         text = f"{type(cause).__name__} {cause}"
         number = cause.errno if isinstance(cause, OSError) else None
         if isinstance(cause, MemoryError) or number == errno.ENOMEM or _NO_MEMORY.search(text):
@@ -48,8 +63,6 @@ def as_refusal(error: BaseException) -> GaamError | None:
                 found=_one_line(cause),
                 hint="raise 'ulimit -u', or set OMP_NUM_THREADS=1; what is finished is kept",
             )
-    if isinstance(error, OSError) and not isinstance(error, GaamError):
-        return _unexpected(error)
     return None
 
 

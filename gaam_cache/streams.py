@@ -18,27 +18,30 @@ class _Output(io.RawIOBase):
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
-        closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
-        self.error: OSError | None = closed if descriptor is None else None
+        self.error: OSError | None = None
 
     def writable(self) -> bool:
         return True
 
     def fileno(self) -> int:
         if self._descriptor is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            raise _closed()
         return self._descriptor
 
     def isatty(self) -> bool:
         return self._descriptor is not None and os.isatty(self._descriptor)
 
     def write(self, data: Any) -> int:
-        if self.error is None and self._descriptor is not None:
+        if self.error is None:
             try:
-                return os.write(self._descriptor, data)
+                return os.write(self.fileno(), data)
             except OSError as error:
                 self.error = error
         return len(data)
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 class Stdout:

@@ -18,6 +18,7 @@ from gaam_cache.leftovers import Leftover, find_leftovers, prune
 from gaam_cache.plan import Plan, ShardSpec, read_plan
 from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, receipt_path
 from gaam_cache.recompute import Recomputed, extract_command, recompute, recorded_config
+from gaam_cache.refusal import ran_out
 from gaam_cache.shard_numbers import numbers_fault
 from gaam_cache.strict_hdf5 import Inspector
 
@@ -210,6 +211,10 @@ def _check_shard(
             fault = inspector.inspect(path, shard_attributes(plan, shard), arrays)
             return fault or numbers_fault(file, plan, shard, receipt), receipt.bytes
     except CacheError as error:
+        if ran_out(error):
+            raise
         return f"{error.message}: {error.details.get('found', '')}", 0
     except (OSError, ValueError) as error:
+        if ran_out(error):
+            raise
         return f"the file cannot be read: {error}", 0
