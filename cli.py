@@ -19,7 +19,7 @@ import typer
 import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError, StorageError
-from gaam_cache.progress import show_progress, show_warnings
+from gaam_cache.progress import Progress, show_progress, show_warnings
 from gaam_cache.refusal import as_refusal
 from gaam_cache.streams import careful_streams
 from gaam_cache.undone import kept_in_words
@@ -194,7 +194,10 @@ def train(
         else:
             print(plan.in_words())
         return
-    with show_progress("train", "seed-epochs", quiet=quiet) as progress:
+    with (
+        show_progress("train", "seed-epochs", quiet=quiet) as progress,
+        interruption.explained(lambda: _seeds_kept(progress)),
+    ):
         # a finished run is said once: above the bar where there is one, else on stdout
         above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
         said = []
@@ -233,7 +236,10 @@ def ablate(
     import gaam_decoder
 
     options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
-    with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
+    with (
+        show_progress("ablate", "seed-epochs", quiet=quiet) as progress,
+        interruption.explained(lambda: _seeds_kept(progress)),
+    ):
         result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
     if as_json:
         _print_json(result.to_dict())
@@ -336,6 +342,14 @@ def verify(
 
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in without}
+
+
+def _seeds_kept(progress: Progress) -> str:
+    """What an interrupted training leaves, for people."""
+    return (
+        f"{progress.done:,} of {progress.total:,} seed-epochs are done: finished seeds are kept, "
+        "those at work go on from their last checkpoint: run the same again"
+    )
 
 
 def _prepare_training() -> None:

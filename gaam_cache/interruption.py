@@ -47,7 +47,7 @@ def message(stop: BaseException) -> str:
     while cause is not None:
         notes += getattr(cause, "__notes__", [])
         cause = cause.__cause__ or cause.__context__
-    return f"interrupted; {notes[0]}" if notes else MESSAGE
+    return f"interrupted; {notes[0] if notes else 'nothing that was there before was changed'}"
 
 
 def unwind_on_signals() -> None:

@@ -107,8 +107,9 @@ class Progress:
     """
 
     def __init__(self, update: Report, line: Callable[[str], None]) -> None:
-        self._update = update
+        self.done, self.total = 0, 0
         self.line = line
+        self._update = update
 
     def __call__(self, done: int, total: int, text: str) -> None:
         """Show how far the work is.
@@ -117,6 +118,7 @@ class Progress:
             KeyboardInterrupt: a signal asked for it, and nothing came of it then.
         """
         interruption.go_on()
+        self.done, self.total = done, total
         self._update(done, total, text)
 
 
