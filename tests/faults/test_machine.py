@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.faults.machine import HARMLESS, REFUSALS
 
 RECIPE = ("--attn", "scalar-mix", "--epochs", "1", "--device", "cpu", "--compile", "off")
 WRITES = {"extract", "train", "ablate", "report to a file"}
+SLOW = {"report --figures"}
 SAYS_NOTHING = {"report to a file"}
 
 
@@ -89,6 +91,21 @@ def fault_of(outcome: Outcome, refusal: str, command: str) -> str | None:
 def test_whatever_is_denied_every_command_ends_with_one_message_or_does_its_work(
     refusal: str, forks: Forks, bench: Bench, runs: Path, tmp_path: Path
 ) -> None:
+    names = [name for name in commands(bench, runs, tmp_path) if name not in SLOW]
+    deny(names, refusal, forks, bench, runs, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_whatever_is_denied_pictures_end_with_one_message_or_are_made(
+    refusal: str, forks: Forks, bench: Bench, runs: Path, tmp_path: Path
+) -> None:
+    deny(sorted(SLOW), refusal, forks, bench, runs, tmp_path)
+
+
+def deny(
+    names: Sequence[str], refusal: str, forks: Forks, bench: Bench, runs: Path, tmp_path: Path
+) -> None:
     def attempt(command: str) -> str | None:
         place = tmp_path / f"ö-{command.replace(' ', '-')}"
         arguments = ready(bench, runs, place, command)
@@ -103,7 +120,6 @@ def test_whatever_is_denied_every_command_ends_with_one_message_or_does_its_work
             fault = "another cache"
         return f"{command}: {fault}: {outcome}" if fault else None
 
-    names = list(commands(bench, runs, tmp_path))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [text for text in pool.map(attempt, names) if text]
     assert not faults, "\n\n".join(faults)
