@@ -371,7 +371,9 @@ def _open(path: Path) -> Any:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    # an escape of Python's is none of JSON's
+    unicode = sys.stdout.encoding.lower().startswith("utf")
+    print(json.dumps(value, indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
 def main() -> None:

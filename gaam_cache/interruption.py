@@ -36,6 +36,10 @@ def explained(kept: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
+        # a pool that was interrupted while it started a thread does not wait for that one
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
         stop.add_note(kept())
         raise
 

@@ -68,8 +68,10 @@ def folder_gone() -> None:
 
 def ascii_only() -> None:
     """As under PYTHONIOENCODING=ascii, the strictest there is."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="ascii", errors="strict")  # type: ignore[union-attr]
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = open(descriptor, "w", encoding="ascii", errors="strict", closefd=False)  # noqa: PTH123, SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def clock(seconds: float) -> None:
