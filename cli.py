@@ -18,8 +18,10 @@ import typer
 import gaam_cache
 from gaam_cache import interruption, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError
-from gaam_cache.foreign_text import tell, visible_values, write_every_character
-from gaam_cache.progress import show_progress, show_warnings
+from gaam_cache.foreign_text import tell, visible_values
+from gaam_cache.progress import Progress, show_progress, show_warnings
+from gaam_cache.refusal import as_refusal
+from gaam_cache.streams import careful_streams
 from gaam_cache.undone import kept_in_words
 from gaam_decoder.config import TrainConfig
 
@@ -192,7 +194,10 @@ def train(
         else:
             tell(plan.in_words())
         return
-    with show_progress("train", "seed-epochs", quiet=quiet) as progress:
+    with (
+        show_progress("train", "seed-epochs", quiet=quiet) as progress,
+        interruption.explained(lambda: _seeds_kept(progress)),
+    ):
         # a finished run is said once: above the bar where there is one, else on stdout
         above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
         said = []
@@ -231,7 +236,10 @@ def ablate(
     import gaam_decoder
 
     options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
-    with show_progress("ablate", "seed-epochs", quiet=quiet) as progress:
+    with (
+        show_progress("ablate", "seed-epochs", quiet=quiet) as progress,
+        interruption.explained(lambda: _seeds_kept(progress)),
+    ):
         result = gaam_decoder.ablate(run, device=device, progress=progress, **options)
     if as_json:
         _print_json(result.to_dict())
@@ -335,6 +343,14 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in without}
 
 
+def _seeds_kept(progress: Progress) -> str:
+    """What an interrupted training leaves, for people."""
+    return (
+        f"{progress.done:,} of {progress.total:,} seed-epochs are done: finished seeds are kept, "
+        "those at work go on from their last checkpoint: run the same again"
+    )
+
+
 def _prepare_training() -> None:
     """Settings of this process that training is faster with; before torch is imported."""
     if "OMP_WAIT_POLICY" not in os.environ:
@@ -353,23 +369,42 @@ def _print_json(value: Any) -> None:
 def main() -> None:
     """Entry point: run a command; every error becomes one message and an exit code.
 
-    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it at once.
+    A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it.
+    A traceback means a bug: whatever the machine refuses, wherever, is one message too.
     """
     interruption.unwind_on_signals()
-    write_every_character()
+    try:
+        with careful_streams() as stdout:
+            code = _run()
+            if code == 0 and (refused := stdout.error()):
+                code = _say_error(refused)
+        sys.exit(code)
+    finally:
+        interruption.end_on_signals()
+
+
+def _run() -> int:
     try:
         with warnings.catch_warnings():
             show_warnings()
             app()
-    except SystemExit as stop:
-        if stop.code == interruption.EXIT_CODE:
+    except (SystemExit, KeyboardInterrupt) as stop:
+        code = stop.code if isinstance(stop, SystemExit) else interruption.EXIT_CODE
+        if code == interruption.EXIT_CODE:
             tell(interruption.message(stop), to=sys.stderr)
-        raise
-    except GaamError as error:
-        tell(f"error: {error}", to=sys.stderr)
-        sys.exit(error.exit_code)
-    finally:
-        interruption.end_on_signals()
+        return int(code or 0)
+    except Exception as error:
+        # of what ran out first: a file that could not be opened for that is not a damaged file
+        said = as_refusal(error) or error
+        if not isinstance(said, GaamError):
+            raise
+        return _say_error(said)
+    return 0
+
+
+def _say_error(error: GaamError) -> int:
+    tell(f"error: {error}", to=sys.stderr)
+    return error.exit_code
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ upon marks, and halves of characters that no encoding can write.
 from __future__ import annotations
 
 import hashlib
-import io
 import sys
 import unicodedata
 from typing import Any, TextIO
@@ -91,10 +90,3 @@ def tell(text: str, *, to: TextIO | None = None) -> None:
         OSError: the stream refused.
     """
     print(visible(text, keep="\n"), file=to or sys.stdout)
-
-
-def write_every_character() -> None:
-    """From now on stdout and stderr show as an escape what their encoding has no character for."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")

@@ -36,6 +36,10 @@ def explained(kept: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
+        # a pool that was interrupted while it started a thread does not wait for that one
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
         stop.add_note(kept())
         raise
 
@@ -47,7 +51,7 @@ def message(stop: BaseException) -> str:
     while cause is not None:
         notes += getattr(cause, "__notes__", [])
         cause = cause.__cause__ or cause.__context__
-    return f"interrupted; {notes[0]}" if notes else MESSAGE
+    return f"interrupted; {notes[0] if notes else 'nothing that was there before was changed'}"
 
 
 def unwind_on_signals() -> None:

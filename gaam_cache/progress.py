@@ -108,6 +108,7 @@ class Progress:
     """
 
     def __init__(self, update: Report, line: Callable[[str], None]) -> None:
+        self.done, self.total = 0, 0
         self._update = update
         self.line: Callable[[str], None] = lambda text: line(visible(text))
 
@@ -118,6 +119,7 @@ class Progress:
             KeyboardInterrupt: a signal asked for it, and nothing came of it then.
         """
         interruption.go_on()
+        self.done, self.total = done, total
         self._update(done, total, visible(text))
 
 

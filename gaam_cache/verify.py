@@ -21,6 +21,7 @@ from gaam_cache.leftovers import Leftover, find_leftovers, list_files, prune
 from gaam_cache.plan import Plan, ShardSpec, read_plan
 from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, Receipt
 from gaam_cache.recompute import Recomputed, recompute
+from gaam_cache.refusal import ran_out
 from gaam_cache.repair import extract_again, repair_command
 from gaam_cache.shard_numbers import shard_fault
 from gaam_cache.shard_reader import checkers
@@ -228,6 +229,8 @@ def _check_shard(root: Path, plan: Plan, shard: ShardSpec, inspector: Inspector)
     try:
         receipt = planned_receipt(root, plan, shard)
     except CacheError as error:
+        if ran_out(error):
+            raise
         return _Checked(f"{error.message}: {error.details.get('found', '')}")
     path = root / SHARD_FOLDER / receipt.file
     try:
@@ -235,6 +238,8 @@ def _check_shard(root: Path, plan: Plan, shard: ShardSpec, inspector: Inspector)
             identity = Identity.of(os.fstat(file.fileno()))
             found = shard_fault(file, plan, shard, receipt)
     except (OSError, ValueError) as error:
+        if ran_out(error):
+            raise
         return _Checked(f"the file cannot be read: {error}", receipt)
     fault = found.changed
     if fault is None:

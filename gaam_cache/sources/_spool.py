@@ -20,11 +20,14 @@ class TextSpool(Sequence[str]):
     Texts are appended first and read afterwards, by any number of threads.
 
     Raises:
-        StorageError: the folder for temporary files is full (``TMPDIR`` names another).
+        StorageError: there is no folder for temporary files, or it is full (``TMPDIR`` names one).
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as long as we
+        try:
+            self._file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as we do
+        except OSError as error:
+            raise _full(error) from error
         self._ends = array("Q", [0])
         self._flushed = False
 
@@ -100,6 +103,6 @@ def _full(error: OSError) -> StorageError:
     return StorageError(
         "cannot keep the texts in a temporary file",
         found=error.strerror or str(error),
-        where=tempfile.gettempdir(),
+        where=tempfile.tempdir and str(tempfile.tempdir),  # none would do
         hint="make room there, or set TMPDIR to a folder with room",
     )

@@ -32,7 +32,8 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.lease import Lease, Leases
 from gaam_cache.worker import ShardWorker
 from tests.benchmarks._machine import describe
-from tests.conftest import build_encoder, random_rows, shard_bytes, write_csv
+from tests.conftest import build_encoder, random_rows, write_csv
+from tests.faults.conftest import published
 
 SHARD_ROWS = 8
 BATCH_TOKENS = 12
@@ -98,7 +99,7 @@ class Bench:
         seconds = time.monotonic() - start
         if set(codes) - {0, -signal.SIGKILL} or codes.count(0) < workers - killed:
             raise RuntimeError(f"workers ended with {codes}")
-        if shard_bytes(config.out) != shard_bytes(self.reference):
+        if published(config.out) != published(self.reference):
             raise RuntimeError("what was published is not what one worker publishes")
         if (config.out / "leases").exists():
             raise RuntimeError("leases were left behind")

@@ -11,7 +11,7 @@ import pytest
 
 import cli
 from gaam_cache.errors import GaamError
-from gaam_cache.foreign_text import brief, tell, visible, visible_values, write_every_character
+from gaam_cache.foreign_text import brief, tell, visible, visible_values
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
 
@@ -77,8 +77,8 @@ def test_no_encoding_of_a_terminal_refuses_a_character(
     encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
-    write_every_character()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")  # as streams.py
+    monkeypatch.setattr(sys, "stdout", stream)
     for name in HOSTILE.values():
         tell(name)
     sys.stdout.flush()

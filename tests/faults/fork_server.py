@@ -24,15 +24,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot  # noqa: F401 every fork finds it loaded
+import scipy.stats  # noqa: F401
 import torch
 
 import cli
 import gaam_cache.lease
 import gaam_cache.worker
+import gaam_decoder.reports._pictures
 import gaam_decoder.seed_store
+import gaam_decoder.sweep
 from gaam_cache import interruption
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
+from tests.faults.machine import REFUSALS
 
 TIMEOUT_SECONDS = 60
 
@@ -98,6 +103,29 @@ def strike_of(job: dict[str, Any]) -> Strike:
     raise ValueError(job["fault"])
 
 
+def note_batches(path: str, dies_after: int | None) -> None:
+    """Write down the rows of every batch that is encoded, and die after some of them."""
+    encode = gaam_cache.worker.ShardWorker.encode
+    notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    batches = 0
+
+    def noted(worker: Any, shard: Any, inputs: Any, tick: Any) -> Any:
+        before = 0
+
+        def note(done: int) -> None:
+            nonlocal before, batches
+            os.write(notes, bytes([done - before]))
+            before, batches = done, batches + 1
+            if batches == dies_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.01)  # the others are to find something left
+            tick(done)
+
+        return encode(worker, shard, inputs, note)
+
+    gaam_cache.worker.ShardWorker.encode = noted  # type: ignore[method-assign]
+
+
 def prepare(job: dict[str, Any]) -> None:
     """Make the circumstances that a job asks for.
 
@@ -106,9 +134,10 @@ def prepare(job: dict[str, Any]) -> None:
     root; ``to_the_end``: let the interpreter end by itself; ``no_load``: the encoder must not be
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
     and wait until nobody holds this file; ``impatient``: whoever has a lease and does not renew it
-    between two looks has lost it; ``every_epoch``: a training keeps every epoch at once;
-    ``other_machine``: write other bytes, as another machine
-    may.
+    between two looks has lost it; ``notes``: a file for the rows of every batch, one byte each,
+    and ``dies_after``: so many of them; ``every_epoch``: a training keeps every epoch at once;
+    ``refusal``: what the machine denies, see tests/faults/machine.py; ``other_machine``: write
+    other bytes, as another machine may.
     """
     if "shell" in job:
         os.execvp("sh", ["sh", "-c", job["shell"]])
@@ -132,9 +161,13 @@ def prepare(job: dict[str, Any]) -> None:
         fcntl.flock(lock, fcntl.LOCK_SH)
     if job.get("impatient"):
         gaam_cache.lease.SHORTEST_PATIENCE_SECONDS = gaam_cache.lease.PATIENCE_IN_WORK = 0.0
+    if "notes" in job:
+        note_batches(job["notes"], job["dies_after"])
     if job.get("every_epoch"):
         gaam_decoder.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
         gaam_decoder.seed_store.SHARE_OF_TIME = float("inf")
+    if "refusal" in job:
+        REFUSALS[job["refusal"]]()
     if "ignored" in job:
         signal.signal(job["ignored"], signal.SIG_IGN)
     if job.get("nobody"):
@@ -176,7 +209,8 @@ def main_and_out() -> None:
         traceback.print_exc()
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     os._exit(code)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import shard_bytes
+from tests.conftest import random_rows, shard_bytes, write_csv
 from tests.faults.conftest import Bench, Forks, published
 
 FAR_OFF = {"1970": 0, "2106": 2**32, "before 1970": -(10**9)}
@@ -82,7 +82,8 @@ def test_clocks_and_file_times_far_off_change_nothing(
     files: str, clock: str, forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    job = {"folder": str(out), "nth": 30, "fault": ["kill"]}
+    # links: the plan, a probe, two leases, a receipt, and the one that is not made any more
+    job = {"folder": str(out), "nth": 6, "operations": ["link"], "fault": ["kill"]}
     forks.run(bench.arguments(out), **job)
     kept = published(out)
     assert len(kept) == 3
@@ -92,3 +93,28 @@ def test_clocks_and_file_times_far_off_change_nothing(
     assert (outcome.code, outcome.err) == (0, "")
     assert "1 of 2 shards" in outcome.out
     assert published(out) == reference
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_extractors_that_work_together_make_every_shard_once(
+    killed: int, forks: Forks, bench: Bench, tmp_path: Path
+) -> None:
+    """Killed is whoever notes the end of a certain batch: at most what he had in work is lost."""
+    data = tmp_path / "data"
+    write_csv(data / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(190, 3)])
+    arguments = ["extract", "--encoder", str(bench.encoder), "--dataset", str(data)]
+    arguments += ["--split", "train", "--shard-rows", "8", "--batch-tokens", "32"]
+    arguments += ["--device", "cpu", "--out"]
+    assert forks.run([*arguments, str(tmp_path / "alone")]).code == 0
+    whole = shard_bytes(tmp_path / "alone")
+    notes = tmp_path / "notes"
+    jobs = [{"notes": str(notes), "dies_after": 12 if n < killed else None} for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(
+            pool.map(lambda job: forks.run([*arguments, str(tmp_path / "out")], **job), jobs)
+        )
+    assert sorted(outcome.code for outcome in outcomes) == [-9] * killed + [0] * (4 - killed)
+    assert published(tmp_path / "out") == whole
+    assert not (tmp_path / "out" / "leases").exists()
+    encoded = sum(notes.read_bytes())
+    assert 192 <= encoded <= 192 + 3 * 8 * killed
