@@ -171,7 +171,7 @@ def check_table(
 ) -> Counter[tuple[str, str, str]]:
     """Damage each file of a run in each way and run each command."""
     place.restore()
-    mine, other, same = place.made
+    mine, other, same, _ = place.made
     whole = {name: gaam(*command) for name, command in commands.items()}
     assert [outcome.code for outcome in whole.values()] == [0] * len(whole), whole
     counted: Counter[tuple[str, str, str]] = Counter()
@@ -327,7 +327,8 @@ def test_2000_mutations_of_run_json_end_in_one_error_or_in_the_same_run(
     for number in range(2000):
         sealed = number % 2 == 1
         if sealed:
-            file.write_text(sealed_text(mutated(parsed, generator)))
+            some = mutated(parsed, generator)
+            file.write_text(sealed_text(some) if isinstance(some, dict) else json.dumps(some))
         else:
             raw = bytearray(content)
             for _ in range(generator.randrange(1, 4)):
@@ -402,7 +403,7 @@ def test_damage_to_unfinished_work_costs_time_and_never_changes_a_bit(
     (mine,), (twin,) = first.glob(f"{kind}-*"), second.glob(f"{kind}-*")
     other = next(first.glob("group-*" if kind == "done" else "done-*"))
     size = mine.stat().st_size
-    cases = harms(size, 4, tmp_path / "elsewhere", {"the other kind": other, "other runs": twin})
+    cases = harms(size, 2, tmp_path / "elsewhere", {"the other kind": other, "other runs": twin})
     cases["nothing"] = lambda path: None
     lost = 0
     for harm, do in cases.items():
@@ -478,7 +479,7 @@ def test_whatever_lies_at_the_lock_a_training_ends_with_the_same_bits_or_one_mes
     first, _ = folders_of(place)
     lock = first.with_suffix(".lock")
     lock.write_bytes(b"12345")
-    cases = harms(5, 2, tmp_path / "elsewhere", {})
+    cases = harms(5, 1, tmp_path / "elsewhere", {})
     for harm, do in cases.items():
         place.restore()
         lock.write_bytes(b"12345")

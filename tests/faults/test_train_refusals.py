@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome
-from tests.faults.conftest import Bench, Forks
-from tests.faults.test_train import arguments, calls, made, trainers  # noqa: F401 a fixture
+from tests.faults.conftest import Bench, Forks, start_forks
+from tests.faults.test_train import arguments, calls, made
+
+
+@pytest.fixture(scope="module")
+def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
+    """Forks of a process that has trained; what it made is the reference."""
+    warm_up = arguments(bench, bench.root / "refused-runs")
+    server = start_forks(bench.root / "refused-trainers", warm_up)
+    yield server
+    server.process.terminate()
+    server.process.wait()
+
 
 WRITING = ["mkdir", "create", "write", "fsync", "rename", "unlink"]
 
@@ -50,11 +62,11 @@ def strike(
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
 def test_at_any_call_that_fails_a_training_is_refused_and_goes_on_with_the_same_bits(
     number: int,
-    trainers: Forks,  # noqa: F811
+    trainers: Forks,
     bench: Bench,
     tmp_path: Path,
 ) -> None:
-    whole = made(bench.root / "runs")
+    whole = made(bench.root / "refused-runs")
     lines = [line.split()[1] for line in calls(trainers, bench, tmp_path)]
     count = sum(name in WRITING for name in lines)
     assert count > 50
@@ -72,13 +84,13 @@ def test_at_any_call_that_fails_a_training_is_refused_and_goes_on_with_the_same_
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.99])
 def test_a_limit_on_the_size_of_files_is_one_message_and_more_completes_the_runs(
     share: float,
-    trainers: Forks,  # noqa: F811
+    trainers: Forks,
     bench: Bench,
     tmp_path: Path,
 ) -> None:
     """``share``: of the largest file of a run."""
-    whole = made(bench.root / "runs")
-    largest = max(file.stat().st_size for file in (bench.root / "runs").rglob("*.*"))
+    whole = made(bench.root / "refused-runs")
+    largest = max(file.stat().st_size for file in (bench.root / "refused-runs").rglob("*.*"))
     runs = tmp_path / "runs"
     outcome = trainers.run(arguments(bench, runs), file_bytes=int(share * largest))
     assert_refused(outcome, runs, "File too large", "make room")
@@ -88,7 +100,7 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_more_completes_the_runs
 
 
 def test_a_runs_folder_that_is_a_file_is_left_alone(
-    trainers: Forks,  # noqa: F811
+    trainers: Forks,
     bench: Bench,
     tmp_path: Path,
 ) -> None:
@@ -102,7 +114,7 @@ def test_a_runs_folder_that_is_a_file_is_left_alone(
 @pytest.mark.parametrize("mode", [0o000, 0o555])
 def test_without_permission_nothing_is_written(
     mode: int,
-    trainers: Forks,  # noqa: F811
+    trainers: Forks,
     bench: Bench,
 ) -> None:
     runs = bench.root / f"closed-{mode:o}"
@@ -120,11 +132,11 @@ def test_without_permission_nothing_is_written(
 
 
 def test_files_of_a_run_have_the_mode_that_the_umask_leaves(
-    trainers: Forks,  # noqa: F811
+    trainers: Forks,
     bench: Bench,
     tmp_path: Path,
 ) -> None:
     (tmp_path / "other").touch()
     expected = (tmp_path / "other").stat().st_mode
-    for file in (bench.root / "runs").glob("*/*"):
+    for file in (bench.root / "refused-runs").glob("*/*"):
         assert file.stat().st_mode == expected, file
