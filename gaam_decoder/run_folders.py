@@ -15,8 +15,12 @@ READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
 
 
-def run_folders(folder: Path) -> list[Path]:
+def run_folders(folder: Path, part: str = "") -> list[Path]:
     """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
+
+    Args:
+        folder: of all runs.
+        part: of their names; others are not looked into.
 
     Raises:
         StorageError: a folder that must not be read.
@@ -26,7 +30,8 @@ def run_folders(folder: Path) -> list[Path]:
             names = sorted(path.name for path in folder.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
-    return [folder / name for name in names if name[0] != "." and is_run(folder / name)]
+    named = [folder / name for name in names if name[0] != "." and part in name]
+    return [path for path in named if is_run(path)]
 
 
 def is_run(folder: Path) -> bool:
@@ -51,7 +56,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     """
     found: list[RunResult] = []
     damaged: dict[Path, CacheError] = {}
-    named = [path for path in run_folders(folder) if f"-{key[:8]}-s" in path.name]
+    named = run_folders(folder, f"-{key[:8]}-s")
     for path in named:
         try:
             run = read_run(path)
