@@ -292,6 +292,8 @@ def inspect(
         _print_json(about)
     else:
         tell(package.describe.in_words(visible_values(about)))
+    if about.get("damaged"):
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -320,7 +322,7 @@ def describe(
 
 @app.command()
 def verify(
-    path: Annotated[Path, typer.Argument(help="Folder of the cache.")] = Path("cache"),
+    path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
     recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, and compare.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows.")] = 0,
@@ -328,10 +330,21 @@ def verify(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Check every byte, number and row of a cache; exit 3 if one is missing or wrong."""
+    """Check every byte of a cache or of runs; exit 3 if something is missing or wrong.
+
+    --prune, --recompute, --seed and --device are for caches.
+    """
+    import gaam_decoder.verify
+
     options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
+    options |= {"seed": seed, "device": device}
+    of_runs = not os.path.lexists(path / "cache.json") and gaam_decoder.verify.is_runs(path)
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        result = gaam_cache.verify(path, seed=seed, device=device, progress=progress, **options)
+        result = (
+            gaam_decoder.verify.verify(path, progress=progress)
+            if of_runs
+            else gaam_cache.verify(path, progress=progress, **options)
+        )
     if as_json:
         _print_json(result.to_dict())
     else:

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -26,6 +26,9 @@ SEAL = "sha256_of_this"
 """The key of a JSON object under which its own digest lies."""
 SEALED_MAGIC = b"gaam-sealed-1\n"
 _DIGEST_BYTES = 32
+_CHUNK_BYTES = 2**20
+Parts = Sequence[bytes | memoryview]
+"""Content that is too large to be joined in memory, in order."""
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -101,8 +104,15 @@ def seal(name: str, content: bytes) -> bytes:
 
     The name is in it so that two files that were swapped are seen to be.
     """
-    digest = hashlib.sha256(name.encode() + b"\0" + content).digest()
-    return SEALED_MAGIC + digest + content
+    return b"".join(seal_parts(name, [content]))
+
+
+def seal_parts(name: str, parts: Parts) -> Parts:
+    """``seal`` of content that is not joined."""
+    digest = hashlib.sha256(name.encode() + b"\0")
+    for part in parts:
+        digest.update(part)
+    return [SEALED_MAGIC + digest.digest(), *parts]
 
 
 def read_sealed(path: Path, *, max_bytes: int) -> bytes:
@@ -120,8 +130,30 @@ def read_sealed(path: Path, *, max_bytes: int) -> bytes:
     return content
 
 
+def open_sealed(path: Path) -> BufferedReader:
+    """A file that ``seal`` made, read once to check it, at the beginning of its content.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not a regular file, or not what was written under that name.
+    """
+    file = open_regular(path)
+    try:
+        found = file.read(len(SEALED_MAGIC) + _DIGEST_BYTES)
+        digest = hashlib.sha256(path.name.encode() + b"\0")
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+        if found != SEALED_MAGIC + digest.digest():
+            raise ValueError(f"{path.name} is not what was written under that name")
+        file.seek(len(found))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def write_file(
-    path: Path, content: bytes, *, exclusive: bool = False, option: str = "--out"
+    path: Path, content: bytes | Parts, *, exclusive: bool = False, option: str = "--out"
 ) -> bool:
     """Make ``path`` with its whole content; no reader ever sees a part of it.
 
@@ -153,17 +185,23 @@ def write_file(
 
 
 @contextmanager
-def temporary_file(folder: Path, name: str, content: bytes) -> Iterator[Path]:
+def temporary_file(folder: Path, name: str, content: bytes | Parts) -> Iterator[Path]:
     """A synced file that is gone afterwards, unless it was renamed."""
     temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
     try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(temporary, content)
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_synced(path: Path, content: bytes | Parts) -> None:
+    """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
+    with path.open("xb") as file:
+        for part in [content] if isinstance(content, bytes) else content:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def link(temporary: Path, path: Path) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gaam_decoder.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.plan import plan
-    from gaam_decoder.runs import RunResult, load_runs
+    from gaam_decoder.run_folders import load_runs
+    from gaam_decoder.runs import RunResult
     from gaam_decoder.sweep import train
 
 __all__ = ["RunResult", "TrainConfig", "ablate", "load_runs", "plan", "train"]
@@ -29,7 +30,7 @@ lazy_attributes(
         "RunResult": "runs",
         "TrainConfig": "config",
         "ablate": "ablate",
-        "load_runs": "runs",
+        "load_runs": "run_folders",
         "plan": "plan",
         "train": "sweep",
     },

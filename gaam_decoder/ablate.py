@@ -16,7 +16,8 @@ from gaam_decoder import sweep
 from gaam_decoder.ablation import Ablation, Group
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.importance import FLAT, NO_MAP, Importance, importance_of
-from gaam_decoder.runs import RUN_FILE, RunResult, read_run
+from gaam_decoder.run_folders import is_run
+from gaam_decoder.runs import RUN_FILE, RunResult, first_runs, read_run
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
@@ -133,7 +134,7 @@ def _numbers(layers: Sequence[Any] | np.ndarray) -> tuple[int, ...]:
 
 
 def _read(path: Path) -> RunResult:
-    if not (path / RUN_FILE).is_file():
+    if not is_run(path):
         raise NotFoundError(
             f"no finished run at '{path}'",
             expected=f"the folder of one run, with {RUN_FILE}",
@@ -204,15 +205,15 @@ def _config(
 def _group(
     name: str, layers: tuple[int, ...], runs: Sequence[RunResult], seeds: Sequence[int]
 ) -> Group:
-    accuracy: dict[int, float] = {}
-    failed: dict[int, str] = {}
-    for run in runs:
-        accuracy |= dict(zip(run.finished, run.accuracy.tolist(), strict=True))
-        failed |= run.failed
+    counts = {seed: run for seed, run in first_runs(runs).items() if seed in seeds}
     return Group(
         name=name,
         layers=layers,
-        accuracy={seed: accuracy[seed] for seed in seeds if seed in accuracy},
-        failed={seed: failed[seed] for seed in seeds if seed in failed},
+        accuracy={
+            seed: float(run.accuracy[run.finished.index(seed)])
+            for seed, run in counts.items()
+            if seed not in run.failed
+        },
+        failed={seed: run.failed[seed] for seed, run in counts.items() if seed in run.failed},
         runs=tuple(str(run.path) for run in runs),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from gaam_decoder.tensor_files import cannot_write
+from gaam_cache.files import make_folder, storage_errors
 
 POLL_SECONDS = 0.5
 NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
@@ -38,8 +39,8 @@ class Claim:
         Raises:
             StorageError: the file system refused.
         """
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+        with storage_errors(self._path, option="--runs"):
+            make_folder(self._path.parent)
             while True:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 try:
@@ -55,8 +56,6 @@ class Claim:
                     self._file = file
                     return True
                 os.close(file)  # removed by its last holder after we had opened it
-        except OSError as error:
-            raise cannot_write(self._path.parent, error) from error
 
     def wait(self, waiting: Callable[[], None]) -> None:
         """Take it as soon as nobody has it; ``waiting`` is called now and then."""
@@ -74,7 +73,8 @@ class Claim:
     def release(self) -> None:
         """Give it up; nothing happens if it is not held."""
         if self._file >= 0:
-            self._path.unlink(missing_ok=True)  # before the lock is dropped, so that it is ours
+            with contextlib.suppress(OSError):  # a file that is left over locks nobody out
+                self._path.unlink()  # before the lock is dropped, so that it is ours
             os.close(self._file)
             self._file = -1
             self.sole = False

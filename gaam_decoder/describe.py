@@ -5,26 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.errors import CacheError
 from gaam_decoder.importance import NO_MAP, importance_of
-from gaam_decoder.runs import RUN_FILE, RunResult, load_runs
-from gaam_decoder.seed_store import unfinished_runs
+from gaam_decoder.run_files import repair
+from gaam_decoder.run_folders import is_run, sound_runs, unfinished_runs
+from gaam_decoder.runs import RunResult
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """A run or a folder of runs as JSON values.
+    """A run or a folder of runs as JSON values; what is damaged stands under ``damaged``.
 
     Raises:
-        NotFoundError: no finished run there.
-        CacheError: a run is damaged.
+        NotFoundError: no finished run there, whole or damaged.
+        StorageError: one that cannot be read now.
     """
-    runs = [_describe_run(run) for run in load_runs(path)]
-    if (path / RUN_FILE).is_file():
+    sound, damaged = sound_runs(path)
+    runs = []
+    for run in sound:
+        try:
+            runs.append(_describe_run(run))
+        except CacheError as error:
+            damaged[run.path] = error
+    if is_run(path) and runs:
         return runs[0]
     return {
         "kind": "runs",
         "path": str(path.absolute()),
         "unfinished": unfinished_runs(path),
         "runs": runs,
+        "damaged": [
+            {
+                "path": str(folder.absolute()),
+                "reason": error.details["found"],
+                "repair": repair(folder),
+            }
+            for folder, error in sorted(damaged.items())
+        ],
     }
 
 
@@ -38,6 +54,11 @@ def in_words(about: dict[str, Any]) -> str:
     if about["kind"] == "runs":
         blocks = [in_words(run) for run in about["runs"]]
         blocks += [f"unfinished: {name}" for name in about["unfinished"]]
+        blocks += [
+            f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
+            "makes it again, 'gaam verify' says how"
+            for run in about["damaged"]
+        ]
         return "\n".join(blocks)
     recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
     lines = [
@@ -75,8 +96,6 @@ def _importance_in_words(importance: dict[str, Any] | None) -> list[str]:
 
 
 def _engine_in_words(engine: dict[str, Any]) -> str:
-    if not engine:
-        return "not recorded"
     how = "compiled" if engine["compiled"] else "not compiled"
     together = f"up to {engine['seed_batch']} seeds together"
     return f"{together}, {how}, {engine['dtype']}, {engine['device']} ({engine['why']})"

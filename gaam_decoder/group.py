@@ -243,19 +243,18 @@ class Group:
         target = self.state.tensors() | {f"kept.{k}": value for k, value in self.kept.items()}
         if {k: v.shape for k, v in target.items()} != {k: v.shape for k, v in tensors.items()}:
             return
+        try:
+            epochs_done, seconds = int(about["epochs_done"]), float(about["seconds"])
+            members = [_member(**member) for member in about["members"]]
+        except (KeyError, TypeError):
+            return  # of another version: the same is trained from the beginning
         for name, value in target.items():
             value.copy_(tensors[name])
-        self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
-        self.members = [
-            Member(
-                **{
-                    **member,
-                    "schedule": Plateau(**member["schedule"]),
-                    "best": Score(**member["best"]) if member["best"] else None,
-                }
-            )
-            for member in about["members"]
-        ]
+        self.epochs_done, self.seconds, self.members = epochs_done, seconds, members
+
+
+def _member(schedule: dict[str, Any], best: dict[str, Any] | None, **rest: Any) -> Member:
+    return Member(schedule=Plateau(**schedule), best=Score(**best) if best else None, **rest)
 
 
 def _stacked_state(decoders: Sequence[Decoder], device: torch.device, dtype: torch.dtype) -> State:

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.number_lists import parse_layers
-
-if TYPE_CHECKING:
-    from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, by_seed
 
 Floats = NDArray[np.floating[Any]]
 FLAT = 4 * float(np.finfo(np.float32).eps)
@@ -107,32 +104,20 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     Returns:
         None where the mechanism has no attention map (``NO_MAP``), or no seed finished.
     """
-    by_seed = {
-        seed: run.attention_map[run.seeds.index(seed)]
-        for run in runs
-        if run.attention_map is not None
-        for seed in run.finished
-    }
-    if not by_seed:
+    maps = by_seed(runs, lambda run: run.attention_map)
+    if not maps:
         return None
-    seeds = sorted(by_seed)
-    map_S = np.stack([by_seed[seed] for seed in seeds])
+    map_S = np.stack(list(maps.values()))
     contribution_SL = layer_contribution(map_S)
     factor_SL = importance_factor(map_S).mean(2)
     return Importance(
-        layers=layer_numbers(runs[0]),
-        seeds=tuple(seeds),
+        layers=runs[0].layer_numbers,
+        seeds=tuple(maps),
         contribution=tuple(contribution_SL.mean(0).tolist()),
         contribution_sd=_sd(contribution_SL),
         factor=tuple(factor_SL.mean(0).tolist()),
         factor_sd=_sd(factor_SL),
     )
-
-
-def layer_numbers(run: RunResult) -> tuple[int, ...]:
-    """Numbers of the layers that a run learned from, as the encoder counts them from 1."""
-    some = run.recipe.get("layers")
-    return parse_layers(some) if some else tuple(range(1, run.cache["layers"] + 1))
 
 
 def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:

@@ -17,7 +17,8 @@ from gaam_decoder.data import read_groups
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.engine import resolve_dtype
 from gaam_decoder.number_lists import spell_layers, spell_numbers
-from gaam_decoder.runs import RUN_FILE, RunResult, read_run
+from gaam_decoder.run_folders import runs_of_key
+from gaam_decoder.runs import RunResult
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
 
 NOT_RECIPE = (
@@ -72,8 +73,7 @@ def lacking_seeds(config: TrainConfig, runs: list[RunResult]) -> list[int]:
 
 def existing_runs(runs: Path, key: str) -> list[RunResult]:
     """Finished runs of one mechanism, recipe and cache, by their key."""
-    found = [read_run(file.parent) for file in sorted(runs.glob(f"[!.]*-{key[:8]}-s*/{RUN_FILE}"))]
-    return [run for run in found if run.key == key]
+    return runs_of_key(runs, key)
 
 
 def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:

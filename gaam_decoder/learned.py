@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder import stats
-
-if TYPE_CHECKING:
-    from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, by_seed
 
 Floats = NDArray[np.floating[Any]]
 QUANTILES = (5, 25, 50, 75, 95)
@@ -104,6 +103,10 @@ def parameter_range(
     )
 
 
+def _learned(name: str, run: RunResult) -> Floats | None:
+    return run.learned.get(name)
+
+
 def learned_ranges(runs: Sequence[RunResult]) -> dict[str, ParameterRange]:
     """Ranges of every learned parameter by name.
 
@@ -116,15 +119,10 @@ def learned_ranges(runs: Sequence[RunResult]) -> dict[str, ParameterRange]:
     name = runs[0].attention.partition(":")[0]
     ranges = {}
     for parameter in runs[0].learned:
-        by_seed = {
-            seed: run.learned[parameter][run.seeds.index(seed)]
-            for run in runs
-            for seed in run.finished
-        }
-        if by_seed:
-            values = np.stack([by_seed[seed] for seed in sorted(by_seed)])
+        found = by_seed(runs, partial(_learned, parameter))
+        if found:
             ranges[parameter] = parameter_range(
-                values,
+                np.stack(list(found.values())),
                 runs[0].learned_start.get(parameter),
                 exponents=(name, parameter) == ("generalized-gaussian", "beta"),
             )

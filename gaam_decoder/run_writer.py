@@ -11,11 +11,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from gaam_cache.files import (
+    Parts,
+    make_folder,
+    sealed_text,
+    storage_errors,
+    sync_folder,
+    write_synced,
+)
+from gaam_decoder.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
 from gaam_decoder.runs import RUN_FILE, RUN_VERSION
 from gaam_decoder.seed_store import SeedResult
-from gaam_decoder.tensor_files import cannot_write, save_tensors
+from gaam_decoder.tensor_files import tensor_parts
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
@@ -48,38 +59,56 @@ def write_run(
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
         for r in results
     ]
-    test = {"logits": torch.stack([r.test_logits for r in results]), "labels": labels.cpu()}
+    test = {"logits": _stacked([r.test_logits for r in results]), "labels": labels.cpu().numpy()}
     maps = [r.attention_map for r in results if r.attention_map is not None]
     if maps:
-        test["attention_map"] = torch.stack(
-            [
-                torch.full_like(maps[0], torch.nan) if r.attention_map is None else r.attention_map
-                for r in results
-            ]
+        nothing = torch.full_like(maps[0], torch.nan)
+        test["attention_map"] = _stacked(
+            [nothing if r.attention_map is None else r.attention_map for r in results]
         )
     for key in results[0].learned:
-        test[f"learned.{key}"] = torch.stack([r.learned[key] for r in results])
-    weights = {key: torch.stack([r.weights[key] for r in results]) for key in results[0].weights}
+        test[f"learned.{key}"] = _stacked([r.learned[key] for r in results])
+    weights = {key: _stacked([r.weights[key] for r in results]) for key in results[0].weights}
     order = {"seeds": json.dumps([r.seed for r in results])}
+    log = "".join(json.dumps(entry) + "\n" for r in results for entry in r.log)
+    contents: dict[str, Parts] = {
+        WEIGHTS_FILE: tensor_parts(weights, order),
+        TEST_FILE: tensor_parts(test, order),
+        LOG_FILE: [log.encode()],
+    }
+    files = {name: _about_file(parts) for name, parts in contents.items()}
+    content = {"run_version": RUN_VERSION, **about, "seeds": seeds, "files": files}
     final = runs / name
     temporary = runs / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
-    try:
-        temporary.mkdir(parents=True)
+    with storage_errors(final, option="--runs"):
         try:
-            save_tensors(weights, temporary / "weights.safetensors", order)
-            save_tensors(test, temporary / "test.safetensors", order)
-            lines = [json.dumps(entry) + "\n" for r in results for entry in r.log]
-            (temporary / "log.jsonl").write_text("".join(lines), "utf-8")
-            content = {"run_version": RUN_VERSION, **about, "seeds": seeds}
-            (temporary / RUN_FILE).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-            if not (final / RUN_FILE).exists():
-                temporary.rename(final)
+            make_folder(runs)
+            temporary.mkdir()
+            for file, parts in contents.items():
+                write_synced(temporary / file, parts)
+            write_synced(temporary / RUN_FILE, sealed_text(content).encode())
+            sync_folder(temporary)
+            try:
+                if not (final / RUN_FILE).exists():
+                    temporary.rename(final)
+            except OSError:
+                if not (final / RUN_FILE).exists():
+                    raise
+            sync_folder(runs)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        if not (final / RUN_FILE).exists():
-            raise cannot_write(runs, error) from error
     return final
+
+
+def _stacked(values: Sequence[torch.Tensor]) -> NDArray[Any]:
+    return np.stack([value.cpu().numpy() for value in values])
+
+
+def _about_file(parts: Parts) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return {"bytes": sum(map(len, parts)), "sha256": digest.hexdigest()}
 
 
 def temporary_runs(runs: Path, key: str) -> list[Path]:

@@ -5,31 +5,41 @@ S seeds, N test rows, C classes.
 A run is one mechanism trained under one recipe on one cache, over some seeds::
 
     runs/laplace-linear-1f9c2a7b-s0-9/
-      run.json             what was run, where, on what, and per seed how it went
+      run.json             what was run, where, on what, per seed how it went, and size and SHA-256
+                           of the other files; it carries its own digest and is written last
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
       test.safetensors     logits (S, N, C), labels (N,), mean attention map (S, ...), and learned
                            parameters as they are used, learned.NAME (S, ...)
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
-its name and are taken up again by the next call.
+its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
+before a file is first used, what lies in it whenever it is read.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from gaam_cache.errors import CacheError, NotFoundError
-from gaam_decoder import stats
+from gaam_cache.files import unsealed
+from gaam_cache.strict_json import read_json
+from gaam_decoder import run_checks, stats
+from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.run_checks import LOG_FILE, TEST_FILE
+from gaam_decoder.run_files import HashedFiles, check_size, reading
 from gaam_decoder.specs import row_title
+from gaam_decoder.tensor_files import TensorFile
 
 RUN_VERSION = 1
 RUN_FILE = "run.json"
@@ -62,32 +72,50 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)
     """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
 
-    def _tensors(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Tensors of test.safetensors whose names begin so, without that beginning."""
-        path = self.path / "test.safetensors"
-        try:
-            with safe_open(path, "np") as file:
-                names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-                return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
-        except (OSError, SafetensorError) as error:
-            raise _damaged(path, error) from error
+    files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
-    def _tensor(self, name: str) -> NDArray[Any]:
-        try:
-            return self._tensors(name)[""]
-        except KeyError:
-            path = self.path / "test.safetensors"
-            raise _damaged(path, ValueError(f"no tensor '{name}'")) from None
+    @cached_property
+    def _hashed(self) -> HashedFiles:
+        return HashedFiles(self.path, self.files)
+
+    def opened(self, name: str) -> AbstractContextManager[BufferedReader]:
+        """A file of the run, of which every byte is what was written; see ``HashedFiles``."""
+        return self._hashed.opened(name)
+
+    def check_digest(self, name: str) -> None:
+        """Hash a file of the run, if that was not done.
+
+        Raises:
+            CacheError: it is not what was written.
+            StorageError: it cannot be read now.
+        """
+        with self.opened(name):
+            pass
+
+    def _failures(self) -> list[bool]:
+        return [seed in self.failed for seed in self.seeds]
+
+    def _logits(self) -> NDArray[np.float32]:
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            logits = tensors.read("logits")
+            classes = len(self.cache["class_names"])
+            run_checks.check_logits(logits, self._failures(), len(self.labels), classes)
+            return logits
 
     @cached_property
     def logits(self) -> NDArray[np.float32]:
         """Test logits, (S, N, C); NaN for failed seeds."""
-        return self._tensor("logits")
+        return self._logits()
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Test labels, (N,)."""
-        return self._tensor("labels")
+        with self.opened(TEST_FILE) as file:
+            labels = TensorFile(file).read("labels")
+            run_checks.check_labels(labels, self.recipe, self.cache)
+            return labels
 
     @cached_property
     def attention_map(self) -> NDArray[np.float32] | None:
@@ -95,17 +123,41 @@ class RunResult:
 
         NaN for failed seeds; None where the mechanism has none.
         """
-        return self._tensors("attention_map").get("")
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            if "attention_map" not in set(tensors):
+                return None
+            shape = tensors.shape("attention_map")
+            run_checks.check_map(shape, len(self.seeds), len(self.layer_numbers))
+            return tensors.read("attention_map")
 
     @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
         """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
-        return self._tensors("learned.")
+        found = {}
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            for name in tensors:
+                if name.startswith("learned."):
+                    run_checks.check_stacked(name, tensors.shape(name), len(self.seeds))
+                    found[name.removeprefix("learned.")] = tensors.read(name)
+        return found
+
+    @property
+    def layer_numbers(self) -> tuple[int, ...]:
+        """Layers that it learned from, as the encoder counts them from 1."""
+        some = self.recipe.get("layers")
+        return parse_layers(some) if some else tuple(range(1, self.cache["layers"] + 1))
 
     @property
     def finished(self) -> tuple[int, ...]:
         """Seeds that did not fail."""
         return tuple(seed for seed in self.seeds if seed not in self.failed)
+
+    @property
+    def failure(self) -> str | None:
+        """Why no seed finished, as the first of them says; None where one did."""
+        return None if self.finished else self.failed[self.seeds[0]]
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
@@ -119,8 +171,8 @@ class RunResult:
         """
         logits = vars(self).get("logits")
         if logits is None:
-            logits = self._tensor("logits")
-        return logits[[self.seeds.index(seed) for seed in self.finished]]
+            logits = self._logits()
+        return logits[np.logical_not(self._failures())] if self.failed else logits
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -128,11 +180,10 @@ class RunResult:
 
         ``accuracy`` is on the rows that choose the epoch; None where none do.
         """
-        path = self.path / "log.jsonl"
-        try:
-            return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        except (OSError, ValueError) as error:
-            raise _damaged(path, error) from error
+        with self.opened(LOG_FILE) as file:
+            log = [json.loads(line) for line in file]
+            run_checks.check_log(log, self.seeds, self.failed, self.recipe["epochs"])
+            return log
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
@@ -184,74 +235,74 @@ class RunResult:
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"
             text += f" (sd {100 * spread:.1f})" if spread is not None else ""
-        text += f" over {len(self.finished)} seeds"
-        text += f", {len(self.failed)} FAILED" if self.failed else ""
+            text += f" over {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+            text += f", {len(self.failed)} FAILED" if self.failed else ""
+        else:
+            text += f"0 of {len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} finished: "
+            text += str(self.failure)
         mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
         text += f", {mean_seconds:.2f} s a seed"
-        if self.engine:
-            text += " (compiled" if self.engine["compiled"] else " (not compiled"
-            text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
+        text += " (compiled" if self.engine["compiled"] else " (not compiled"
+        text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
         return f"{text}  {self.path}"
 
 
 def read_run(path: Path) -> RunResult:
-    """Read one run directory.
+    """Read one run directory; of its files beside run.json only the sizes are looked at.
 
     Raises:
-        CacheError: not a run, damaged, or of a newer version.
+        CacheError: not a run, damaged, or of another version.
+        StorageError: it cannot be read now.
     """
-    try:
-        content = json.loads((path / RUN_FILE).read_bytes())
-        version = content.pop("run_version")
-        if version > RUN_VERSION:
-            raise ValueError(f"run version {version}, this gaam reads up to {RUN_VERSION}")
-        seeds = content.pop("seeds")
-        return RunResult(
-            path=path,
-            seeds=tuple(int(entry["seed"]) for entry in seeds),
-            failed={entry["seed"]: entry["failed"] for entry in seeds if entry["failed"]},
-            epochs={entry["seed"]: entry["epoch"] for entry in seeds},
-            seconds={entry["seed"]: entry["seconds"] for entry in seeds},
-            **content,
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path / RUN_FILE, error) from error
+    with reading(path / RUN_FILE):
+        try:
+            content = unsealed(read_json(path / RUN_FILE))
+            version = content.pop("run_version")
+            if version != RUN_VERSION:
+                raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
+            run_checks.check_about(content)
+            seeds = content.pop("seeds")
+            for name, about in content["files"].items():
+                check_size(os.lstat(path / name), about["bytes"], name)
+            return RunResult(
+                path=path,
+                seeds=tuple(entry["seed"] for entry in seeds),
+                failed={entry["seed"]: entry["failed"] for entry in seeds if entry["failed"]},
+                epochs={entry["seed"]: entry["epoch"] for entry in seeds},
+                seconds={entry["seed"]: entry["seconds"] for entry in seeds},
+                **content,
+            )
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from error
 
 
-def load_runs(path: str | Path) -> list[RunResult]:
-    """All finished runs below a folder, or the one run that ``path`` itself is.
+def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
+    """For every seed the run that counts: the first that holds it, finished or failed.
 
-    Raises:
-        NotFoundError: no finished run there.
-        CacheError: a run that cannot be read.
+    Args:
+        runs: runs that differ in their seeds alone; the first is the first by folder name.
+
+    Returns:
+        Runs by seed, ascending.
     """
-    folder = Path(path).expanduser()
-    if (folder / RUN_FILE).is_file():
-        return [read_run(folder)]
-    found = sorted(
-        file.parent for file in folder.glob("*/" + RUN_FILE) if file.parent.name[0] != "."
-    )
-    if not found:
-        from gaam_decoder.seed_store import unfinished_runs  # imports torch: a second
-
-        unfinished = unfinished_runs(folder)
-        raise NotFoundError(
-            f"no finished runs in '{folder}'",
-            expected=f"folders with {RUN_FILE}",
-            found=f"{len(unfinished)} unfinished" if unfinished else "none",
-            where=str(folder.absolute()),
-            hint="the same 'gaam train' again finishes them"
-            if unfinished
-            else "make one with 'gaam train', or name another folder",
-        )
-    return [read_run(run) for run in found]
+    found: dict[int, RunResult] = {}
+    for run in sorted(runs, key=lambda run: run.path.name):
+        for seed in run.seeds:
+            found.setdefault(seed, run)
+    return dict(sorted(found.items()))
 
 
-def _damaged(path: Path, error: Exception) -> CacheError:
-    return CacheError(
-        f"the run '{path.parent.name}' is damaged",
-        expected="the files that gaam train wrote",
-        found=str(error),
-        where=str(path.absolute()),
-        hint="remove that folder; 'gaam train' makes the run again",
-    )
+def by_seed(
+    runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
+) -> dict[int, NDArray[Any]]:
+    """Entries of the seeds that finished, each from the run that counts for it.
+
+    Args:
+        runs: runs that differ in their seeds alone.
+        read: (S, ...) of a run, one entry for each of its seeds; None where it has none.
+    """
+    found = {}
+    for seed, run in first_runs(runs).items():
+        if seed not in run.failed and (values := read(run)) is not None:
+            found[seed] = values[run.seeds.index(seed)]
+    return found

@@ -1,20 +1,30 @@
-"""Finished seeds of runs that are still unfinished, and the last epoch of those at work."""
+"""Finished seeds of runs that are still unfinished, and the last epoch of those at work.
+
+Every file carries a digest of its name and content, says which work it belongs to, how that work
+was begun and which seeds were to be trained together. What is damaged, swapped or foreign counts as
+absent; since every file says how to go on, the training still ends with the same bits.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import shutil
 import time
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from gaam_decoder.tensor_files import cannot_write, publish_tensors, read_published, with_prefix
+from gaam_cache.errors import GaamWarning
+from gaam_cache.files import open_sealed, seal_parts, storage_errors, write_file
+from gaam_cache.foreign_text import visible
+from gaam_decoder.engine import Engine
+from gaam_decoder.tensor_files import TensorFile, tensor_parts
 
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05
@@ -42,6 +52,22 @@ class SeedResult:
     log: list[dict[str, Any]]
 
 
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What a training that was stopped left behind."""
+
+    results: dict[int, SeedResult] = field(default_factory=dict)
+    at_work: Groups = field(default_factory=list)
+    """Seeds of every group that left a checkpoint."""
+    engines: list[Engine] = field(default_factory=list)
+    """How it was begun; several where the device has changed since."""
+    planned: Groups = field(default_factory=list)
+    """Seeds that were to be trained together."""
+
+
 class Checkpoint:
     """The state of one group of seeds after its last epoch, in one file.
 
@@ -49,9 +75,10 @@ class Checkpoint:
     epochs since then, never the result.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
         """Use ``SeedStore.checkpoint``."""
         self.path = path
+        self._begun = dict(begun or {})
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
 
     @property
@@ -60,20 +87,23 @@ class Checkpoint:
         return time.monotonic() >= self._next
 
     def save(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Replace what was there."""
+        """Replace what was there.
+
+        Raises:
+            StorageError: the file system refused.
+        """
         start = time.monotonic()
-        publish_tensors(tensors, about, self.path)
+        _publish(self.path, tensors, {**self._begun, **about})
         end = time.monotonic()
         wait = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
         self._next = end + wait
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and the rest, or None; a damaged file counts as absent."""
-        return read_published(self.path)
-
-    def remove(self) -> None:
-        """Drop it, once its seeds are saved."""
-        self.path.unlink(missing_ok=True)
+        """Tensors and the rest; None where there is none. ``SeedStore.load`` has looked at it."""
+        try:
+            return _read(self.path)
+        except (OSError, ValueError):
+            return None
 
 
 class SeedStore:
@@ -81,11 +111,21 @@ class SeedStore:
 
     A group is saved by one rename, with all its seeds: which seeds are trained together then never
     depends on when a training was interrupted.
+
+    Args:
+        runs: folder of all runs.
+        name: of the work, readable.
+        key: of the runs that come of it.
     """
 
-    def __init__(self, runs: Path, name: str) -> None:
+    def __init__(self, runs: Path, name: str, key: str) -> None:
         """The folder is made when something is saved."""
         self.folder = runs / f".{name}.partial"
+        self._begun: dict[str, Any] = {"key": key}
+
+    def begin(self, engine: Engine, planned: Groups) -> None:
+        """Say what every file that is saved from now on says of the whole work."""
+        self._begun |= {"engine": asdict(engine), "planned": planned}
 
     def save(self, results: Sequence[SeedResult]) -> None:
         """Write the seeds of one group.
@@ -104,27 +144,78 @@ class SeedStore:
         names = ("seed", "failed", "epoch", "seconds", "log")
         about = [{name: getattr(result, name) for name in names} for result in results]
         seeds = [result.seed for result in results]
-        publish_tensors(tensors, {"seeds": about}, self._path("done", seeds))
-        self.checkpoint(seeds).remove()
+        _publish(self._path("done", seeds), tensors, {**self._begun, "seeds": about})
+        with storage_errors(self.folder, option="--runs"):
+            self.checkpoint(seeds).path.unlink(missing_ok=True)
 
-    def load(self) -> dict[int, SeedResult]:
-        """All seeds that were saved; a damaged file counts as absent."""
-        found: dict[int, SeedResult] = {}
-        for path in sorted(self.folder.glob("done-*.safetensors")):
-            content = read_published(path)
-            if content is None:
-                continue
-            tensors, about = content
-            for entry in about["seeds"]:
-                own = with_prefix(tensors, f"{entry['seed']}.")
-                found[entry["seed"]] = SeedResult(
-                    weights=with_prefix(own, "weights."),
-                    learned=with_prefix(own, "learned."),
-                    test_logits=own["logits"],
-                    attention_map=own.get("attention_map"),
-                    **entry,
-                )
-        return found
+    def load(self) -> Work:
+        """What is whole; what is not is removed, with one warning that names it.
+
+        Raises:
+            StorageError: it cannot be read now, or what is damaged cannot be removed.
+        """
+        results: dict[int, SeedResult] = {}
+        at_work: Groups = []
+        begun: list[dict[str, Any]] = []
+        damaged: dict[str, str] = {}
+        with storage_errors(self.folder, option="--runs"):
+            if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+                damaged[self.folder.name] = "it is no folder"
+                _remove(self.folder)
+            for path in sorted(self.folder.glob("*")):
+                if path.name.startswith("."):
+                    continue  # a temporary file, which goes with the folder
+                try:
+                    found, seeds, about = self._load(path)
+                except ValueError as error:
+                    damaged[path.name] = str(error)
+                    _remove(path)
+                    continue
+                begun.append(about)
+                results |= found
+                at_work += [] if found else [seeds]
+        if damaged:
+            self._warn(damaged)
+        planned = dict.fromkeys(tuple(group) for about in begun for group in about["planned"])
+        return Work(
+            results=results,
+            at_work=at_work,
+            engines=[Engine(**about["engine"]) for about in begun],
+            planned=[list(group) for group in planned],
+        )
+
+    def _load(self, path: Path) -> tuple[dict[int, SeedResult], list[int], dict[str, Any]]:
+        """Finished seeds of a file, all its seeds, and what it says of the whole work.
+
+        Raises:
+            ValueError: it is not a whole file of this work.
+        """
+        is_done = path.name.startswith("done-")
+        try:
+            tensors, about = _read(path, with_tensors=is_done)
+            if about["key"] != self._begun["key"]:
+                raise ValueError("it belongs to other runs")
+            Engine(**about["engine"])
+            if not is_done:
+                return {}, [int(seed) for seed in about["seeds"]], about
+            results = {
+                entry["seed"]: _result(entry, _with_prefix(tensors, f"{entry['seed']}."))
+                for entry in about["seeds"]
+            }
+            return results, list(results), about
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"it was written by another version: {error!r}") from error
+
+    def _warn(self, damaged: dict[str, str]) -> None:
+        names = "; ".join(f"'{name}': {reason}" for name, reason in damaged.items())
+        warnings.warn(
+            visible(
+                f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, the "
+                f"seeds or epochs in it are trained again ({names})"
+            ),
+            GaamWarning,
+            stacklevel=2,
+        )
 
     def _path(self, kind: str, seeds: Sequence[int]) -> Path:
         digest = hashlib.sha256(" ".join(map(str, seeds)).encode()).hexdigest()[:16]
@@ -132,53 +223,91 @@ class SeedStore:
 
     def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:
         """Where the group of these seeds keeps its last epoch."""
-        return Checkpoint(self._path("group", seeds))
-
-    def groups_at_work(self) -> list[list[int]]:
-        """Seeds of every group that left a checkpoint."""
-        found = []
-        for path in sorted(self.folder.glob("group-*.safetensors")):
-            content = read_published(path)
-            if content is not None:
-                found.append([int(seed) for seed in content[1]["seeds"]])
-        return found
-
-    def first_engine(self, engine: dict[str, Any]) -> dict[str, Any]:
-        """The engine that the first call on this folder used; ``engine`` if this is the first.
-
-        Going on as it was begun is what makes a resumed training end with the same bits.
-        """
-        path = self.folder / "engine.json"
-        try:
-            first = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            first = None
-        same = first is not None and all(first.get(k) == engine[k] for k in ("device", "dtype"))
-        if same and set(first) == set(engine):
-            return dict(first)
-        temporary = path.with_name(f"engine.{secrets.token_hex(4)}.tmp")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(engine), "utf-8")
-            temporary.rename(path)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
-        return engine
+        return Checkpoint(self._path("group", seeds), self._begun)
 
     def remove(self) -> None:
-        """Drop what was published; groups of other seeds that are still at work stay."""
-        for path in self.folder.glob("done-*.safetensors"):
-            path.with_name(path.name.replace("done-", "group-", 1)).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
-        if not self.groups_at_work():
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Drop what was published; groups of other seeds that are still at work stay.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        with storage_errors(self.folder, option="--runs"):
+            for path in self.folder.glob("done-*.safetensors"):
+                group = path.with_name(path.name.replace("done-", "group-", 1))
+                group.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+            if not any(self.folder.glob("group-*.safetensors")):
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     def remove_if_in(self, published: Set[int]) -> None:
         """Drop what a kill left between publishing a run and ``remove``."""
-        if set(self.load()) <= published:
+        if set(self.load().results) <= published:
             self.remove()
 
 
-def unfinished_runs(folder: Path) -> list[str]:
-    """Names of runs that were started and not finished."""
-    return sorted(p.name[1:].removesuffix(".partial") for p in folder.glob(".*.partial"))
+def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:
+    """Seeds in groups as they were when the work was begun, and those that were in none.
+
+    First those at work, then those that were planned together and of which nothing is there.
+    """
+    left = set(seeds)
+    groups: Groups = []
+    for group in work.at_work:
+        if left & set(group):
+            groups.append(group)
+            left -= set(group)
+    for group in work.planned:
+        if left >= set(group) and group:
+            groups.append(group)
+            left -= set(group)
+    return groups, sorted(left)
+
+
+def _publish(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+    parts = tensor_parts(arrays, {"about": json.dumps(about)})
+    write_file(path, seal_parts(path.name, parts), option="--runs")
+
+
+def _read(path: Path, *, with_tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``_publish`` wrote.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, or there is none.
+    """
+    try:
+        with open_sealed(path) as file:
+            found = TensorFile(file)
+            about = json.loads(found.metadata["about"])
+            names = found if with_tensors else ()
+            return {name: torch.from_numpy(found.read(name)) for name in names}, about
+    except (IsADirectoryError, FileNotFoundError, KeyError) as error:
+        raise ValueError(f"{path.name} is no file of gaam: {error}") from error
+
+
+def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:
+    return SeedResult(
+        weights=_with_prefix(own, "weights."),
+        learned=_with_prefix(own, "learned."),
+        test_logits=own["logits"],
+        attention_map=own.get("attention_map"),
+        **entry,
+    )
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without that beginning."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever lies there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,8 @@ import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import GaamWarning
+from gaam_cache.files import storage_errors
 from gaam_decoder import stats
 from gaam_decoder.claim import Claim
 from gaam_decoder.config import TrainConfig
@@ -27,7 +30,7 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.programs import Programs
 from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
-from gaam_decoder.seed_store import SeedStore
+from gaam_decoder.seed_store import SeedStore, Work, work_groups
 from gaam_decoder.track import check_tracker, track_seeds
 from gaam_decoder.train import train_group
 
@@ -106,7 +109,7 @@ def _work_name(item: Item) -> str:
 
 
 def _store(item: Item) -> SeedStore:
-    return SeedStore(item.config.runs, _work_name(item))
+    return SeedStore(item.config.runs, _work_name(item), item.key)
 
 
 def _left_behind(item: Item) -> bool:
@@ -145,11 +148,17 @@ def _train_run(
 ) -> Path:
     spec, config, key = item.spec, item.config, item.key
     store = _store(item)
-    results = {seed: kept for seed, kept in store.load().items() if seed not in published}
+    work = store.load()
+    results = {seed: kept for seed, kept in work.results.items() if seed not in published}
     device = data.train.label_N.device
-    chosen = choose_engine(spec, config, device, num_seeds=len(seeds), num_rows=len(data.train))
-    engine = Engine(**store.first_engine(chosen.to_dict()))
-    groups = _groups(sorted(set(seeds) - set(results)), store.groups_at_work(), engine.seed_batch)
+    engine = _as_begun(
+        work,
+        choose_engine(spec, config, device, num_seeds=len(seeds), num_rows=len(data.train)),
+        str(item),
+    )
+    groups, rest = work_groups(sorted(set(seeds) - set(results)), work)
+    groups += groups_of(rest, engine.seed_batch)
+    store.begin(engine, work.planned + [group for group in groups if group not in work.planned])
     for group in groups:
         done = len(results) * config.epochs
 
@@ -172,7 +181,9 @@ def _train_run(
         if engine.compiled and not compiled:
             engine = replace(engine, compiled=False, why="the compiler failed")
         if config.track == "tensorboard":
-            track_seeds(config.runs / "tensorboard" / _work_name(item), trained)
+            folder = config.runs / "tensorboard" / _work_name(item)
+            with storage_errors(folder, option="--runs"):
+                track_seeds(folder, trained)
         store.save(trained)
         results |= {result.seed: result for result in trained}
     ordered = [results[seed] for seed in sorted(results)]
@@ -200,15 +211,19 @@ def _train_run(
     return path
 
 
-def _groups(seeds: list[int], at_work: list[list[int]], most: int) -> list[list[int]]:
-    """Seeds in groups: first those that were interrupted, as they were."""
-    interrupted = []
-    left = set(seeds)
-    for group in at_work:
-        if left & set(group):
-            interrupted.append(group)
-            left -= set(group)
-    return interrupted + groups_of(sorted(left), most)
+def _as_begun(work: Work, chosen: Engine, name: str) -> Engine:
+    """The engine that the work was begun with, where it can go on so: that gives the same bits."""
+    for engine in work.engines:
+        if (engine.device, engine.dtype) == (chosen.device, chosen.dtype):
+            return engine
+    if work.engines:
+        warnings.warn(
+            f"{name}: begun on {work.engines[0].device}, goes on on {chosen.device}; the bits may "
+            "differ from those of a training that was not stopped",
+            GaamWarning,
+            stacklevel=2,
+        )
+    return chosen
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:

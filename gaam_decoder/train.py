@@ -42,7 +42,8 @@ def train_group(
 ) -> tuple[list[SeedResult], bool]:
     """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
 
-    A loss that is not finite ends that seed as failed; nothing is retried.
+    A loss that is not finite ends that seed as failed, and so do logits of test rows that are not;
+    nothing is retried.
 
     Args:
         spec: the decoder.
@@ -78,6 +79,8 @@ def train_group(
 
 def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
     member = group.members[place]
+    if member.failed is None and not bool(torch.isfinite(logits_NC).all()):
+        member.failed = "the logits of the test rows are not finite"
     names = group.decoder.state_dict()  # without buffers that are not part of it
     weights = {name: group.kept[name][place].cpu() for name in names}
     group.decoder.load_state_dict(weights)

@@ -21,8 +21,8 @@ from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._scores import deciding_runs
 from gaam_decoder.reports._sheets import percent
+from gaam_decoder.runs import first_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,7 +169,7 @@ def _curves(table: Table) -> Iterator[Picture]:
 
 def _log(row: Row, key: str, factor: float) -> Floats | None:
     """A quantity of the log times a factor, (S, E); None where no entry has it."""
-    decides = deciding_runs(row.runs)
+    decides = first_runs(row.runs)
     entries = [
         entry
         for run in row.runs

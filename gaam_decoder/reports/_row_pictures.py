@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.foreign_text import brief
-from gaam_decoder.importance import importance_factor, layer_contribution, layer_numbers
+from gaam_decoder.importance import importance_factor, layer_contribution
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._scores import deciding_runs
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, by_seed
 
 Array = NDArray[Any]
 
@@ -41,7 +40,7 @@ def _attention(row: Row, label: str) -> Iterator[Picture]:
     map_S = _of_seeds(row, lambda run: run.attention_map)
     if map_S is None:
         return
-    layers = layer_numbers(row.runs[0])
+    layers = row.runs[0].layer_numbers
     factor_LF = importance_factor(map_S).mean(0)
     share_SL = layer_contribution(map_S)
     num_features = factor_LF.shape[1]
@@ -126,15 +125,5 @@ def _confusion(row: Row, label: str, names: list[str]) -> Picture:
 
 def _of_seeds(row: Row, read: Callable[[RunResult], Array | None]) -> Array | None:
     """Entries of the finished seeds, (S, ...), each from the first run that has the seed."""
-    decides = deciding_runs(row.runs)
-    by_seed: dict[int, Array] = {}
-    for run in row.runs:
-        values = read(run)
-        if values is not None:
-            by_seed |= {
-                seed: value
-                for seed, value in zip(run.seeds, values, strict=True)
-                if decides[seed] is run
-            }
-    found = [by_seed[seed] for seed in row.scores.seeds if seed in by_seed]
-    return np.stack(found) if found else None
+    found = by_seed(row.runs, read)
+    return np.stack(list(found.values())) if found else None

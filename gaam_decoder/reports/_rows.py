@@ -17,8 +17,8 @@ from gaam_decoder import stats
 from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._scores import Part, Scores, deciding_runs, scores_of
-from gaam_decoder.runs import RunResult
+from gaam_decoder.reports._scores import Part, Scores, scores_of
+from gaam_decoder.runs import RunResult, first_runs
 
 Interval = tuple[float, float] | None
 
@@ -159,7 +159,7 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:
     first, whole = parts[0][0], len(parts) == 1
-    by_part = [deciding_runs(part) for part in parts]
+    by_part = [first_runs(part) for part in parts]
     everywhere = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
     for part, runs in zip(parts, by_part, strict=True):

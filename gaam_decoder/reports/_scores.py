@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, first_runs
 
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]
@@ -66,18 +66,13 @@ def scores_of(parts: Sequence[Part]) -> Scores:
     )
 
 
-def deciding_runs(runs: Sequence[RunResult]) -> dict[int, RunResult]:
-    """For every seed the run that counts: the first that has it, in the order given."""
-    return {seed: run for run in reversed(runs) for seed in run.seeds}
-
-
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
     """Test logits of every finished seed, in the run that counts.
 
     Raises:
         CacheError: some are NaN or infinite; which class is largest would be anything.
     """
-    decides = deciding_runs(part)
+    decides = first_runs(part)
     by_seed: dict[int, NDArray[np.float32]] = {}
     for run in part:
         logits = run.finished_logits()

@@ -69,7 +69,13 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
             "key": key,
             "attention": attention,
             "head": "linear",
-            "recipe": {"select": "val", "lr": 1e-4 * (1 + number // 2), "test_split": "test"},
+            "recipe": {
+                "select": "val",
+                "epochs": 35,
+                "lr": 1e-4 * (1 + number // 2),
+                "train_split": "train",
+                "test_split": "test",
+            },
             "cache": {
                 "fingerprint": "0" * 64,
                 "encoder": "made-up",
@@ -81,6 +87,15 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
             },
             "environment": {"python": "3", "torch": torch.__version__},
             "parameters": {"attention": 2304, "total": 11524},
+            "engine": {
+                "device": "cpu",
+                "dtype": "float32",
+                "seed_batch": 10,
+                "compiled": False,
+                "why": "made up",
+                "data": "memory",
+            },
+            "learned_start": {},
             "majority_accuracy": 0.25,
         }
         name = run_name(attention, "linear", key, range(num_seeds))

@@ -14,6 +14,7 @@ from scipy import stats as scipy_stats
 import gaam_decoder
 from gaam_cache import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.ablate import choose_layers
 from gaam_decoder.importance import Importance
@@ -159,14 +160,13 @@ def test_what_cannot_be_ablated_is_refused(
         gaam_decoder.ablate(config.runs)
     run = one(config)
     file = run.path / "run.json"
-    text = file.read_text()
-    content = json.loads(text)
+    content = unsealed(json.loads(file.read_text()))
     del content["cache"]["path"]
-    file.write_text(json.dumps(content))
+    file.write_text(sealed_text(content))
     with pytest.raises(ConfigError, match=r"where its cache is(.|\n)*--cache"):
         gaam_decoder.ablate(run.path)
     content["cache"]["path"] = str(tmp_path / "gone")
-    file.write_text(json.dumps(content))
+    file.write_text(sealed_text(content))
     with pytest.raises(NotFoundError, match="--cache"):
         gaam_decoder.ablate(run.path)
     gaam_decoder.ablate(run.path, cache=config.cache)
@@ -176,7 +176,7 @@ def test_what_cannot_be_ablated_is_refused(
     with pytest.raises(CacheError, match="not the cache"):
         gaam_decoder.ablate(run.path, cache=tiny_config.out)
     content["recipe"]["magic"] = 1
-    file.write_text(json.dumps(content))
+    file.write_text(sealed_text(content))
     with pytest.raises(CacheError, match="another version"):
         gaam_decoder.ablate(run.path, cache=config.cache)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,11 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, items, sweep
 from gaam_decoder.decoder import build_decoder, stream_seed
-from gaam_decoder.seed_store import SeedStore
+from gaam_decoder.group import Group
+from gaam_decoder.runs import RUN_VERSION
 from gaam_decoder.train import train_group
 from tests.conftest import WORDS, write_csv
 
@@ -186,14 +187,39 @@ def test_an_interruption_keeps_finished_seeds(config: TrainConfig, tmp_path: Pat
     assert not list(config.runs.glob(".*"))
 
 
-def test_a_damaged_leftover_is_trained_again(config: TrainConfig) -> None:
+def test_a_run_whose_logits_are_not_finite_fails_the_seed(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss of the last step was still a number, its update made the weights something else."""
+    logits = Group.logits
+
+    def lost(self, subset, state):
+        found = logits(self, subset, state)
+        if subset is self.data.test:
+            found = found.clone()
+            found[1, 3, 0] = torch.inf
+        return found
+
+    monkeypatch.setattr(Group, "logits", lost)
     run = one(config)
-    store = SeedStore(config.runs, f"gaam-{run.key[:8]}")
-    shutil.rmtree(run.path)
-    store.folder.mkdir()
-    for name in ("done-1.safetensors", "group-2.safetensors", "engine.json"):
-        (store.folder / name).write_bytes(b"half a file")
-    np.testing.assert_array_equal(one(config).logits.shape, (3, 24, 2))
+    assert run.failed == {1: "the logits of the test rows are not finite"}
+    assert run.finished == (0, 2)
+    assert np.isnan(run.logits[1]).all()
+
+
+def test_a_run_without_a_finished_seed_says_why(
+    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = one(config)
+    assert whole.failure is None
+    assert " over 3 seeds, " in whole.summary()
+    assert " over 1 seed, " in one(replace(config, seeds=(7,))).summary()
+    run = one(replace(config, lr=1e30))
+    assert run.finished == ()
+    assert run.failure == run.failed[0]
+    assert run.failure.startswith("the loss became ")
+    assert f": 0 of 3 seeds finished: {run.failure}, " in run.summary()
+    assert "seed finished" in one(replace(config, lr=1e30, seeds=(9,))).summary()
 
 
 def test_a_non_finite_loss_fails_the_seed_and_is_kept_as_failed(
@@ -289,18 +315,13 @@ def test_bad_settings_are_refused_at_once(options: dict) -> None:
         TrainConfig(**options)
 
 
-def test_a_damaged_run_is_named(config: TrainConfig) -> None:
-    run = one(config)
-    file = run.path / "run.json"
-    text = file.read_text()
-    for wrong in (text[:-10], text.replace('"run_version": 1', '"run_version": 9'), "[]"):
-        file.write_text(wrong)
-        with pytest.raises(CacheError, match=r"run\.json"):
-            gaam_decoder.load_runs(config.runs)
-    file.write_text(text)
-    (run.path / "test.safetensors").write_bytes(b"")
-    with pytest.raises(CacheError, match="damaged"):
-        _ = gaam_decoder.load_runs(config.runs)[0].accuracy
+def test_a_run_of_another_version_is_refused_with_both_versions(config: TrainConfig) -> None:
+    file = one(config).path / "run.json"
+    content = unsealed(json.loads(file.read_text()))
+    file.write_text(sealed_text(content | {"run_version": 9}))
+    with pytest.raises(CacheError, match=r"run\.json") as error:
+        gaam_decoder.load_runs(config.runs)
+    assert f"run version 9, this gaam reads {RUN_VERSION}" in str(error.value)
 
 
 def test_rows_that_do_not_fit_into_memory_come_from_the_map(

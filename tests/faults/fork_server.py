@@ -69,7 +69,8 @@ def supervise(connection: socket.socket) -> dict[str, Any]:
         connection.close()
         for end, descriptor in ((out, 1), (err, 2)):
             os.dup2(end[1], descriptor)
-            os.closerange(min(end), max(end) + 1)
+            for own in end:  # not what lies between them: files that the command before left open
+                os.close(own)
         return job
     os.close(out[1])
     os.close(err[1])

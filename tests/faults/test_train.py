@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gaam_cache.files import unsealed
 from tests.conftest import Outcome
 from tests.faults.conftest import Bench, Forks, start_forks
 
@@ -44,7 +45,8 @@ def made(runs: Path) -> dict[str, Any]:
             lines = [json.loads(line) for line in file.read_text().splitlines()]
             content[name] = [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
         elif file.name == "run.json":
-            about = json.loads(file.read_text())
+            about = unsealed(json.loads(file.read_text()))
+            about["files"].pop("log.jsonl")
             for seed in about["seeds"]:
                 seed.pop("seconds")
             content[name] = about

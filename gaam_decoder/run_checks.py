@@ -1,0 +1,149 @@
+"""Does what a run says fit together? A digest proves who wrote it, not that it makes sense.
+
+Pure functions; each raises ValueError with what is wrong.
+
+S seeds, N test rows, C classes, L layers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.number_lists import MAX_NUMBERS
+
+WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
+RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+_ABOUT: dict[str, type] = {
+    **dict.fromkeys(("key", "attention", "head"), str),
+    **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
+    **dict.fromkeys(("parameters", "learned_start", "files"), dict),
+    "majority_accuracy": float,
+    "seeds": list,
+}
+_CACHE: dict[str, type] = {
+    **dict.fromkeys(("fingerprint", "encoder", "dataset"), str),
+    **dict.fromkeys(("layers", "hidden_size"), int),
+    "rows": dict,
+    "class_names": list,
+}
+_RECIPE: dict[str, type] = {"select": str, "epochs": int, "train_split": str, "test_split": str}
+_ENGINE: dict[str, type] = {
+    **dict.fromkeys(("device", "dtype", "why", "data"), str),
+    "seed_batch": int,
+    "compiled": bool,
+}
+_SEED: dict[str, type] = {"seed": int, "epoch": int, "seconds": float}
+
+
+def check_about(content: Mapping[str, Any]) -> None:
+    """The content of run.json: fields and their types, seeds, names of files."""
+    _check_fields(content, _ABOUT, "run.json")
+    recipe, cache, seeds = content["recipe"], content["cache"], content["seeds"]
+    for part, fields in (("recipe", _RECIPE), ("cache", _CACHE), ("engine", _ENGINE)):
+        _check_fields(content[part], fields, part)
+    _require(re.fullmatch("[0-9a-f]{64}", content["key"]), "the key is no SHA-256")
+    _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")
+    _require(min(recipe["epochs"], cache["layers"], cache["hidden_size"]) >= 1, "a size below 1")
+    _require(cache["layers"] <= MAX_NUMBERS, f"{cache['layers']} layers")
+    names = cache["class_names"]
+    _require(names and all(type(name) is str for name in names), "class_names are no names")
+    _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
+    fold = recipe.get("fold")
+    _require(fold is None or re.fullmatch(r"\d+/\d+", str(fold)), f"fold {fold!r}")
+    split = recipe["train_split"] if fold else recipe["test_split"]
+    _require(split in cache["rows"], f"no split '{split}' in the cache")
+    _check_fields(content["parameters"], {"attention": int, "total": int}, "parameters")
+    for name, span in content["learned_start"].items():
+        fits = type(span) is list and len(span) == 2 and all(type(x) is float for x in span)
+        _require(fits, f"learned_start of '{name}' is no pair of numbers")
+    _require(seeds, "no seeds")
+    for entry in seeds:
+        _check_fields(entry, _SEED, "a seed")
+        failed, epoch = entry.get("failed"), entry["epoch"]
+        _require(_is_count(entry["seed"]), "a seed below 0")
+        _require(failed is None or (type(failed) is str and failed), "a failure without a reason")
+        _require(0 <= entry["seconds"] < math.inf, "seconds that are no time")
+        fits = epoch == 0 if failed else 1 <= epoch <= recipe["epochs"]
+        _require(fits, f"seed {entry['seed']} keeps epoch {epoch} of {recipe['epochs']}")
+    _require(len({entry["seed"] for entry in seeds}) == len(seeds), "a seed is there twice")
+    _require(set(content["files"]) == set(RUN_FILES), f"files: {', '.join(content['files'])}")
+    for name, about in content["files"].items():
+        _check_fields(about, {"bytes": int, "sha256": str}, name)
+
+
+def check_labels(labels: NDArray[Any], recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:
+    """Test labels, (N,): as many as the cache has test rows, each the number of a class."""
+    classes, rows = len(cache["class_names"]), cache["rows"]
+    _require(labels.ndim == 1 and labels.dtype == np.int64 and len(labels), "labels are no list")
+    if recipe.get("fold"):
+        most = rows[recipe["train_split"]]
+        _require(len(labels) <= most, f"a fold of {len(labels):,} of {most:,} rows")
+    else:
+        expected = rows[recipe["test_split"]]
+        _require(len(labels) == expected, f"{len(labels):,} labels of {expected:,} test rows")
+    low, high = labels.min(), labels.max()
+    _require(low >= 0 and high < classes, f"labels from {low} to {high} for {classes} classes")
+
+
+def check_logits(logits: NDArray[Any], failed: Sequence[bool], rows: int, classes: int) -> None:
+    """(S, N, C) float32: numbers for the seeds that finished, NaN for those that failed."""
+    shape = (len(failed), rows, classes)
+    fits = logits.dtype == np.float32 and logits.shape == shape
+    _require(fits, f"logits are {logits.dtype} {logits.shape}, they must be float32 {shape}")
+    for place, lost in enumerate(failed):
+        fits = np.isnan(logits[place]).all() if lost else np.isfinite(logits[place]).all()
+        _require(fits, f"logits of seed number {place} are {'' if lost else 'not '}finite")
+
+
+def check_map(shape: Sequence[int], seeds: int, layers: int) -> None:
+    """(S, L, D), (S, L, 1) or (S, H, Q, L)."""
+    fits = len(shape) in (3, 4) and shape[0] == seeds and min(shape) >= 1
+    fits = fits and layers == (shape[1] if len(shape) == 3 else shape[3])
+    _require(fits, f"an attention map of shape {shape} for {seeds} seeds and {layers} layers")
+
+
+def check_stacked(name: str, shape: Sequence[int], seeds: int) -> None:
+    """(S, ...)."""
+    _require(len(shape) >= 1 and shape[0] == seeds, f"'{name}' has not one entry for every seed")
+
+
+def check_log(
+    log: Sequence[Any], seeds: Sequence[int], failed: Mapping[int, str], epochs: int
+) -> None:
+    """Entries of every seed, one for each epoch from the first on, in the order of the seeds."""
+    found: dict[int, int] = {}
+    for entry in log:
+        _check_fields(entry, {"seed": int, "epoch": int, "train_accuracy": float}, "the log")
+        seed = entry["seed"]
+        found[seed] = found.get(seed, 0) + 1
+        _require(entry["epoch"] == found[seed], f"epochs of seed {seed} are not in order")
+        for name in ("loss", "train_accuracy", "accuracy"):
+            value = entry.get(name)
+            fits = value is None or (type(value) is float and math.isfinite(value))
+            _require(fits, f"{name} of seed {seed} is {value!r}")
+    _require(list(found) == list(seeds), "the log is of other seeds")
+    for seed, count in found.items():
+        fits = count <= epochs if seed in failed else count == epochs
+        _require(fits, f"the log has {count} of {epochs} epochs of seed {seed}")
+
+
+def _check_fields(value: Any, fields: Mapping[str, type], where: str) -> None:
+    _require(type(value) is dict, f"{where} is no object")
+    for name, kind in fields.items():
+        _require(name in value, f"{where}: no '{name}'")
+        _require(type(value[name]) is kind, f"{where}: '{name}' is {value[name]!r:.60}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _require(holds: Any, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
