@@ -286,14 +286,13 @@ def inspect(
 
     if not path.exists():
         raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
-    package = gaam_cache if (path / "cache.json").exists() else gaam_decoder
+    package = gaam_cache if gaam_cache.describe.is_cache(path) else gaam_decoder
     about = package.describe.describe(path)
     if as_json:
         _print_json(about)
     else:
         tell(package.describe.in_words(visible_values(about)))
-    if about.get("damaged"):
-        raise typer.Exit(3)
+    raise typer.Exit(3 if about.get("damage") else 0)
 
 
 @app.command()

@@ -49,29 +49,25 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
         CacheError: damaged, of another cache, or not what the plan says.
     """
     receipt = read_receipt(root, shard.name)
-    where = str(receipt_path(root, shard.name).absolute())
-    hint = "delete the receipt and run gaam extract again"
-    expected = (plan.fingerprint, shard.split, shard.start, shard.stop)
-    found = (receipt.fingerprint, receipt.split, receipt.start, receipt.stop)
-    if found != expected:
-        raise CacheError(
-            f"the shard '{shard.name}' belongs to another cache",
-            expected="fingerprint {:.12}, rows {} {} to {}".format(*expected),
-            found="fingerprint {:.12}, rows {} {} to {}".format(*found),
-            where=where,
-            hint=hint,
-        )
+    belongs = (plan.fingerprint, shard.split, shard.start, shard.stop)
+    said = (receipt.fingerprint, receipt.split, receipt.start, receipt.stop)
     arrays = expected_arrays(plan, shard)
     there = {key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()}
-    if there != arrays:
-        raise CacheError(
-            f"the shard '{shard.name}' does not hold what the plan says",
-            expected=_in_words(arrays),
-            found=_in_words(there),
-            where=where,
-            hint=hint,
-        )
-    return receipt
+    if said == belongs and there == arrays:
+        return receipt
+    message = f"the shard '{shard.name}' does not hold what the plan says"
+    expected, found = _in_words(arrays), _in_words(there)
+    if said != belongs:
+        message = f"the shard '{shard.name}' belongs to another cache"
+        expected = "fingerprint {:.12}, rows {} {} to {}".format(*belongs)
+        found = "fingerprint {:.12}, rows {} {} to {}".format(*said)
+    raise CacheError(
+        message,
+        expected=expected,
+        found=found,
+        where=str(receipt_path(root, shard.name).absolute()),
+        hint="delete the receipt and run gaam extract again",
+    )
 
 
 def _in_words(arrays: dict[str, tuple[tuple[int, ...], str]]) -> str:

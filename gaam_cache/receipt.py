@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import stat
 from dataclasses import asdict, dataclass, field
@@ -67,7 +68,7 @@ class Receipt:
 
 def receipt_path(root: Path, name: str) -> Path:
     """The receipt file of the shard called ``name``."""
-    return root / SHARD_FOLDER / f"{name}.json"
+    return root / f"{SHARD_FOLDER}/{name}.json"
 
 
 def read_receipt(root: Path, name: str) -> Receipt:
@@ -86,7 +87,7 @@ def read_receipt(root: Path, name: str) -> Receipt:
         }
         receipt = Receipt(datasets=specs, **content | {"digest": sealed[SEAL]})
         _check(receipt, name)
-        status = (path.parent / receipt.file).lstat()
+        status = os.lstat(f"{os.path.dirname(path)}/{receipt.file}")  # noqa: PTH120 ten times faster
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{receipt.file} is not a regular file")
         if status.st_size != receipt.bytes:
@@ -113,6 +114,8 @@ def size_fault(receipt: Receipt, size: int) -> str:
 def _check(receipt: Receipt, name: str) -> None:
     if not re.fullmatch(r"[0-9a-f]{64}", receipt.sha256):
         raise ValueError("bad sha256")
+    if not (isinstance(receipt.fingerprint, str) and isinstance(receipt.split, str)):
+        raise ValueError("fingerprint and split must be strings")
     if receipt.file != f"{name}-{receipt.sha256[:8]}.h5":
         raise ValueError(f"bad file name {receipt.file!r}")
     numbers = [receipt.bytes, receipt.start, receipt.stop, receipt.truncated]

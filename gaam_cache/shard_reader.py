@@ -10,13 +10,10 @@ N rows asked for.
 from __future__ import annotations
 
 import os
-import resource
-import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +23,7 @@ from numpy.typing import NDArray
 from gaam_cache.check_memory import CheckMemory, Identity
 from gaam_cache.errors import CacheError
 from gaam_cache.files import open_regular
+from gaam_cache.open_files import OpenFiles
 from gaam_cache.plan import Plan
 from gaam_cache.receipt import SHARD_FOLDER, Receipt
 from gaam_cache.repair import extract_again, repair_command
@@ -33,6 +31,12 @@ from gaam_cache.shard_numbers import shard_fault
 
 MAX_CHECKERS = 8
 """Threads that hash; more wait for the disk."""
+MAX_READERS = 4
+"""Threads that copy: what one copies out of the page cache is less than memory gives."""
+THREADS_FROM_BYTES = 4 * 2**20
+"""Less is copied at once, before other threads would have begun."""
+MERGED_ROWS = 64
+"""Of a shard; among fewer, neighbours are not worth looking for."""
 MAX_ATTEMPTS = 3
 """To read rows from a file that is touched at that moment."""
 
@@ -57,7 +61,11 @@ class ShardReader:
         self._specs = list(plan.shards(split))
         self._receipts = receipts
         self._memory = memory
+        self._folder = str((root / SHARD_FOLDER).absolute())
         self._checked: list[Identity | None] = [None] * len(receipts)
+        self._row_bytes = {
+            key: spec.nbytes // spec.shape[0] for key, spec in receipts[0].datasets.items()
+        }
 
     def read(
         self, key: str, row_N: NDArray[np.int64], out: NDArray[np.uint8], runs: Sequence[Run]
@@ -76,29 +84,34 @@ class ShardReader:
         order = np.argsort(row_N, kind="stable")
         row_N = row_N[order]
         shard_N = row_N // self._plan.shard_rows
-        ends = [*(np.flatnonzero(np.diff(shard_N)) + 1).tolist(), len(row_N)]
+        ends = [*(np.flatnonzero(shard_N[1:] != shard_N[:-1]) + 1).tolist(), len(row_N)]
         starts = [0, *ends[:-1]]
-        whole = len(runs) == 1 and runs[0].bytes == out.shape[1] == self._row_bytes(key)
+        whole = len(runs) == 1 and runs[0].bytes == out.shape[1] == self._row_bytes[key]
         flat: Any = out.reshape(-1)
         view = memoryview(flat)
+        copying: list[Future[None]] = []
         with closing(self._in_order(shard_N[starts].tolist())) as checked:
             for start, end, shard in zip(starts, ends, checked, strict=True):
-                rows, places = row_N[start:end], order[start:end]
-                stretches = (
-                    consecutive(rows, places)
-                    if whole
-                    else [(*at, 1) for at in zip(rows.tolist(), places.tolist(), strict=True)]
-                )
-                for _ in range(MAX_ATTEMPTS):
-                    if self._copy(shard, key, stretches, view, runs):
-                        break
-                    self._check(shard)  # touched since: perhaps only its times are others
+                at = row_N[start:end], order[start:end]
+                if whole and end - start > MERGED_ROWS:
+                    stretches = consecutive(*at)
                 else:
-                    raise self._damaged(shard, "the file is being changed while it is read")
+                    places = at[0].tolist(), at[1].tolist()
+                    stretches = [(row, place, 1) for row, place in zip(*places, strict=True)]
+                task = shard, key, stretches, view, runs
+                if out.nbytes < THREADS_FROM_BYTES:
+                    self._copy_right(*task)
+                else:
+                    copying.append(_readers.submit(self._copy_right, *task))
+            for copied in copying:
+                copied.result()
 
-    def _row_bytes(self, key: str) -> int:
-        spec = self._receipts[0].datasets[key]
-        return spec.nbytes // spec.shape[0]
+    def _copy_right(self, shard: int, *task: Any) -> None:
+        for _ in range(MAX_ATTEMPTS):
+            if self._copy(shard, *task):
+                return
+            self._check(shard)  # touched since: perhaps only its times are others
+        raise self._damaged(shard, "the file is being changed while it is read")
 
     def _copy(
         self,
@@ -109,9 +122,8 @@ class ShardReader:
         runs: Sequence[Run],
     ) -> bool:
         """Copy rows of one shard; whether the file is the one that was checked."""
-        spec = self._receipts[shard].datasets[key]
-        row_bytes = spec.nbytes // spec.shape[0]
-        base = spec.offset - self._specs[shard].start * row_bytes
+        row_bytes = self._row_bytes[key]
+        base = self._receipts[shard].datasets[key].offset - self._specs[shard].start * row_bytes
         width = sum(run.bytes for run in runs)
         identity = self._checked[shard]
         assert identity is not None
@@ -121,10 +133,10 @@ class ShardReader:
             for row, place, count in stretches:
                 for source, target, size in runs:
                     begin = place * width + target
-                    wanted = size * count
+                    part = view[begin : begin + size * count]
                     at = base + row * row_bytes + source
-                    if os.preadv(descriptor, [view[begin : begin + wanted]], at) != wanted:
-                        _read_on(descriptor, view[begin : begin + wanted], at)
+                    if os.preadv(descriptor, [part], at) != len(part):
+                        _read_on(descriptor, part, at)
             return Identity.of(os.fstat(descriptor)) == identity
         except (OSError, ValueError) as error:
             raise self._damaged(shard, f"the file cannot be read: {error}") from error
@@ -137,16 +149,16 @@ class ShardReader:
             return
         workers = checkers(len(todo))
         waiting = iter(todo)
-        ahead: deque[Future[None]] = deque()
+        ahead: deque[tuple[int, Future[None]]] = deque()
         with ThreadPoolExecutor(workers, "check") as pool:
             try:
                 for shard in shards:
                     while (
                         len(ahead) < 4 * workers and (following := next(waiting, None)) is not None
                     ):
-                        ahead.append(pool.submit(self._check, following))
-                    while self._checked[shard] is None:
-                        ahead.popleft().result()
+                        ahead.append((following, pool.submit(self._check, following)))
+                    if ahead and ahead[0][0] == shard:
+                        ahead.popleft()[1].result()
                     yield shard
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -156,7 +168,7 @@ class ShardReader:
         """Make sure of one shard: what is remembered of it, else every byte and number."""
         receipt = self._receipts[shard]
         try:
-            with open_regular(self._path(shard)) as file:
+            with open_regular(Path(self._path(shard))) as file:
                 identity = Identity.of(os.fstat(file.fileno()))
                 fault = None
                 if not self._memory.knows(identity, receipt, self._plan):
@@ -170,8 +182,8 @@ class ShardReader:
             raise self._damaged(shard, fault)
         self._checked[shard] = identity
 
-    def _path(self, shard: int) -> Path:
-        return self._root / SHARD_FOLDER / self._receipts[shard].file
+    def _path(self, shard: int) -> str:
+        return f"{self._folder}/{self._receipts[shard].file}"
 
     def _damaged(self, shard: int, found: str) -> CacheError:
         name = self._specs[shard].name
@@ -180,7 +192,7 @@ class ShardReader:
             f"the shard '{name}' is damaged",
             expected="the bytes that its receipt names, and in them numbers that can be right",
             found=found,
-            where=str(self._path(shard).absolute()),
+            where=self._path(shard),
             hint=f"{repair} (gaam verify lists all damage)",
         )
 
@@ -212,43 +224,14 @@ def _read_on(descriptor: int, part: memoryview, offset: int) -> None:
         part, offset = part[count:], offset + count
 
 
-class _OpenFiles:
-    """The files that were read last, at most an eighth of what the process may open."""
-
-    def __init__(self) -> None:
-        self._files: OrderedDict[Path, tuple[_Closing, Identity]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, path: Path, identity: Identity) -> _Closing:
-        """The open file; another one is opened where ``identity`` is no longer that of last time.
-
-        It is closed when nobody uses it any more: a descriptor is never closed, and its number
-        given to another file, below a thread that reads.
-        """
-        with self._lock:
-            held = self._files.get(path)
-            if held is not None and held[1] == identity:
-                self._files.move_to_end(path)
-                return held[0]
-        file = _Closing(open_regular(path))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with self._lock:
-            self._files[path] = file, identity
-            self._files.move_to_end(path)
-            while len(self._files) > max(4, min(256, soft // 8)):
-                self._files.popitem(last=False)
-        return file
+def _begin() -> None:
+    """What all readers of a process share; a fork has no threads and must not wait for a lock."""
+    global _open_files, _readers
+    _open_files = OpenFiles()
+    _readers = ThreadPoolExecutor(checkers(MAX_READERS), "read")
 
 
-class _Closing:
-    """An open file that is closed when the last reference to it goes."""
-
-    def __init__(self, file: BufferedReader) -> None:
-        self._file = file
-        self.fileno = file.fileno
-
-    def __del__(self) -> None:
-        self._file.close()
-
-
-_open_files = _OpenFiles()
+_open_files: OpenFiles
+_readers: ThreadPoolExecutor
+_begin()
+os.register_at_fork(after_in_child=_begin)

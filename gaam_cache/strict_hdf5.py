@@ -1,8 +1,9 @@
 """Whether an HDF5 file is nothing but the plain arrays of a shard.
 
 The file may be hostile, and libhdf5 is a large parser. So it runs in a process of its own, with a
-copy of it for every file under limits on memory and processor time; no array is ever read
-through it, and no link followed. This module is also that process's program: it imports nothing of
+copy of it for a few files under limits on memory and processor time; no array is ever read
+through it, and no link followed. Where there is something about one of the files, each is looked at
+again by a copy that saw no other. This module is also that process's program: it imports nothing of
 gaam, so that it starts quickly and from anywhere.
 """
 
@@ -14,10 +15,11 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 MEMORY_BYTES = 256 * 2**20
 """What looking at one file may take beyond what the process has."""
@@ -30,11 +32,23 @@ MAX_REASON_CHARS = 500
 Arrays = dict[str, dict[str, Any]]
 
 
+class HDF5File(NamedTuple):
+    """A file and what must be in it."""
+
+    path: str
+    """Absolute, of an existing regular file."""
+    attributes: dict[str, Any]
+    """The attributes that the root group must have, and no others."""
+    arrays: Arrays
+    """Name -> {"offset", "shape", "dtype", "stored"}, where ``stored`` is the type as NumPy writes
+    it; these arrays must be there, and nothing else."""
+
+
 class Inspector:
     """Looks into HDF5 files from a distance. A context manager.
 
     >>> with Inspector() as inspector:  # doctest: +SKIP
-    ...     inspector.inspect(path, attributes, arrays)
+    ...     inspector.inspect([HDF5File(path, attributes, arrays)])
     """
 
     def __init__(self) -> None:
@@ -55,15 +69,8 @@ class Inspector:
             with suppress(OSError):
                 self._process.communicate()  # its input ends, and so does it
 
-    def inspect(self, path: Path, attributes: dict[str, Any], arrays: Arrays) -> str | None:
-        """Why the file is no shard, or None where it is one.
-
-        Args:
-            path: an existing regular file.
-            attributes: the attributes that the root group must have, and no others.
-            arrays: name -> {"offset", "shape", "dtype", "stored"}, where ``stored`` is the type
-                as NumPy writes it; these arrays must be there, and nothing else.
-        """
+    def inspect(self, files: Sequence[HDF5File]) -> list[str | None]:
+        """For every file why it is no shard, or None where it is one."""
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 # -P: a module that lies in the working directory is not imported
@@ -76,16 +83,15 @@ class Inspector:
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"path": str(path.absolute()), "attributes": attributes, "arrays": arrays}
         answer = ""
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.write(json.dumps([file._asdict() for file in files]) + "\n")
             self._process.stdin.flush()
             answer = self._process.stdout.readline()
         if not answer:
-            return "the process that looks into HDF5 files died"
-        reason: str | None = json.loads(answer)
-        return reason
+            return ["the process that looks into HDF5 files died"] * len(files)
+        reasons: list[str | None] = json.loads(answer)
+        return reasons
 
 
 def _environment() -> dict[str, str]:
@@ -95,7 +101,7 @@ def _environment() -> dict[str, str]:
 
 
 def find_fault(path: str, attributes: dict[str, Any], arrays: Arrays) -> str | None:
-    """Look at one file, in this process; see ``Inspector.inspect``."""
+    """Look at one file, in this process; see ``HDF5File``."""
     import h5py
 
     try:
@@ -212,7 +218,15 @@ def _limit() -> None:
         )
 
 
-def _in_a_fork(request: dict[str, Any]) -> Any:
+def _reasons(files: list[dict[str, Any]]) -> list[Any]:
+    """What is wrong with every file."""
+    reasons = _in_a_fork(files)
+    if len(files) > 1 and reasons != [None] * len(files):
+        return [_in_a_fork([file])[0] for file in files]
+    return reasons
+
+
+def _in_a_fork(files: list[dict[str, Any]]) -> list[Any]:
     reader, writer = os.pipe()
     pid = os.fork()
     if not pid:
@@ -220,8 +234,9 @@ def _in_a_fork(request: dict[str, Any]) -> Any:
         try:
             _limit()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the last words of a dying library
-            reason = find_fault(**request)
-            os.write(writer, json.dumps(reason and reason[:MAX_REASON_CHARS]).encode())
+            reasons = (find_fault(**file) for file in files)
+            cut = [reason and reason[:MAX_REASON_CHARS] for reason in reasons]
+            os.write(writer, json.dumps(cut).encode())
             status = 0
         finally:
             os._exit(status)
@@ -230,17 +245,18 @@ def _in_a_fork(request: dict[str, Any]) -> Any:
         answer = file.read()
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
+        reason = f"the HDF5 library dies of it ({signal.Signals(os.WTERMSIG(status)).name})"
         if os.WTERMSIG(status) == signal.SIGXCPU:
-            return f"the HDF5 library is not done with it after {PROCESSOR_SECONDS} s"
-        return f"the HDF5 library dies of it ({signal.Signals(os.WTERMSIG(status)).name})"
-    return json.loads(answer) if answer else "the HDF5 library dies of it"
+            reason = f"the HDF5 library is not done with it after {PROCESSOR_SECONDS} s"
+        return [reason]
+    return json.loads(answer) if answer else ["the HDF5 library dies of it"]
 
 
 def _serve() -> None:
     import h5py  # noqa: F401 once, before the forks
 
     for line in sys.stdin:
-        print(json.dumps(_in_a_fork(json.loads(line))), flush=True)
+        print(json.dumps(_reasons(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

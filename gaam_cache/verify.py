@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gaam_cache.check_memory import CheckMemory, Identity
-from gaam_cache.errors import CacheError
-from gaam_cache.files import open_regular
-from gaam_cache.layout import missing_shards, planned_receipt, shard_attributes
+from gaam_cache.check_memory import CheckMemory
+from gaam_cache.layout import missing_shards
 from gaam_cache.leftovers import Leftover, find_leftovers, list_files, prune
-from gaam_cache.plan import Plan, ShardSpec, read_plan
-from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER, Receipt
+from gaam_cache.plan import read_plan
 from gaam_cache.recompute import Recomputed, recompute
-from gaam_cache.refusal import ran_out
 from gaam_cache.repair import extract_again, repair_command
-from gaam_cache.shard_numbers import shard_fault
-from gaam_cache.shard_reader import checkers
-from gaam_cache.strict_hdf5 import Inspector
+from gaam_cache.shard_checks import check_shards
 
 SHOWN = 20
 """Missing shards and leftovers that are listed for people."""
-
-SHARDS_PER_PROCESS = 64
-"""Starting a process that looks into HDF5 files costs about as much as looking into so many."""
 
 Progress = Callable[[int, int, str], None]
 
@@ -148,7 +135,7 @@ def verify(
     named: dict[str, str | None] = {}
     hashed = 0
     memory = CheckMemory()
-    for done, (shard, checked) in enumerate(_check_shards(root, plan, present), start=1):
+    for done, (shard, checked) in enumerate(check_shards(root, plan, present), start=1):
         report(done, len(present), f"shard {shard.name}")
         named[shard.name] = None if checked.receipt is None else checked.receipt.file
         if checked.fault is not None:
@@ -193,59 +180,3 @@ def verify(
 
 def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-
-
-class _Checked(NamedTuple):
-    fault: str | None
-    receipt: Receipt | None = None
-    """Where it could be read."""
-    identity: Identity | None = None
-    """Of the file, where it was hashed."""
-
-
-def _check_shards(
-    root: Path, plan: Plan, shards: list[ShardSpec]
-) -> Iterator[tuple[ShardSpec, _Checked]]:
-    """Every shard and what is wrong with it, in order, several at a time."""
-    inspectors: SimpleQueue[Inspector] = SimpleQueue()
-
-    def check(shard: ShardSpec) -> _Checked:
-        inspector = inspectors.get()
-        try:
-            return _check_shard(root, plan, shard, inspector)
-        finally:
-            inspectors.put(inspector)
-
-    with ExitStack() as stack:
-        workers = checkers(1 + len(shards) // SHARDS_PER_PROCESS)
-        for _ in range(workers):
-            inspectors.put(stack.enter_context(Inspector()))
-        pool = stack.enter_context(ThreadPoolExecutor(workers, "verify"))
-        stack.callback(pool.shutdown, cancel_futures=True)
-        yield from zip(shards, pool.map(check, shards), strict=True)
-
-
-def _check_shard(root: Path, plan: Plan, shard: ShardSpec, inspector: Inspector) -> _Checked:
-    try:
-        receipt = planned_receipt(root, plan, shard)
-    except CacheError as error:
-        if ran_out(error):
-            raise
-        return _Checked(f"{error.message}: {error.details.get('found', '')}")
-    path = root / SHARD_FOLDER / receipt.file
-    try:
-        with open_regular(path) as file:
-            identity = Identity.of(os.fstat(file.fileno()))
-            found = shard_fault(file, plan, shard, receipt)
-    except (OSError, ValueError) as error:
-        if ran_out(error):
-            raise
-        return _Checked(f"the file cannot be read: {error}", receipt)
-    fault = found.changed
-    if fault is None:
-        arrays = {
-            name: {**asdict(spec), "stored": NUMPY_DTYPES[spec.dtype]}
-            for name, spec in receipt.datasets.items()
-        }
-        fault = inspector.inspect(path, shard_attributes(plan, shard), arrays) or found.numbers
-    return _Checked(fault, receipt, identity)

@@ -33,7 +33,7 @@ def describe(path: Path) -> dict[str, Any]:
         "path": str(path.absolute()),
         "unfinished": unfinished_runs(path),
         "runs": runs,
-        "damaged": [
+        "damage": [
             {
                 "path": str(folder.absolute()),
                 "reason": error.details["found"],
@@ -57,7 +57,7 @@ def in_words(about: dict[str, Any]) -> str:
         blocks += [
             f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
             "makes it again, 'gaam verify' says how"
-            for run in about["damaged"]
+            for run in about["damage"]
         ]
         return "\n".join(blocks)
     recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def write_cache(
     *,
     shard_rows: int = 2048,
     storage_dtype: str = "float16",
+    first: int | None = None,
 ) -> None:
-    """Publish a complete cache of two classes in turn; bfloat16 comes as its bits."""
+    """Publish a cache of two classes in turn, or its first shards; bfloat16 comes as its bits."""
     fields: dict[str, Any] = {
         "content": "chosen",
         "rows": rows,
@@ -49,21 +51,26 @@ def write_cache(
         created_with={},
     )
     write_plan(root, plan)
-    for shard in plan.shards():
-        numbers = np.arange(shard.start, shard.stop)
-        image, specs = build_image(
-            {
-                "embeddings": (storage_dtype, states(shard)),
-                "label": ("int64", numbers % 2),
-                "row": ("int64", numbers),
-                "num_tokens": ("int32", 1 + numbers % 9),
-            },
-            shard_attributes(plan, shard),
-        )
+    for shard in islice(plan.shards(), first):
+        arrays = arrays_of(shard, states(shard), storage_dtype)
+        image, specs = build_image(arrays, shard_attributes(plan, shard))
         place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
         publish(
             root, shard.name, image, {"fingerprint": plan.fingerprint, "datasets": specs, **place}
         )
+
+
+def arrays_of(
+    shard: ShardSpec, states: NDArray[Any], storage_dtype: str = "float16"
+) -> dict[str, tuple[str, NDArray[Any]]]:
+    """All arrays of a shard, as ``build_image`` takes them."""
+    numbers = np.arange(shard.start, shard.stop)
+    return {
+        "embeddings": (storage_dtype, states),
+        "label": ("int64", numbers % 2),
+        "row": ("int64", numbers),
+        "num_tokens": ("int32", 1 + numbers % 9),
+    }
 
 
 def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int) -> None:

@@ -20,7 +20,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.layout import expected_arrays, shard_attributes
 from gaam_cache.receipt import NUMPY_DTYPES, read_receipt
-from gaam_cache.strict_hdf5 import Inspector
+from gaam_cache.strict_hdf5 import HDF5File, Inspector
 from tests.cache.forgery import replace_shard, run_bounded
 
 Gaam = Callable[..., Any]
@@ -331,6 +331,7 @@ def test_random_damage_never_ends_the_inspector(opened: EmbeddingCache, tmp_path
     attributes = shard_attributes(opened.plan, shard)
     generator = random.Random(0)
     path = tmp_path / "shard.h5"
+    file = HDF5File(str(path), attributes, arrays)
     refused = 0
     with Inspector() as inspector:
         for _ in range(150):
@@ -338,9 +339,9 @@ def test_random_damage_never_ends_the_inspector(opened: EmbeddingCache, tmp_path
             for place in generator.sample(range(2048), 20):
                 damaged[place] = generator.randrange(256)
             path.write_bytes(damaged)
-            refused += inspector.inspect(path, attributes, arrays) is not None
+            refused += inspector.inspect([file]) != [None]
         path.write_bytes(image)
-        assert inspector.inspect(path, attributes, arrays) is None
+        assert inspector.inspect([file]) == [None]
     assert refused > 100
 
 

@@ -258,7 +258,7 @@ def test_all_damaged_runs_are_named_at_once(finished: Place, gaam: Gaam) -> None
             assert name in outcome.out + outcome.err
     assert "2 of " in gaam("report", finished.runs).err
     shown = json.loads(gaam("inspect", finished.runs, "--json").out)
-    assert [Path(run["path"]).name for run in shown["damaged"]] == names
+    assert [Path(run["path"]).name for run in shown["damage"]] == names
 
 
 def test_the_repair_that_verify_prints_makes_the_same_run_again(

@@ -1,0 +1,116 @@
+"""More shards than a process may open files, or map memory: the number of shards is no limit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaam_cache.layout import shard_attributes
+from gaam_cache.plan import ShardSpec, read_plan
+from gaam_cache.receipt import read_receipt, receipt_path
+from gaam_cache.shard import build_image
+from tests.cache.published import arrays_of, write_cache
+from tests.conftest import shard_bytes
+
+ROOT = Path(__file__).parents[2]
+READ = """
+import json, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
+import numpy as np
+import torch
+import gaam_cache
+from gaam_decoder import features
+
+seconds = {}
+def timed(name, function):
+    start = time.perf_counter()
+    result = function()
+    seconds[name] = time.perf_counter() - start
+    return result
+
+cache = timed("open", lambda: gaam_cache.open_cache(sys.argv[1]))
+train = cache["train"]
+labels = timed("labels, first", lambda: train.labels)
+assert (labels == np.arange(len(train)) % 2).all()
+assert (train.num_tokens == 1 + np.arange(len(train)) % 9).all()
+again = gaam_cache.open_cache(sys.argv[1])["train"]
+assert (timed("labels, again", lambda: again.labels) == labels).all()
+features.RESIDENT_SHARE = 0.0  # from the disk, batch by batch
+array = features.Features(train.embeddings, torch.device("cpu"))
+assert array.place == "disk"
+rows = np.random.default_rng(0).integers(0, len(train), (2, 1500))
+for number, batch in enumerate(array.batches(rows, 50)):
+    expected = rows[:, 50 * number : 50 * number + 50] % 1000
+    assert (batch.numpy()[..., 0, 0] == expected).all()
+    assert (batch.numpy()[..., 1, 1] == -expected).all()
+whole = timed("all states", lambda: train.embeddings[:])
+assert (whole[:, 0, 0] == np.arange(len(train)) % 1000).all()
+found = timed("verify", lambda: gaam_cache.verify(sys.argv[1]))
+assert found.good and found.rows == len(train), found.bad[:3]
+print(json.dumps(seconds))
+"""
+
+
+def number_everywhere(shard: ShardSpec) -> Any:
+    """(rows, 2, 2): the row's number in the first layer, its negative in the second."""
+    states = np.empty((shard.stop - shard.start, 2, 2), np.float16)
+    states[:, 0] = (np.arange(shard.start, shard.stop) % 1000)[:, None]
+    states[:, 1] = -states[:, 0]
+    return states
+
+
+def read_under(cache: Path, open_files: int, **environment: str) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(cache), str(open_files)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    seconds: dict[str, float] = json.loads(done.stdout)
+    return seconds
+
+
+def test_300_shards_with_64_open_files(tmp_path: Path) -> None:
+    write_cache(tmp_path / "cache", {"train": 300 * 3 - 1}, 2, 2, number_everywhere, shard_rows=3)
+    read_under(tmp_path / "cache", 64, XDG_CACHE_HOME=str(tmp_path / "user"))
+
+
+def write_many(root: Path, shards: int) -> None:
+    """As ``write_cache`` does with shards of two rows, but for the steps that survive a crash."""
+    write_cache(root, {"train": 2 * shards}, 2, 2, number_everywhere, shard_rows=2, first=1)
+    plan = read_plan(root)
+    model = read_receipt(root, "train-00000")
+    for shard in islice(plan.shards(), 1, None):
+        image, _ = build_image(
+            arrays_of(shard, number_everywhere(shard)), shard_attributes(plan, shard)
+        )
+        digest = hashlib.sha256(image).hexdigest()
+        file = f"{shard.name}-{digest[:8]}.h5"
+        receipt = replace(model, file=file, sha256=digest, start=shard.start, stop=shard.stop)
+        (root / "shards" / file).write_bytes(image)
+        receipt_path(root, shard.name).write_text(receipt.to_json())
+
+
+def test_the_quick_writer_writes_what_the_real_one_does(tmp_path: Path) -> None:
+    write_many(tmp_path / "quick", 20)
+    write_cache(tmp_path / "real", {"train": 40}, 2, 2, number_everywhere, shard_rows=2)
+    assert shard_bytes(tmp_path / "quick") == shard_bytes(tmp_path / "real")
+
+
+@pytest.mark.slow
+def test_100000_shards_with_256_open_files(tmp_path: Path) -> None:
+    write_many(tmp_path / "cache", 100_000)
+    seconds = read_under(tmp_path / "cache", 256, XDG_CACHE_HOME=str(tmp_path / "user"))
+    print({name: round(value, 2) for name, value in seconds.items()})
