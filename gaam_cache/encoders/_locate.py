@@ -13,7 +13,7 @@ from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
 from gaam_cache.fingerprint import hash_file
 from gaam_cache.foreign_text import visible
-from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, no_safetensors, refuse_code
+from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, hub_only, no_safetensors, refuse_code
 from gaam_cache.strict_json import read_json
 
 WEIGHTS = "model.safetensors"
@@ -144,6 +144,8 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     """
     path = Path(name).expanduser()
     if path.is_dir():
+        if revision is not None:
+            raise hub_only("--revision", revision, name)
         return _checked(path, weights)
     if name.startswith((".", "/", "~")) or path.is_file():
         raise NotFoundError(
