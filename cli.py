@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 import gaam_cache
-from gaam_cache import interruption, registry, settings
+from gaam_cache import interruption, next_step, registry, settings
 from gaam_cache.errors import GaamError, NotFoundError
 from gaam_cache.foreign_text import tell, visible_values
 from gaam_cache.progress import Progress, show_progress, show_warnings
 from gaam_cache.refusal import as_refusal
 from gaam_cache.streams import careful_streams
 from gaam_cache.undone import kept_in_words
+from gaam_cache.usage import Command
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _main(
     """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
 
 
-@app.command()
+@app.command(cls=Command)
 def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
     encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
@@ -100,7 +101,7 @@ def extract(
     label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
     splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Repeatable.")] = None,
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
-    pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass.")] = None,
+    pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass, repeatable.")] = None,
     max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
     dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it.")] = None,
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
@@ -121,7 +122,12 @@ def extract(
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
     resolved = settings.resolve(
-        gaam_cache.ExtractConfig, "extract", given, config_file=config, preset=preset
+        gaam_cache.ExtractConfig,
+        "extract",
+        given,
+        config_file=config,
+        preset=preset,
+        others=(TrainConfig,),
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
@@ -140,31 +146,32 @@ def extract(
         _print_json(summary.to_dict())
     else:
         tell(summary.in_words())
-        tell(f"next: gaam train --attn laplace --cache {summary.path}")
+        tell(f"next: {next_step.after_extract(summary.path)}")
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
     attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(registry.names('gaam_decoder.attention'))}.")] = None,
     preset: Annotated[str | None, _option("--preset", help="A recipe of data/presets, such as paper.")] = None,
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
-    seeds: Annotated[str | None, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list.")] = None,
+    seeds: Annotated[Strings, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list; repeatable, which makes a list.")] = None,
     head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(registry.names('gaam_decoder.heads'))}.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(registry.names('gaam_decoder.losses'))}.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
-    lr: Annotated[str | None, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several.")] = None,
+    lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
     weight_decay: Annotated[float | None, _train("weight_decay", "--weight-decay", help="Weight decay of AdamW.")] = None,
     schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the rate.")] = None,
     clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
     select: Annotated[str | None, _train("select", "--select", metavar="val|last|test", help="Epoch that is kept: best on a part of train, last, or best on test (optimistic).")] = None,
     val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
-    pool: Annotated[str | None, _train("pool", "--pool", help="Pooling to read.")] = None,
+    pool: Annotated[Strings, _train("pool", "--pool", metavar="mean|mean,last", help="Pooling to read, or several; repeatable.")] = None,
     layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, counted from 1; repeatable.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
+    allow_train_as_test: Annotated[bool | None, _train("", "--allow-train-as-test", help="Report on rows that were learned from; every report marks it.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
@@ -173,6 +180,7 @@ def train(
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
     compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
     track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
+    skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what there is to train and how long it may take; train nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,
@@ -186,7 +194,14 @@ def train(
     _prepare_training()
     import gaam_decoder
 
-    resolved = settings.resolve(TrainConfig, "train", given, config_file=config, preset=preset)
+    resolved = settings.resolve(
+        TrainConfig,
+        "train",
+        given,
+        config_file=config,
+        preset=preset,
+        others=(gaam_cache.ExtractConfig,),
+    )
     if dry_run:
         plan = gaam_decoder.plan(resolved)
         if as_json:
@@ -213,10 +228,11 @@ def train(
         for run in results:
             if run.path not in said:
                 tell(run.summary())
-        tell(f"next: gaam report {resolved.runs}")
+        tell(f"next: {next_step.after_training(resolved.runs)}")
+    gaam_decoder.check_failures(results, resolved.seeds)
 
 
-@app.command()
+@app.command(cls=Command)
 def ablate(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     num_layers: Annotated[int, typer.Option("--num-layers", help="Layers of each group.")] = 3,
@@ -245,10 +261,10 @@ def ablate(
         _print_json(result.to_dict())
     else:
         tell(result.in_words())
-        tell(f"next: gaam report {run.absolute().parent}")
+        tell(f"next: {next_step.after_training(run.absolute().parent)}")
 
 
-@app.command()
+@app.command(cls=Command)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",
@@ -265,7 +281,7 @@ def report(
 
     name = "json" if as_json else format
     writer = registry.load("gaam_decoder.reports", name, kind="report format")()
-    spec = str(parse_attention(baseline)) if baseline else None
+    spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     tables = build_tables(load_runs(runs), spec)
     if figures:
         from gaam_decoder.reports._pictures import save_pictures
@@ -275,7 +291,7 @@ def report(
     write_report(writer, tables, out)
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")],
     as_json: AsJson = False,
@@ -295,11 +311,11 @@ def inspect(
     raise typer.Exit(3 if about.get("damage") else 0)
 
 
-@app.command()
+@app.command(cls=Command)
 def describe(
     attn: Annotated[str | None, typer.Option("--attn", metavar="NAME[:key=value,...]", help="One mechanism; without it, all are listed.")] = None,
-    layers: Annotated[int, typer.Option("--layers", min=1, help="Layers of the encoder.")] = 40,
-    hidden_size: Annotated[int, typer.Option("--hidden-size", min=1, help="Hidden size of the encoder.")] = 5120,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=10_000, help="Layers of the encoder.")] = 40,
+    hidden_size: Annotated[int, typer.Option("--hidden-size", min=1, max=1_000_000, help="Hidden size of the encoder.")] = 5120,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what mechanisms, heads and losses there are: formulas, options, sizes, sources."""
@@ -319,7 +335,7 @@ def describe(
         tell(catalogue.catalogue_in_words(about, width))
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gaam_cache.checks import brief, check_at_least, check_device
 from gaam_cache.errors import ConfigError
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_DATASET = "news-sample"
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
-
-
-def check_at_least(config: object, minimum: int, *fields: str) -> None:
-    """Refuse values below ``minimum`` in the named fields; None means not set and passes.
-
-    Raises:
-        ConfigError: naming the option, the bound and the value.
-    """
-    for field in fields:
-        value = getattr(config, field)
-        if value is not None and value < minimum:
-            option = "--" + field.replace("_", "-")
-            raise ConfigError(
-                f"{option} is out of range", expected=f">= {minimum}", found=str(value)
-            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,15 +33,15 @@ class ExtractConfig:
     """Random weights instead of the trained ones: what does pre-training contribute?"""
     encoder_seed: int | None = None
     """Seed of the random weights; default: 0."""
-    dataset: str = "news-sample"
+    dataset: str = DEFAULT_DATASET
     """'news-sample' (bundled), a file, a folder with train.csv/test.csv, or a hub id."""
     dataset_revision: str | None = None
     """Branch, tag or commit of the data set on the hub."""
-    text_columns: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
     """Columns joined by a space; default: what the source declares, else 'text'."""
     label_column: str = "label"
     """Column that holds the class."""
-    splits: tuple[str, ...] = ("train", "test")
+    splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
     """Splits to encode; class names come from 'train', or else from the first."""
     out: Path = Path("cache")
     """Folder of the cache."""
@@ -87,6 +75,13 @@ class ExtractConfig:
                 expected="--untrained-encoder beside it",
                 found=f"--encoder-seed {self.encoder_seed} alone",
             )
+        if self.device_map is not None and self.device_map not in DEVICE_MAPS:
+            raise ConfigError(
+                "unknown --device-map",
+                expected=f"one of: {', '.join(DEVICE_MAPS)}",
+                found=brief(self.device_map),
+                hint="--device names one device" if self.device_map.startswith("c") else None,
+            )
         if self.untrained_encoder and self.device_map is not None:
             raise ConfigError(
                 "--device-map cannot spread an untrained encoder",
@@ -100,10 +95,7 @@ class ExtractConfig:
         for split in self.splits:
             if not NAME_PATTERN.fullmatch(split):
                 raise ConfigError(
-                    f"split '{split}' cannot be part of a file name",
+                    f"split '{brief(split)}' cannot be part of a file name",
                     expected="letters, digits, '_' and '.'",
                 )
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise ConfigError(
-                "unknown --device", expected="auto, cpu, cuda or cuda:N", found=self.device
-            )
+        check_device(self.device)

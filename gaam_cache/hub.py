@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError, HubError
-from gaam_cache.hub_errors import TIMEOUT_SECONDS, hub_errors
+from gaam_cache.checks import brief
+from gaam_cache.errors import ConfigError, GaamError, HubError
+from gaam_cache.hub_errors import TIMEOUT_SECONDS, hub_errors, meant_what_is_here
 
 PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.model")
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""
@@ -32,15 +33,19 @@ def _info(repo_id: str, revision: str | None, kind: str) -> Any:
         return ask(repo_id, revision=revision, timeout=TIMEOUT_SECONDS)
 
 
-def _offline(repo_id: str) -> HubError | None:
+def _offline(repo_id: str, kind: str) -> GaamError | None:
     from huggingface_hub import constants
+    from huggingface_hub.utils import validate_repo_id
 
     if not constants.HF_HUB_OFFLINE:
         return None
-    return HubError(
+    with hub_errors(repo_id, kind=kind):
+        validate_repo_id(repo_id)  # what is no id is not missing
+    error = HubError(
         f"HF_HUB_OFFLINE is set and '{repo_id}' has no local copy",
         hint="fetch it once without HF_HUB_OFFLINE, or give a local path",
     )
+    return meant_what_is_here(error, repo_id, kind)
 
 
 def resolve_revision(repo_id: str, revision: str | None, *, kind: str) -> str | None:
@@ -49,7 +54,7 @@ def resolve_revision(repo_id: str, revision: str | None, *, kind: str) -> str | 
     Raises:
         HubError: the hub cannot be asked, or must not be (``HF_HUB_OFFLINE``).
     """
-    if error := _offline(repo_id):
+    if error := _offline(repo_id, kind):
         raise error
     return str(_info(repo_id, revision, kind).sha)
 
@@ -101,7 +106,7 @@ def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> 
     from huggingface_hub import snapshot_download
 
     try:
-        if offline := _offline(repo_id):
+        if offline := _offline(repo_id, "model"):
             raise offline
         info = _info(repo_id, revision, "model")
     except HubError as error:
@@ -127,6 +132,15 @@ def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> 
         folder = Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=needed))
     remember(repo_id, revision, info.sha, kind="model")
     return folder, str(info.sha)
+
+
+def hub_only(option: str, revision: str, name: str) -> ConfigError:
+    """The refusal of a revision of what lies on this disk: it is as it is, whatever was asked."""
+    return ConfigError(
+        f"{option} is for what comes from the hub",
+        expected=f"no {option}, or an id on the hub",
+        found=f"{option} {brief(revision)}, and '{name}' is on this disk",
+    )
 
 
 def no_safetensors(where: str, files: list[str]) -> ConfigError:

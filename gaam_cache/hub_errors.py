@@ -9,12 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gaam_cache.config import DEFAULT_DATASET, DEFAULT_ENCODER
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError, StorageError
+from gaam_cache.registry import nearest
 
 TIMEOUT_SECONDS = 8.0
 TRIES = 4
 """How often one request is made; a range that begins further on in a file is another request."""
 NOUNS = {"model": "model", "dataset": "data set"}
+
+
+def meant_what_is_here(error: GaamError, name: str, kind: str) -> GaamError:
+    """The error, with a hint where ``name`` is nearly what comes with gaam."""
+    here = {"model": DEFAULT_ENCODER, "dataset": DEFAULT_DATASET}[kind]
+    short = {here.rpartition("/")[2]: here, here.partition("-")[0]: here}
+    meant = nearest(name, [here], short) if name != here else None
+    if meant:
+        other = f" If not: {error.details['to do']}" if "to do" in error.details else ""
+        error.details["to do"] = f"did you mean '{meant}', which needs no hub?{other}"
+    return error
 
 
 @contextmanager
@@ -32,6 +45,16 @@ def hub_errors(repo_id: str, *, kind: str, downloading: bool = False) -> Iterato
         HubError: gated, unreachable, or a download that broke.
         StorageError: the local copy cannot be written.
     """
+    try:
+        with _translated(repo_id, kind, downloading):
+            yield
+    except GaamError as error:
+        meant_what_is_here(error, repo_id, kind)
+        raise
+
+
+@contextmanager
+def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
     from huggingface_hub import errors
 
     noun = NOUNS[kind]

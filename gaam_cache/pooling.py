@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.registry import unknown
 
 
 def _real_B1T1(x_BTD: Tensor, length_B: Tensor) -> Tensor:
@@ -60,8 +61,6 @@ def check_names(names: tuple[str, ...]) -> None:
     """
     for name in names:
         if name not in POOLINGS:
-            raise ConfigError(
-                f"unknown pooling '{name}'", expected=f"one of: {', '.join(POOLINGS)}"
-            )
+            raise unknown("pooling", name, POOLINGS, found=f"--pool {','.join(names)}")
     if len(set(names)) != len(names):
         raise ConfigError("a pooling is given twice", found=",".join(names))

@@ -3,7 +3,8 @@
 A module in a folder is a name: ``student_t.py`` <-> ``student-t``.
 
 Listing reads the folder and imports nothing from it; only the chosen module is imported. A
-plug-in module defines exactly one public class.
+plug-in module defines exactly one public class, and may say in ``ALIASES`` what else people call
+it: such a name is not taken, but answered with the one that is.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache.checks import LONGEST_WORD, brief, check_device
 from gaam_cache.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     import torch
 
 
@@ -30,18 +34,22 @@ def names(package: str) -> list[str]:
     return sorted(stem.replace("_", "-") for stem in stems)
 
 
-def load(package: str, name: str, *, kind: str) -> Any:
+def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     """The public class of the module that ``name`` stands for.
+
+    Args:
+        package: dotted name of the folder.
+        name: as ``names`` lists it.
+        kind: what people call what is in there.
+        details: of the error, such as where the name was written.
 
     Raises:
         ConfigError: no module of that name; the message lists those there are.
     """
     valid = names(package)
     if name not in valid:
-        raise ConfigError(
-            f"unknown {kind} '{name}'", expected=f"one of: {', '.join(valid)}", found=f"'{name}'"
-        )
-    module = importlib.import_module(f"{package}.{name.replace('-', '_')}")
+        raise unknown(kind, name, valid, aliases=_aliases(package, valid), **details)
+    module = _module(package, name)
     classes = [
         value
         for key, value in vars(module).items()
@@ -52,21 +60,82 @@ def load(package: str, name: str, *, kind: str) -> Any:
     return classes[0]
 
 
+def _module(package: str, name: str) -> ModuleType:
+    return importlib.import_module(f"{package}.{name.replace('-', '_')}")
+
+
+def _aliases(package: str, valid: list[str]) -> dict[str, str]:
+    return {
+        alias: name for name in valid for alias in getattr(_module(package, name), "ALIASES", ())
+    }
+
+
+def unknown(
+    kind: str,
+    word: str,
+    valid: Iterable[str],
+    *,
+    aliases: Mapping[str, str] | None = None,
+    **details: str | None,
+) -> ConfigError:
+    """The refusal of a name that there is not, with those there are and the one that was meant.
+
+    Args:
+        kind: what the name would be of, as people call it.
+        word: what was written.
+        valid: all names.
+        aliases: other words -> the valid name that they stand for.
+        details: of the error, such as where the word was written.
+    """
+    listed = list(valid)
+    meant = nearest(word, listed, aliases)
+    hint = details.pop("hint", None) or (f"did you mean '{meant}'?" if meant else None)
+    expected = f"one of: {', '.join(listed)}" if listed else "none: there are none"
+    return ConfigError(f"unknown {kind} '{brief(word)}'", expected=expected, hint=hint, **details)
+
+
+def nearest(
+    word: str, valid: Iterable[str], aliases: Mapping[str, str] | None = None
+) -> str | None:
+    """The valid name that was probably meant: its spelling is close, or it has that alias."""
+    import difflib
+
+    known = {_plain(alias): name for alias, name in (aliases or {}).items()}
+    known |= {_plain(name): name for name in valid}
+    plain = _plain(word[:LONGEST_WORD])
+    if plain in known:
+        return known[plain]
+    shorter = [name for name in known if plain.startswith(f"{name}-")]  # 'focal-loss'
+    longer = [name for name in known if plain and name.startswith(f"{plain}-")]  # 'student'
+    if shorter or longer:
+        return known[max(shorter, key=len) if shorter else min(longer, key=len)]
+    # 'best' is not 'test': of a short word one letter is much
+    found = difflib.get_close_matches(plain, known, 1, 0.8 if len(plain) < 5 else 0.6)
+    return known[found[0]] if found else None
+
+
+def _plain(word: str) -> str:
+    return word.strip().casefold().replace("_", "-").replace(" ", "-")
+
+
 def resolve_device(name: str) -> torch.device:
     """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
 
     Raises:
-        ConfigError: a GPU is asked for and there is none.
+        ConfigError: no device has that name, or a GPU is asked for and there is none.
     """
     import torch
 
+    check_device(name)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
+        name = "cuda" if count else "cpu"
+    if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= count:
+        numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
         raise ConfigError(
             f"no device '{name}'",
             expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, no GPU",
+            found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
             hint="--device cpu",
         )
     return torch.device(name)

@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
+from gaam_cache import registry
 from gaam_cache.bundle import data_path
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.checks import brief, option_of, problem_with
+from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.files import read_bytes
+from gaam_cache.values import parser
 
+PREFIX = "GAAM_"
+SECTIONS = ("extract", "train")
+LARGEST_FILE = 2**20
+"""Bytes of a configuration; more is no configuration."""
 Config = TypeVar("Config")
 
 
@@ -37,6 +44,7 @@ def resolve(
     config_file: Path | None = None,
     preset: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    others: tuple[type, ...] = (),
 ) -> Config:
     """Build a config dataclass from every place that may set its fields.
 
@@ -47,119 +55,153 @@ def resolve(
         config_file: a TOML file of the user's.
         preset: name of a file in ``data/presets``.
         environ: where ``GAAM_<FIELD>`` variables are looked up.
+        others: dataclasses of other commands, whose variables may be set too.
 
     Raises:
-        ConfigError: an unknown key or preset, or a value of the wrong type; says where.
+        ConfigError: an unknown key, variable or preset, a key twice, or a value of the wrong type;
+            says where.
     """
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    layers: list[tuple[str, Mapping[str, Any]]] = [
-        ("the environment", _from_environment(fields, environ))
-    ]
+    named = {key: value for key, value in given.items() if value is not None}
+    layers: list[tuple[str, Mapping[str, Any]]] = []
+    layers.append(("the environment", _from_environment(fields, environ, others)))
     if preset is not None:
         layers.append((f"preset '{preset}'", _read(_preset_path(preset, section), section)))
     if config_file is not None:
         layers.append((str(config_file), _read(config_file, section)))
-    layers.append(
-        ("the command line", {key: value for key, value in given.items() if value is not None})
-    )
+    layers.append(("the command line", named))
+    values: dict[str, Any] = {}
     for where, layer in layers:
+        written: dict[str, str] = {}
         for key, value in layer.items():
             name = key.replace("-", "_")
             if name not in fields:
+                raise registry.unknown("setting", key, sorted(fields), where=where)
+            if name in written:
                 raise ConfigError(
-                    f"unknown setting '{key}'",
-                    expected=f"one of: {', '.join(sorted(fields))}",
+                    f"'{name}' is set twice",
+                    expected="one value",
+                    found=f"{written[name]} = {_shown(layer[written[name]])} and "
+                    f"{key} = {_shown(value)}",
                     where=where,
                 )
-            parse = fields[name].metadata.get("parse") or _parser(hints[name])
+            written[name] = key
+            parse = fields[name].metadata.get("parse") or parser(hints[name])
             try:
-                values[name] = parse(value)
-            except (TypeError, ValueError) as error:
+                values[name] = parse(_checked(value))
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                if isinstance(error, GaamError):
+                    raise
+                option = fields[name].metadata.get("option") or option_of(name)
+                spelled = {"the environment": _variable(name), "the command line": option}
                 raise ConfigError(
-                    f"bad value for '{key}'", found=repr(value), expected=str(error), where=where
+                    f"bad value for '{spelled.get(where, key)}'",
+                    found=_shown(value),
+                    expected=str(error),
+                    where=where,
+                    hint=_meant(hints[name], value),
                 ) from error
     return cls(**values)
 
 
+def _checked(value: Any) -> Any:
+    """The value, or of a list each, if it is something at all."""
+    for part in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(part, (str, Path)) and (problem := problem_with(str(part))):
+            raise ValueError(problem)
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return brief(", ".join(map(str, value)))
+    return brief(repr(str(value) if isinstance(value, Path) else value))
+
+
+def _meant(hint: Any, value: Any) -> str | None:
+    options = [
+        one for part in (hint, *typing.get_args(hint)) for one in typing.get_args(part) or ()
+    ]
+    words = [one for one in options if isinstance(one, str)]
+    meant = registry.nearest(value, words) if isinstance(value, str) and words else None
+    return f"did you mean '{meant}'?" if meant else None
+
+
+def _variable(name: str) -> str:
+    return f"{PREFIX}{name.upper()}"
+
+
 def _from_environment(
-    fields: Mapping[str, Any], environ: Mapping[str, str]
-) -> dict[str, str | list[str]]:
-    return {
-        name: environ[variable]
-        for name in fields
-        if (variable := f"GAAM_{name.upper()}") in environ
-    }
+    fields: Mapping[str, Any], environ: Mapping[str, str], others: tuple[type, ...]
+) -> dict[str, str]:
+    """Values by field.
+
+    Raises:
+        ConfigError: a variable that would be ours and that no command reads.
+    """
+    ours = {_variable(name): name for name in fields}
+    theirs = {_variable(field.name) for cls in others for field in dataclasses.fields(cls)}
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in ours.keys() | theirs:
+            raise registry.unknown(
+                "variable",
+                variable,
+                sorted(ours.keys() | theirs),
+                where="the environment",
+                hint=_unset(variable, ours.keys() | theirs),
+            )
+    return {name: environ[variable] for variable, name in ours.items() if variable in environ}
+
+
+def _unset(variable: str, known: Iterable[str]) -> str:
+    meant = registry.nearest(variable, sorted(known))
+    mean = f"did you mean '{meant}'? If not, " if meant else ""
+    return f"{mean}unset {brief(variable)}"
 
 
 def _preset_path(preset: str, section: str) -> Path:
     names = preset_names(section)
     if preset not in names:
-        raise ConfigError(
-            f"no preset '{preset}' for gaam {section}", expected=f"one of: {', '.join(names)}"
+        where = f"presets for gaam {section}"
+        raise registry.unknown(
+            "preset", preset, names, found=f"--preset {brief(preset)}", where=where
         )
     return data_path() / "presets" / f"{preset}.toml"
 
 
 def _read(path: Path, section: str) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
+        # links are the user's own; what hangs or never ends is nobody's configuration
+        text = read_bytes(path.resolve(), max_bytes=LARGEST_FILE).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _not_toml(path, error) from error
+    except (OSError, ValueError) as error:
         raise NotFoundError(
-            f"cannot read the configuration file '{path}'", found=error.strerror
+            f"cannot read the configuration file '{brief(str(path))}'",
+            expected="--config FILE.toml",
+            found=getattr(error, "strerror", None) or str(error),
         ) from error
-    except ValueError as error:
-        raise ConfigError(
-            f"'{path}' is not valid TOML", expected="UTF-8 TOML", found=str(error)
-        ) from error
-    unknown = set(content) - {"extract", "train"}
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _not_toml(path, error) from error
+    unknown = sorted(set(content) - set(SECTIONS))
     if unknown:
+        meant = registry.nearest(unknown[0], SECTIONS)
         raise ConfigError(
             f"unknown section in '{path}'",
             expected="[extract] and [train]",
-            found=", ".join(sorted(unknown)),
+            found=", ".join(map(brief, unknown)),
+            hint=f"did you mean '{meant}'?" if meant else None,
         )
     table = content.get(section, {})
-    return dict(table)
+    if not isinstance(table, dict):
+        raise ConfigError(
+            f"'{section}' is no section in '{path}'", expected=f"[{section}]", found=_shown(table)
+        )
+    return table
 
 
-def _parser(hint: Any) -> typing.Callable[[Any], Any]:
-    """How a value of the annotated type is read from TOML or from a string."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        inner = next(argument for argument in arguments if argument is not type(None))
-        return lambda value: None if value is None else _parser(inner)(value)
-    if origin is tuple:
-        return _strings
-    if origin is Literal:
-        return lambda value: _choice(value, arguments)
-    return lambda value: _scalar(hint, value)
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise TypeError("a list of strings")
-    return tuple(part for item in parts for part in item.split(",") if part)
-
-
-def _choice(value: Any, options: tuple[Any, ...]) -> Any:
-    if value not in options:
-        raise ValueError(f"one of: {', '.join(map(str, options))}")
-    return value
-
-
-def _scalar(kind: type, value: Any) -> Any:
-    if kind is bool:
-        value = {"true": True, "false": False}.get(value) if isinstance(value, str) else value
-        if not isinstance(value, bool):
-            raise TypeError("true or false")
-        return value
-    readable = {int: (int, str), float: (int, float, str), str: (str,), Path: (str, Path)}[kind]
-    if isinstance(value, bool) or not isinstance(value, readable):
-        raise TypeError(f"a {kind.__name__}")
-    try:
-        return kind(value)
-    except ValueError:
-        raise ValueError(f"a {kind.__name__}") from None
+def _not_toml(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"'{path}' is not valid TOML", expected="UTF-8 TOML", found=str(error))

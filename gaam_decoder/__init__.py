@@ -17,12 +17,13 @@ from gaam_cache.registry import lazy_attributes
 if TYPE_CHECKING:
     from gaam_decoder.ablate import ablate
     from gaam_decoder.config import TrainConfig
+    from gaam_decoder.failures import check_failures
     from gaam_decoder.plan import plan
     from gaam_decoder.run_folders import load_runs
     from gaam_decoder.runs import RunResult
     from gaam_decoder.sweep import train
 
-__all__ = ["RunResult", "TrainConfig", "ablate", "load_runs", "plan", "train"]
+__all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "load_runs", "plan", "train"]
 
 lazy_attributes(
     __name__,
@@ -30,6 +31,7 @@ lazy_attributes(
         "RunResult": "runs",
         "TrainConfig": "config",
         "ablate": "ablate",
+        "check_failures": "failures",
         "load_runs": "run_folders",
         "plan": "plan",
         "train": "sweep",

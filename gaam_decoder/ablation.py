@@ -85,7 +85,7 @@ class Ablation:
         for group in self.groups:
             line = f"  {group.name:<7} layers {spell_numbers(group.layers):<{width}}  "
             line += _in_words(_spread(np.array(list(group.accuracy.values()))), "%")
-            line += f", {len(group.accuracy)} seeds"
+            line += f", {len(group.accuracy)} seed{'s' * (len(group.accuracy) != 1)}"
             lines.append(line + (f", {len(group.failed)} FAILED" if group.failed else ""))
         by_name = {group.name: set(group.layers) for group in self.groups}
         if by_name["random"] & (by_name["high"] | by_name["low"]):

@@ -13,12 +13,10 @@ import typing
 from itertools import pairwise
 from typing import Any
 
-import torch
-
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.decoder import build_attention
+from gaam_decoder.decoder import build_attention, on_paper
 from gaam_decoder.specs import parse_attention, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
@@ -56,7 +54,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     """
     spec = parse_attention(text)
     cls = registry.load("gaam_decoder.attention", spec.name, kind="mechanism")
-    with torch.device("meta"):
+    with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
     explained = {

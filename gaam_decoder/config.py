@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache import registry
+from gaam_cache.checks import check_at_least, check_device
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
+from gaam_decoder.parse import parse_list, parse_pools, parse_rates, parse_seed_batch
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
-
-def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """One spec or several; commas belong to the options of a spec and do not separate specs."""
-    return (value,) if isinstance(value, str) else tuple(value)
-
-
-def parse_rates(value: str | float | list[float] | tuple[float, ...]) -> tuple[float, ...]:
-    """Read one number or several: ``1e-4,3e-4``.
-
-    Raises:
-        ValueError: anything else.
-    """
-    parts = value.split(",") if isinstance(value, str) else value
-    try:
-        rates = [float(part) for part in (parts if isinstance(parts, (list, tuple)) else [parts])]
-    except (TypeError, ValueError):
-        raise ValueError("a number, or several: 1e-4,3e-4") from None
-    return tuple(rates)
-
-
-def parse_seed_batch(value: str | int | None) -> int | None:
-    """Read ``auto`` (None) or a number.
-
-    Raises:
-        ValueError: anything else.
-    """
-    if value in ("auto", None):
-        return None
-    try:
-        return int(str(value))
-    except ValueError:
-        raise ValueError("auto or a number") from None
+MOST_EPOCHS = 1_000_000
+MOST_RECIPES = 10_000
+"""Of one sweep: a slip of the finger must not fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,8 +59,8 @@ class TrainConfig:
     """Share of every class of train that --select val holds out."""
     split_seed: int = 0
     """Decides which rows --select val holds out."""
-    pool: str | None = None
-    """Pooling to read; default: the first in the cache."""
+    pool: str | tuple[str | None, ...] | None = field(default=None, metadata={"parse": parse_pools})
+    """Pooling to read, or several; default: the first in the cache."""
     layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
     """Encoder layers to learn from, counted from 1 as in the paper: layer n is ``hidden_states[n]``
     of transformers. Or several such sets, None for all layers. Default: all."""
@@ -93,6 +68,8 @@ class TrainConfig:
     """Split to train on."""
     test_split: str = "test"
     """Split to report on."""
+    allow_train_as_test: bool = False
+    """Report on rows that were trained on; every report says that this is no test accuracy."""
     folds: int | None = None
     """Cross-validation: the train split in so many parts, each tested by decoders that learned from
     the others, each a run of its own; the test split is left alone. Default: none."""
@@ -112,48 +89,89 @@ class TrainConfig:
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
     track: Literal["none", "tensorboard"] = "none"
     """Where else the curves of every seed go: tensorboard, below the runs."""
+    skip_impossible: bool = False
+    """Leave out what a sweep asks for and cannot be built, such as 8 heads on 3 layers."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
-        at_least = {"epochs": 1, "batch_size": 1, "split_seed": 0, "folds": 2, "fold": 1}
-        for name, minimum in at_least.items():
-            if getattr(self, name) is not None and getattr(self, name) < minimum:
-                raise _range_error(name, f">= {minimum:g}", getattr(self, name))
+        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold")
+        check_at_least(self, 0, "split_seed")
+        if self.epochs > MOST_EPOCHS:
+            raise _range_error("epochs", f"at most {MOST_EPOCHS:,}", self.epochs)
+        check_at_least(self, 2, "folds")
         positive: list[tuple[str, float | None]] = [("lr", lr) for lr in self.lrs]
         for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
             if value is not None and not 0 < value < float("inf"):
                 raise _range_error(name, "a positive number", value)
-        if self.seed_batch is not None and self.seed_batch < 1:
-            raise _range_error("seed_batch", "auto, or at least 1", self.seed_batch)
         if not 0 <= self.weight_decay < float("inf"):
             raise _range_error("weight_decay", ">= 0", self.weight_decay)
         if not 0 < self.val_fraction <= 0.5:
             raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise _range_error("device", "auto, cpu, cuda or cuda:N", self.device)
-        if self.fold is not None and self.fold > (self.folds or 0):
-            raise _range_error("fold", f"at most --folds, {self.folds}", self.fold)
-        if self.groups is not None and self.folds is None:
-            raise ConfigError(
-                "--groups says what a fold keeps together", expected="--folds with it"
-            )
-        try:
-            sets = self.layer_sets
-        except (TypeError, ValueError) as error:
-            raise _range_error("layers", str(error), self.layers) from None
-        if any(layers is not None and layers[0] < 1 for layers in sets):
-            raise _range_error("layers", "layer numbers from 1 on", self.layers)
-        specs = [str(parse_attention(text)) for text in self.attn]
-        heads = [str(parse_head(text)) for text in self.heads]
+        check_device(self.device)
+        self._check_protocol()
+        if not self.seeds:
+            raise ConfigError("nothing to train", expected="at least one seed: --seeds")
         loss = parse_loss(self.loss)
         registry.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
-        lists: dict[str, list[Any]] = {"attn": specs, "head": heads, "lr": list(self.lrs)}
-        lists["layers"] = [spell_layers(layers) for layers in sets]
-        for name, values in lists.items():
+        for name, values in self._axes().items():
             if not values:
                 raise ConfigError("nothing to train", expected=f"at least one --{name}")
-            if repeated := {value for value in values if values.count(value) > 1}:
-                raise ConfigError(f"--{name} {', '.join(map(str, repeated))} is given twice")
+            twice, count = Counter(values).most_common(1)[0]
+            if count > 1:
+                raise ConfigError(f"--{name} {twice} is given twice")
+        count = math.prod(len(values) for values in self._axes().values())
+        count *= 1 if self.fold else self.folds or 1
+        if count > MOST_RECIPES:
+            raise ConfigError(
+                "the sweep is too large",
+                expected=f"at most {MOST_RECIPES:,} combinations of "
+                "--attn, --head, --pool, --lr, --layers and --folds",
+                found=f"{count:,}",
+            )
+
+    def _check_protocol(self) -> None:
+        """What is tested on what."""
+        if self.fold is not None and self.folds is None:
+            raise ConfigError(
+                "--fold says which of the folds of a cross-validation is tested",
+                expected="--folds with it",
+                found=f"--fold {self.fold} alone",
+                hint=f"--folds 5 --fold {min(self.fold, 5)}, or leave --fold out",
+            )
+        if self.fold is not None and self.folds is not None and self.fold > self.folds:
+            raise _range_error("fold", f"1 to {self.folds}, the number of --folds", self.fold)
+        if self.groups is not None and self.folds is None:
+            raise ConfigError(
+                "--groups says what a fold keeps together",
+                expected="--folds with it",
+                found=f"--groups {self.groups} alone",
+            )
+        if self.tests_on_train and not self.allow_train_as_test:
+            raise train_as_test(f"--train-split and --test-split are both '{self.test_split}'")
+
+    def _axes(self) -> dict[str, list[Any]]:
+        """What a sweep varies, each in one spelling, by option."""
+        try:
+            sets, pools = self.layer_sets, self.pools
+        except (TypeError, ValueError) as error:
+            raise _range_error("layers", str(error), self.layers) from None
+        return {
+            "attn": [str(parse_attention(text)) for text in self.attn],
+            "head": [str(parse_head(text)) for text in self.heads],
+            "pool": list(pools),
+            "lr": list(self.lrs),
+            "layers": [spell_layers(layers) for layers in sets],
+        }
+
+    @property
+    def tests_on_train(self) -> bool:
+        """Whether the rows that are tested are those that were trained on, by name."""
+        return self.folds is None and self.train_split == self.test_split
+
+    @property
+    def pools(self) -> tuple[str | None, ...]:
+        """All poolings; None is the first in the cache."""
+        return parse_pools(self.pool)
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -171,16 +189,23 @@ class TrainConfig:
         return parse_layer_sets(self.layers)
 
     def recipes(self) -> list[TrainConfig]:
-        """One config per mechanism, head, learning rate, set of layers and fold, in this order."""
+        """One config per mechanism, head, pooling, rate, set of layers and fold, in this order."""
         folds = [self.fold] if self.fold or not self.folds else range(1, self.folds + 1)
+        combinations = product(self.attn, self.heads, self.pools, self.lrs, self.layer_sets, folds)
         return [
-            replace(self, attn=(attention,), head=head, lr=lr, layers=layers, fold=fold)
-            for attention in self.attn
-            for head in self.heads
-            for lr in self.lrs
-            for layers in self.layer_sets
-            for fold in folds
+            replace(self, attn=(attention,), head=head, pool=pool, lr=lr, layers=layers, fold=fold)
+            for attention, head, pool, lr, layers, fold in combinations
         ]
+
+
+def train_as_test(found: str) -> ConfigError:
+    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
+    return ConfigError(
+        "the rows to test on are the rows to learn from",
+        expected="a split of its own, or --folds, which test on rows that were held out",
+        found=found,
+        hint="--folds 5, or --allow-train-as-test, which every report marks",
+    )
 
 
 def _range_error(name: str, expected: str, found: Any) -> ConfigError:

@@ -14,9 +14,13 @@ from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache, Split
 from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.files import read_bytes
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.features import Features
 from gaam_decoder.protocol import Rows, grouped_folds, holdout, stratified_folds
+
+LARGEST_GROUPS = 2**30
+"""Bytes of a file of groups."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +46,8 @@ class TrainData:
     test: Subset
 
 
-Loaded = dict[tuple[str, tuple[int, ...] | None], Features]
-"""Features by split and layers, so that the folds of a sweep share them."""
+Loaded = dict[tuple[str, str | None, tuple[int, ...] | None], Features]
+"""Features by split, pooling and layers, so that the folds of a sweep share them."""
 
 
 def prepare_data(
@@ -61,10 +65,10 @@ def prepare_data(
     loaded = {} if loaded is None else loaded
 
     def features(split: Split) -> Features:
-        (layers,) = config.layer_sets
-        name = (split.name, layers)
+        (layers,), (pool,) = config.layer_sets, config.pools
+        name = (split.name, pool, layers)
         if name not in loaded:
-            array = split.pooled(config.pool) if config.pool else split.embeddings
+            array = split.pooled(pool) if pool else split.embeddings
             if layers is not None:
                 array = array.keeping([layer - 1 for layer in layers])
             loaded[name] = Features(array, device)
@@ -110,7 +114,11 @@ def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
     count, fold = config.folds or 1, config.fold or 1
     if config.groups is None:
         if count > len(labels):
-            raise ConfigError("more folds than rows", found=f"{count} folds, {len(labels)} rows")
+            raise ConfigError(
+                "more folds than rows",
+                expected=f"--folds of at most {len(labels)}, the rows of '{config.train_split}'",
+                found=f"--folds {count}",
+            )
         return stratified_folds(labels, count, config.split_seed)[fold - 1]
     names = read_groups(config.groups)
     if len(names) != len(labels):
@@ -120,7 +128,11 @@ def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
             found=f"{len(names)} lines",
         )
     if count > len(set(names)):
-        raise ConfigError("more folds than groups", found=f"{count}, {len(set(names))} groups")
+        raise ConfigError(
+            "more folds than groups",
+            expected=f"--folds of at most {len(set(names))}, the names in '{config.groups}'",
+            found=f"--folds {count}",
+        )
     return grouped_folds(names, count, config.split_seed)[fold - 1]
 
 
@@ -131,6 +143,12 @@ def read_groups(path: Path) -> list[str]:
         NotFoundError: no such file, or not UTF-8.
     """
     try:
-        return path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFoundError(f"cannot read the groups '{path}'", found=str(error)) from error
+        # links are the user's own; a pipe would be waited for, a device never ends
+        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise NotFoundError(
+            f"cannot read the groups '{path}'",
+            expected="--groups FILE, UTF-8 text with one name per row of the train split",
+            found=getattr(error, "strerror", None) or str(error),
+        ) from error
+    return text.splitlines()

@@ -5,6 +5,8 @@ B batch, L layers, D hidden size, C classes, K noise per sample.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache import registry
+from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.heads._base import Head
 from gaam_decoder.specs import Spec
@@ -76,6 +79,22 @@ class Decoder(nn.Module):
         """Learned numbers of the attention and in all."""
         attention = sum(p.numel() for p in self.attention.parameters())
         return {"attention": attention, "total": sum(p.numel() for p in self.parameters())}
+
+
+@contextmanager
+def on_paper() -> Iterator[None]:
+    """Modules built inside have shapes and no memory.
+
+    Raises:
+        ConfigError: options that ask for a size that no tensor has.
+    """
+    try:
+        with torch.device("meta"):
+            yield
+    except (RuntimeError, OverflowError) as error:
+        raise ConfigError(
+            "the options ask for a size that no tensor has", found=str(error).splitlines()[0]
+        ) from error
 
 
 def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:

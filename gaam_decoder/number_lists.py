@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +18,13 @@ def parse_numbers(text: str) -> list[int]:
         ValueError: anything else.
     """
     text = text.replace(" ", "")
-    if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text):
+    if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text, re.ASCII):
         raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12)")
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
+        if last and int(last) < int(first):
+            raise ValueError(f"a range that rises: {last}-{first}")
         numbers += range(int(first), min(int(last or first), int(first) + MAX_NUMBERS) + 1)
         if len(numbers) > MAX_NUMBERS:
             raise ValueError(f"at most {MAX_NUMBERS:,} numbers")
@@ -40,21 +43,37 @@ def spell_numbers(numbers: Sequence[int]) -> str:
 
 
 def _each_once(numbers: list[int], what: str) -> tuple[int, ...]:
-    if not numbers or len(set(numbers)) != len(numbers):
-        raise ValueError(f"at least one {what}, and each only once")
+    if not numbers:
+        raise ValueError(f"at least one {what}")
+    if len(set(numbers)) != len(numbers):
+        twice = next(n for n, count in Counter(numbers).most_common(1))
+        raise ValueError(f"each {what} only once, {twice} is there twice")
     return tuple(sorted(numbers))
 
 
-def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def parse_seeds(value: Any) -> tuple[int, ...]:
     """Read seeds: ``10`` is 0 to 9, ``0-31`` a range, ``3,5,9`` a list; these combine by commas.
+
+    Several texts mean the same as one with commas between them: only a number that stands alone
+    is a number of seeds.
 
     Raises:
         ValueError: anything else.
     """
-    if isinstance(value, (list, tuple)):
-        return _each_once([int(seed) for seed in value], "seed")
-    text = str(value).strip()
-    if re.fullmatch(r"\d{1,9}", text):
+    several = isinstance(value, (list, tuple))
+    parts = list(value) if several else [value]
+    if not all(_whole(part) or isinstance(part, str) for part in parts):
+        raise ValueError("a number of seeds (10), a range (0-31) or a list (3,5,9)")
+    if several and all(map(_whole, parts)):
+        if any(not 0 <= seed < 10**9 for seed in parts):
+            raise ValueError("seeds from 0 to 999999999")
+        return _each_once(parts, "seed")
+    text = ",".join(str(part).strip() for part in parts)
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
         text = f"0-{int(text) - 1}" if int(text) else ""
     try:
         return _each_once(parse_numbers(text), "seed")
@@ -62,15 +81,17 @@ def parse_seeds(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ..
         raise ValueError(f"a number of seeds (10), or {error}") from None
 
 
-def parse_layers(value: str | int | list[int] | tuple[int, ...]) -> tuple[int, ...]:
+def parse_layers(value: Any) -> tuple[int, ...]:
     """Read layer numbers, counted from 1: ``19,20,21``, ``19-21`` or ``1-8,12``.
 
     Raises:
         ValueError: anything else.
     """
-    if isinstance(value, (list, tuple)):
-        return _each_once([int(layer) for layer in value], "layer")
-    return _each_once(parse_numbers(str(value)), "layer")
+    several = isinstance(value, (list, tuple))
+    layers = list(value) if several else parse_numbers(str(value))
+    if not all(map(_whole, layers)) or any(layer < 1 for layer in layers):
+        raise ValueError("layer numbers from 1 on")
+    return _each_once(layers, "layer")
 
 
 Layers = tuple[int, ...] | None
@@ -85,9 +106,9 @@ def parse_layer_sets(value: Any) -> tuple[Layers, ...]:
     Raises:
         ValueError: anything else.
     """
-    if isinstance(value, (list, tuple)) and not all(isinstance(each, int) for each in value):
+    if isinstance(value, (list, tuple)) and not all(map(_whole, value)):
         return tuple(of for each in value for of in parse_layer_sets(each))
-    if value is None or str(value).strip() == "all":
+    if value is None or (isinstance(value, str) and value.strip() == "all"):
         return (None,)
     return (parse_layers(value),)
 

@@ -34,6 +34,7 @@ class PlannedRun:
 
     attention: str
     head: str
+    pool: str
     lr: float
     layers: str
     """Layer numbers, or 'all'."""
@@ -66,7 +67,14 @@ class TrainPlan:
         lines = []
         for run in self.runs:
             layers = run.layers if run.layers != "all" else None
-            what = row_title(run.attention, run.head, lr=run.lr, layers=layers, fold=run.fold)
+            what = row_title(
+                run.attention,
+                run.head,
+                pool=run.pool,
+                lr=run.lr,
+                layers=layers,
+                fold=run.fold,
+            )
             if run.num_seeds:
                 what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
             else:
@@ -114,6 +122,7 @@ def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedR
     return PlannedRun(
         attention=str(item.spec.attention),
         head=str(item.spec.head),
+        pool=str(config.pools[0]),
         lr=config.lrs[0],
         layers=spell_layers(config.layer_sets[0]),
         fold=f"{config.fold}/{config.folds}" if config.fold else None,

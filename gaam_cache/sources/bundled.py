@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from gaam_cache.bundle import data_path
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources.files import FileSource
-
-NAME = "news-sample"
 
 
 class BundledSource(Source):
@@ -22,7 +20,7 @@ class BundledSource(Source):
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """Its name and nothing else."""
-        return dataset == NAME
+        return dataset == DEFAULT_DATASET
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the bundled CSV of ``split``: title and description joined."""
@@ -31,4 +29,6 @@ class BundledSource(Source):
             dataset=str(data_path() / "news_sample"),
             text_columns=config.text_columns or ("title", "description"),
         )
-        return replace(FileSource().read(inner, split, report), origin=f"{NAME}/{split}.csv")
+        return replace(
+            FileSource().read(inner, split, report), origin=f"{DEFAULT_DATASET}/{split}.csv"
+        )

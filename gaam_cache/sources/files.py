@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
+from gaam_cache.hub import hub_only
 from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source, collect, text_columns
 from gaam_cache.sources._csv import read_csv
@@ -32,6 +33,8 @@ class FileSource(Source):
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the file that holds ``split``."""
+        if config.dataset_revision is not None:
+            raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
         path = find_file(Path(config.dataset).expanduser(), split, config.splits)
         texts, label = text_columns(config, self), config.label_column
         if path.suffix == ".csv":

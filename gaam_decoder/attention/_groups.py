@@ -22,12 +22,17 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
     if heads is None and valid:
         return max(n for n in valid if n <= DEFAULT_HEADS)
+    if not valid:
+        raise ConfigError(
+            "a density over layers needs at least two of them",
+            expected="two layers or more",
+            found=f"{num_layers} layer",
+            hint="name more with --layers, or choose a mechanism that can do with one, such as mha",
+        )
     if heads not in valid:
         raise ConfigError(
-            f"heads={heads} does not fit an encoder of {num_layers} layers",
-            expected=f"one of: {', '.join(map(str, valid))} (equal groups of two or more layers)"
-            if valid
-            else "an encoder of at least two layers",
+            f"heads={heads} does not fit {num_layers} layers",
+            expected=f"one of: {', '.join(map(str, valid))} (equal groups of two or more layers)",
             found=str(heads),
         )
     return heads

@@ -12,6 +12,8 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.attention._pooling import LayerPooling
 
+ALIASES = ("bahdanau",)
+
 
 class Additive(LayerPooling):
     """Learned queries that read the layers by additive (Bahdanau) scores.

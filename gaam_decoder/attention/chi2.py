@@ -14,6 +14,8 @@ from gaam_decoder.attention._density import DensityGate, positive
 LOG_EPSILON = 1e-12
 """Added to both sides of a ratio: the slope in k at k = 2 is finite, and r = 0 has a logarithm."""
 
+ALIASES = ("chi-squared", "chi-square")
+
 
 class Chi2(DensityGate):
     """A chi-squared gate on the squared residual: with k > 2 the peak is a ring around the centre.

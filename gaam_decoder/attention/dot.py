@@ -7,6 +7,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._pooling import LayerPooling
 
+ALIASES = ("dot-product",)
+
 
 class Dot(LayerPooling):
     """Learned queries that read the layers by scaled dot products.

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._density import DensityGate, positive
 
+ALIASES = ("gaussian", "normal")
+
 
 class GAAM(DensityGate):
     """A Gaussian gate with learned mean offset and variance.

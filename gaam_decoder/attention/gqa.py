@@ -6,6 +6,8 @@ from typing import Any
 
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 
+ALIASES = ("grouped-query",)
+
 
 class GQA(MappedGroupedQuery):
     """A linear map to ``width``, then attention whose query heads share key-value heads.

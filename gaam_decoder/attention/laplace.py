@@ -9,6 +9,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._density import DensityGate, positive
 
+ALIASES = ("laplacian", "double-exponential")
+
 
 class Laplace(DensityGate):
     """A Laplace gate with learned mean offset and diversity.

@@ -6,6 +6,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._base import Attention
 
+ALIASES = ("last", "final-layer")
+
 
 class LastLayer(Attention):
     """The last layer, as most probes use an encoder.

@@ -6,6 +6,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._base import Attention
 
+ALIASES = ("mean", "average")
+
 
 class LayerMean(Attention):
     """The mean of all layers.

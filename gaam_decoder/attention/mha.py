@@ -12,6 +12,8 @@ from torch.nn import functional
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import heads_over_features
 
+ALIASES = ("multi-head", "self-attention", "softmax", "transformer")
+
 
 class MHA(Attention):
     """Multi-head scaled dot-product self-attention; the layers of one sample are the sequence.

@@ -6,6 +6,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._base import Attention
 
+ALIASES = ("identity", "no-attention")
+
 
 class NoAttention(Attention):
     """The identity: the head reads all layers as they are.

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from gaam_decoder.attention._base import Attention
 
+ALIASES = ("elmo",)
+
 
 class ScalarMix(Attention):
     """One softmax weight per layer and one scale.

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from gaam_decoder.attention._density import DensityGate, positive
 
+ALIASES = ("student", "t", "cauchy")
+
 
 class StudentT(DensityGate):
     """A Student-t gate with learned degrees of freedom and squared scale: heavier tails.

@@ -16,6 +16,8 @@ from gaam_decoder.heads._convolutions import Convolutions
 
 CHANNELS = 512
 
+ALIASES = ("cnn", "convolution")
+
 
 def grid(hidden_size: int) -> tuple[int, int]:
     """The most nearly square (height, width) with height <= width and height x width = D.

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from gaam_decoder.heads._base import Head
 
+ALIASES = ("logistic", "softmax")
+
 
 class LinearHead(Head):
     """``logits = W vec(x) + b``, W Xavier-uniform, b zero: a linear probe."""

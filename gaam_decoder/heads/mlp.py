@@ -11,6 +11,8 @@ from torch.nn import functional
 from gaam_cache.errors import ConfigError
 from gaam_decoder.heads._base import Head
 
+ALIASES = ("feed-forward", "two-layer")
+
 
 class MLPHead(Head):
     """``logits = W2 dropout(gelu(W1 vec(x) + b1)) + b2``, W Xavier-uniform, b zero.

@@ -7,6 +7,8 @@ from torch.nn import functional
 
 from gaam_decoder.losses._base import Loss
 
+ALIASES = ("ce", "nll", "log-loss")
+
 
 class CrossEntropy(Loss):
     """``-log p_y``, p the softmax of the logits, y the label; averaged over the batch."""

@@ -24,6 +24,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MOST_NAMES = 100
 """Classes that are listed."""
 
+ALIASES = ("htm", "web")
+
 
 class Html(Format):
     """A page for a phone, a screen and paper, light and dark."""

@@ -46,6 +46,8 @@ ESCAPES = {
     "`": r"\textasciigrave{}",
 }
 
+ALIASES = ("tex",)
+
 
 class Latex(Format):
     """Floats whose width never passes that of the text."""

@@ -18,6 +18,8 @@ _ACTIVE = re.compile(r"[\\`*_{}\[\]<>|~&$]")
 _FIRST = re.compile(r"^(?:[#+=-]|\d+[.)])")
 """At the beginning of a line: headings, lists, rules."""
 
+ALIASES = ("md",)
+
 
 class Markdown(Format):
     """Pipe tables as GitHub reads them."""

@@ -46,6 +46,8 @@ DIFFERENCE = {
     "pairs": "pairs",
 }
 
+ALIASES = ("text", "txt", "table", "console")
+
 
 class Terminal(Format):
     """Tables drawn by rich; head, options and settings stand below the name of the mechanism."""

@@ -76,7 +76,7 @@ def test_every_option_of_extract_reaches_the_cache(
 def test_train_prints_a_line_per_run_and_json(gaam: Gaam, runs: Path, tiny_cache: Path) -> None:
     options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 3, "--epochs", 2, "--lr", 0.01]
     outcome = gaam("train", "--attn", "laplace", *options)
-    assert outcome.out.startswith("laplace + linear: ")
+    assert outcome.out.startswith("laplace + linear, pool mean, lr 0.01: ")
     assert "over 3 seeds" in outcome.out
     content = json.loads(gaam("train", "--attn", "laplace", *options, "--json").out)
     assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
@@ -290,7 +290,7 @@ def test_inspect_tells_an_incomplete_cache(gaam: Gaam, tiny_config: ExtractConfi
         (["train", "--cache", "nowhere"], 2, ["no cache at 'nowhere'", "gaam extract"]),
         (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, linear"]),
         (["train", "--select", "best"], 2, ["select", "val, last, test"]),
-        (["train", "--preset", "demi"], 2, ["no preset 'demi'", "paper"]),
+        (["train", "--preset", "demi"], 2, ["unknown preset 'demi'", "paper"]),
         (["report", "nowhere"], 2, ["no finished runs", "gaam train"]),
         (["report", "--format", "pdf"], 2, ["unknown report format 'pdf'", "terminal"]),
         (["inspect", "nowhere"], 2, ["nothing at 'nowhere'"]),
@@ -341,8 +341,8 @@ def test_bad_rows_exit_3(gaam: Gaam, encoders: dict[str, Path], tmp_path: Path) 
 def test_too_few_rows_to_choose_an_epoch_by(
     gaam: Gaam, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    for split in ("train", "test"):
-        write_csv(tmp_path / f"{split}.csv", [("a", "goal"), ("b", "cup")])
+    for split, word in (("train", "cup"), ("test", "vote")):
+        write_csv(tmp_path / f"{split}.csv", [("a", "goal"), ("b", word)])
     options = ["--encoder", encoders["bert"], "--dataset", tmp_path, "--out", tmp_path / "c"]
     assert gaam("extract", *options).code == 0
     options = ["--cache", tmp_path / "c", "--runs", tmp_path / "r", "--seeds", 2, "--epochs", 1]

@@ -49,7 +49,7 @@ def test_sets_of_layers_are_part_of_the_product(config: TrainConfig) -> None:
     config = replace(config, attn=("gaam", "none"), layers=((1, 2), (3, 4, 5), None))
     plan = gaam_decoder.plan(config)
     assert [run.layers for run in plan.runs] == ["1-2", "3-5", "all"] * 2
-    assert "none + linear, lr 0.01, layers 3-5: seeds 0-1" in plan.in_words()
+    assert "none + linear, pool mean, lr 0.01, layers 3-5: seeds 0-1" in plan.in_words()
     runs = gaam_decoder.train(config)
     assert [run.recipe["layers"] for run in runs] == ["1-2", "3-5", None] * 2
     alone = gaam_decoder.train(replace(config, layers=(3, 4, 5)))
@@ -208,7 +208,8 @@ resource.setrlimit(resource.RLIMIT_DATA, (used + room, used + room))
 before, most = private(), [0]
 def watch(done, total, text):
     most[0] = max(most[0], private() - before)
-big = TrainConfig(cache=Path(sys.argv[4]), runs=runs, test_split="train", **options)
+options |= {"test_split": "train", "allow_train_as_test": True}
+big = TrainConfig(cache=Path(sys.argv[4]), runs=runs, **options)
 run = gaam_decoder.train(big, progress=watch)[0]
 print(json.dumps({"grown": most[0], "data": run.engine["data"]}))
 """

@@ -1,0 +1,63 @@
+"""How the settings of a training are read where they are not plain numbers or words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """One spec or several; commas belong to the options of a spec and do not separate specs.
+
+    Raises:
+        ValueError: anything else.
+    """
+    parts = (value,) if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("a string, or a list of strings")
+    return tuple(parts)
+
+
+def parse_pools(value: Any) -> tuple[str | None, ...]:
+    """Read one pooling or several: ``mean,last``; None is the first in the cache.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value is None or value == (None,):
+        return (None,)
+    pools = tuple(pool for part in parse_list(value) for pool in part.split(","))
+    if not all(pools):
+        raise ValueError("the name of a pooling, or several: mean,last")
+    return pools
+
+
+def parse_rates(value: Any) -> tuple[float, ...]:
+    """Read one number or several: ``1e-4,3e-4``.
+
+    Raises:
+        ValueError: anything else.
+    """
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    pieces = [
+        one for part in parts for one in (part.split(",") if isinstance(part, str) else [part])
+    ]
+    try:
+        if any(isinstance(piece, bool) for piece in pieces):
+            raise TypeError
+        return tuple(float(piece) for piece in pieces)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("a number, or several: 1e-4,3e-4") from None
+
+
+def parse_seed_batch(value: str | int | None) -> int | None:
+    """Read ``auto`` (None) or a number.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value in ("auto", None):
+        return None
+    try:
+        return int(str(value))  # of True or 1.5 there is none
+    except ValueError:
+        raise ValueError("auto or a number") from None

@@ -1,0 +1,175 @@
+"""What is refused because its answer would mislead, and what is said of what failed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import gaam_cache
+import gaam_decoder
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import ConfigError, GaamWarning, NumericsError
+from gaam_decoder import TrainConfig
+from gaam_decoder.config import MOST_RECIPES
+from tests.conftest import Outcome, random_rows, write_csv
+
+Gaam = Callable[..., Outcome]
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        cache=tiny_cache,
+        runs=tmp_path / "runs",
+        attn=("none",),
+        seeds=(0, 1),
+        epochs=1,
+        compile="off",
+    )
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_rows_that_were_learned_are_tested_only_where_that_is_said(
+    split: str, config: TrainConfig
+) -> None:
+    same = {"train_split": split, "test_split": split}
+    with pytest.raises(ConfigError, match=r"--allow-train-as-test"):
+        replace(config, **same)
+    assert not config.runs.exists()
+    (run,) = gaam_decoder.train(replace(config, **same, allow_train_as_test=True))
+    assert run.recipe["allow_train_as_test"] is True
+    (fold, _) = gaam_decoder.train(replace(config, **same, folds=2))
+    assert fold.recipe["allow_train_as_test"] is False
+
+
+def test_the_leave_is_recorded_only_where_it_was_used(config: TrainConfig) -> None:
+    (plain,) = gaam_decoder.train(config)
+    (same,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
+    assert plain.path == same.path
+    assert plain.recipe["allow_train_as_test"] is False
+
+
+@pytest.mark.parametrize("road", ["copy", "link"])
+def test_the_same_rows_under_another_name_are_the_same_rows(
+    road: str, encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
+) -> None:
+    first = write_csv(tmp_path / "d" / "train.csv", random_rows(20, 1))
+    if road == "link":
+        (tmp_path / "d" / "test.csv").symlink_to(first)
+    else:
+        (tmp_path / "d" / "test.csv").write_bytes(first.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gaam_cache.extract(
+            ExtractConfig(
+                encoder=str(encoders["bert"]), dataset=str(tmp_path / "d"), out=tmp_path / "c"
+            )
+        )
+    config = replace(config, cache=tmp_path / "c")
+    for work in (gaam_decoder.plan, gaam_decoder.train):
+        with pytest.raises(ConfigError, match=r"'train' and 'test' hold the same rows"):
+            work(config)
+    (run,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
+    assert run.recipe["allow_train_as_test"] is True
+    assert len(gaam_decoder.train(replace(config, folds=2))) == 2
+
+
+def test_a_cache_of_one_split_says_how_to_be_tested(config: TrainConfig, tmp_path: Path,
+                                                    encoders: dict[str, Path]) -> None:  # fmt: skip
+    file = write_csv(tmp_path / "one.csv", random_rows(20, 1))
+    options = ExtractConfig(
+        encoder=str(encoders["bert"]), dataset=str(file), splits=("train",), out=tmp_path / "c"
+    )
+    gaam_cache.extract(options)
+    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*--train-split train --folds 5"):
+        gaam_decoder.train(replace(config, cache=tmp_path / "c"))
+
+
+IMPOSSIBLE = [
+    ({"attn": ("gaam:heads=3", "none"), "layers": ((1, 2, 3, 4), None)}, 1, 4, "gaam:heads=3"),
+    ({"attn": ("gaam", "mha"), "layers": ((2,), (1, 2))}, 1, 4, "gaam + linear, layers 2"),
+    ({"attn": ("mha:heads=5", "none"), "lr": (0.1, 0.2)}, 2, 4, "mha:heads=5"),
+    ({"attn": ("gaam:heads=4", "gaam:heads=5", "none")}, 2, 3, "gaam:heads=5"),
+]
+
+
+@pytest.mark.parametrize(("axes", "impossible", "total", "name"), IMPOSSIBLE)
+def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
+    axes: dict, impossible: int, total: int, name: str, config: TrainConfig
+) -> None:
+    config = replace(config, **axes)
+    for work in (gaam_decoder.plan, gaam_decoder.train):
+        with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*--skip-impossible") as caught:
+            work(config)
+        assert name in str(caught.value)
+        assert f"{impossible} of {total} combinations; the other {total - impossible} can" in str(
+            caught.value
+        )
+    assert not config.runs.exists()
+    with pytest.warns(GaamWarning, match="left out: ") as said:
+        runs = gaam_decoder.train(replace(config, skip_impossible=True))
+    assert len(runs) == total - impossible
+    assert any(name in str(warning.message) for warning in said)
+
+
+def test_what_is_impossible_alone_is_refused_all_the_same(config: TrainConfig) -> None:
+    for attn in ("gaam:heads=4", "mqa:width=2147483647,query_heads=1", "gaam:heads=0"):
+        with pytest.raises(ConfigError, match=r"cannot be built") as caught:
+            gaam_decoder.train(replace(config, attn=(attn,), skip_impossible=True))
+        assert "--skip-impossible" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"at least two(.|\n)*1 layer\b(.|\n)*mha"):
+        gaam_decoder.train(replace(config, attn=("gaam",), layers=(3,)))
+
+
+def test_a_sweep_has_an_end(config: TrainConfig) -> None:
+    rates = tuple(1e-4 * (1 + i) for i in range(MOST_RECIPES + 1))
+    with pytest.raises(ConfigError, match="the sweep is too large"):
+        replace(config, lr=rates)
+    with pytest.raises(ConfigError, match="the sweep is too large"):
+        replace(config, folds=10**9)
+    with pytest.raises(ConfigError, match=r"--folds of at most 60"):
+        gaam_decoder.train(replace(config, folds=61))
+
+
+@pytest.mark.parametrize("attn", ["mha", "gaam"])
+def test_a_training_of_which_every_seed_fails_fails(
+    attn: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path
+) -> None:
+    options = ["--cache", tiny_cache, "--runs", tmp_path / "r", "--epochs", 2, "--compile", "off"]
+    options += ["--attn", attn, "--lr", "0.01", "--lr", "1e30", "--weight-decay", "0"]
+    for more in ([], ["--quiet"], ["--json"]):
+        outcome = gaam("train", *options, "--seeds", 2, *more)
+        assert outcome.code == 1, outcome
+        assert f"{attn} + linear, pool mean, lr 1e+30: the loss became" in outcome.err
+        assert "lr 0.01: the loss" not in outcome.err
+        assert "--lr 1e+29 or --clip-grad-norm 1" in outcome.err
+        assert str(tmp_path / "r") in outcome.err
+    runs = json.loads(outcome.out)  # all was trained and is kept
+    assert len(runs) == 2
+    assert len(list((tmp_path / "r").iterdir())) == 2
+    assert gaam("report", tmp_path / "r").code == 0
+
+
+def test_some_seeds_that_fail_are_a_warning(config: TrainConfig) -> None:
+    (run,) = gaam_decoder.train(config)
+    partly = replace(run, failed={1: "the loss became nan in epoch 1"})
+    with pytest.warns(GaamWarning, match=r"1 of 2 seeds failed \(seed 1: the loss became nan"):
+        gaam_decoder.check_failures([partly], (0, 1))
+    with pytest.raises(NumericsError, match="every seed failed of none"):
+        gaam_decoder.check_failures([partly], (1,))  # all that were asked for
+    # of two runs that hold a seed the first counts
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gaam_decoder.check_failures([run, partly], (0, 1))
+        gaam_decoder.check_failures([run], (0, 1))
+
+
+def test_one_seed_is_one_seed(config: TrainConfig) -> None:
+    (run,) = gaam_decoder.train(replace(config, seeds=(0,)))
+    assert " over 1 seed, " in run.summary()
+    assert run.summary().startswith("none + linear, pool mean, lr 0.0003: ")
