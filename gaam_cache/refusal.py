@@ -11,10 +11,10 @@ from gaam_cache.errors import GaamError, StorageError
 
 _NO_MEMORY = re.compile(
     r"not enough memory|can(no|')t allocate memory|out of memory|unable to allocate|bad_alloc"
-    r"|OutOfMemory",
+    r"|OutOfMemory|could not create a primitive|error return without exception set",
     re.IGNORECASE,
 )
-"""How torch, NumPy, HDF5, the dynamic loader and CUDA say it."""
+"""How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython and CUDA say it."""
 _NO_DESCRIPTORS = re.compile(r"too many open files|errno = 24\b|os error 24\b", re.IGNORECASE)
 _NO_THREADS = re.compile(r"can't start new thread|Resource temporarily unavailable")
 
