@@ -22,7 +22,6 @@ from gaam_cache.foreign_text import tell, visible_values
 from gaam_cache.progress import Progress, show_progress, show_warnings
 from gaam_cache.refusal import as_refusal
 from gaam_cache.streams import careful_streams
-from gaam_cache.undone import kept_in_words
 from gaam_cache.usage import Command
 from gaam_decoder.config import TrainConfig
 
@@ -138,7 +137,7 @@ def extract(
             tell(estimate.in_words())
         return
     with (
-        interruption.explained(lambda: kept_in_words(resolved.out)),
+        interruption.explained(lambda: _shards_kept(resolved.out)),
         show_progress("extract", "rows", quiet=quiet) as progress,
     ):
         summary = gaam_cache.extract(resolved, progress=progress)
@@ -369,6 +368,12 @@ def verify(
 
 def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in without}
+
+
+def _shards_kept(out: Path) -> str:
+    from gaam_cache.undone import kept_in_words  # NumPy: not for --help
+
+    return kept_in_words(out)
 
 
 def _seeds_kept(progress: Progress) -> str:
