@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,15 @@ BATCH_COST_TOKENS = 64
 """What one more batch costs beside its tokens (launching, Python), in tokens; measured on MiniLM
 on a CPU it is 15 to 60."""
 
+Batching = Literal["padded", "equal lengths", "alone"]
+"""Which texts may share a batch: any, those of exactly equal length, or none."""
+BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
+"""From the cheapest to the strictest."""
 
-def token_budget_batches(lengths: Sequence[int], batch_tokens: int) -> list[NDArray[np.int64]]:
+
+def token_budget_batches(
+    lengths: Sequence[int], batch_tokens: int, batching: Batching = "padded"
+) -> list[NDArray[np.int64]]:
     """Split rows into the batches that cost least under a token budget.
 
     Rows are sorted by length, longest first, so that neighbours need little padding and a batch too
@@ -24,6 +32,7 @@ def token_budget_batches(lengths: Sequence[int], batch_tokens: int) -> list[NDAr
     Args:
         lengths: tokens of every row.
         batch_tokens: rows x longest row of one batch at most; a row longer than that goes alone.
+        batching: which rows may share a batch.
 
     Returns:
         Arrays of row numbers that together hold every row once.
@@ -37,6 +46,10 @@ def token_budget_batches(lengths: Sequence[int], batch_tokens: int) -> list[NDAr
     start_of = np.zeros(count + 1, dtype=np.int64)  # of the batch that ends before row i
     for start in range(count):
         rows = min(count - start, max(1, batch_tokens // int(longest_N[start])))
+        if batching == "equal lengths":
+            rows = min(rows, int(np.searchsorted(-longest_N, -longest_N[start], "right")) - start)
+        elif batching == "alone":
+            rows = 1
         ends = np.arange(start + 1, start + rows + 1)
         candidate = cost[start] + longest_N[start] * (ends - start) + BATCH_COST_TOKENS
         better = ends[candidate < cost[ends]]
@@ -56,7 +69,35 @@ def padded_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) 
     return sum(int(length_N[batch].max()) * len(batch) for batch in batches)
 
 
+def cost_in_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> int:
+    """What batches cost: positions, and ``BATCH_COST_TOKENS`` for each."""
+    return padded_tokens(lengths, batches) + BATCH_COST_TOKENS * len(batches)
+
+
 def padding_share(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> float:
     """Share of the encoded positions that are padding, in [0, 1)."""
     padded = padded_tokens(lengths, batches)
     return 1 - sum(lengths) / padded if padded else 0.0
+
+
+def strictest(*batchings: Batching) -> Batching:
+    """The one that allows least."""
+    return max(batchings, key=BATCHINGS.index)
+
+
+def in_words(batching: Batching, *, leak: float | None, cost: float) -> str:
+    """Which texts share batches, why, and what that costs.
+
+    Args:
+        batching: of the extraction.
+        leak: by how much of their norm states move where batches are padded; None if unknown.
+        cost: how many times what padded batches would cost.
+    """
+    if batching == "padded":
+        return "padded; a text's states are the same alone and in a batch (measured)"
+    moved = "" if leak is None or leak > 1e6 else f" by {100 * leak:.2g}% of their norm"
+    why = f"padding moves this encoder's states{moved}"
+    what = "of equal length only" if batching == "equal lengths" else "of one text"
+    if batching == "alone":
+        why = "neighbours move this encoder's states"
+    return f"{what}: {why}; about {cost:.1f} times the cost of padded batches"

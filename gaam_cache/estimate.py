@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.batching import padded_tokens, padding_share, token_budget_batches
+from gaam_cache.batching import (
+    Batching,
+    cost_in_tokens,
+    in_words,
+    padded_tokens,
+    padding_share,
+    token_budget_batches,
+)
 from gaam_cache.config import ExtractConfig
 from gaam_cache.foreign_text import visible
-from gaam_cache.job import Job, prepare_job
+from gaam_cache.job import Job, make_plan, prepare_job
 from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import ITEM_BYTES
 from gaam_cache.worker import batch_tokens
@@ -36,6 +43,12 @@ class Estimate:
     exact_tokens: bool
     truncated_share: float
     padding_share: float
+    batching: Batching
+    """Which texts may share a batch, as measured on the encoder."""
+    batching_cost: float
+    """How many times the cost of padded batches."""
+    leak: float | None
+    """By how much of their norm states move in padded batches, where there are none for that."""
     bytes: int
     """Of the embeddings on disk."""
     tokens_per_second: float
@@ -57,6 +70,7 @@ class Estimate:
                 f"  rows     {rows}",
                 f"  tokens   {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
                 f"truncated, {100 * self.padding_share:.1f}% padding)",
+                f"  batches  {in_words(self.batching, leak=self.leak, cost=self.batching_cost)}",
                 f"  disk     {_size(self.bytes)}",
                 f"  time     {_duration(self.seconds)} at {self.tokens_per_second:,.0f} tokens/s",
             ]
@@ -77,17 +91,20 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     """
     report = progress or silent
     job = prepare_job(config, report)
-    encoder, plan = job.encoder, job.plan
-    total = sum(plan.rows.values())
+    encoder = job.encoder
+    total = sum(len(part) for part in job.rows.values())
     texts = _sample(job, total)
     report(0, 0, f"tokenising {len(texts):,} rows")
     inputs = encoder.prepare(texts)
-    batches = token_budget_batches(inputs.lengths, batch_tokens(config, encoder))
+    report(0, 0, "loading the encoder")
+    encoder.load()
+    plan = make_plan(config, job)
+    budget = batch_tokens(config, encoder)
+    batches = token_budget_batches(inputs.lengths, budget, encoder.batching)
+    cheapest = token_budget_batches(inputs.lengths, budget)
     length_N = np.asarray(inputs.lengths)
     padded = padded_tokens(inputs.lengths, batches)
     tokens = int(length_N.sum())
-    report(0, 0, "loading the encoder")
-    encoder.load()
     report(0, 0, "timing some batches")
     rate = _padded_tokens_per_second(job, inputs.items, length_N, batches)
     scale = total / len(texts)
@@ -101,6 +118,10 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         exact_tokens=len(texts) == total,
         truncated_share=float(np.mean(inputs.truncated)),
         padding_share=padding_share(inputs.lengths, batches),
+        batching=encoder.batching,
+        batching_cost=cost_in_tokens(inputs.lengths, batches)
+        / cost_in_tokens(inputs.lengths, cheapest),
+        leak=encoder.leak,
         bytes=total
         * len(plan.pooling)
         * plan.num_layers

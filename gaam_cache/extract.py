@@ -14,21 +14,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from gaam_cache import row_checks
+from gaam_cache import batching, row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.files import storage_errors
 from gaam_cache.foreign_text import visible
-from gaam_cache.job import prepare_job, warn
+from gaam_cache.job import make_plan, prepare_job, warn
 from gaam_cache.layout import missing_shards
 from gaam_cache.lease import Lease, Leases
-from gaam_cache.plan import Plan, ShardSpec, write_plan
+from gaam_cache.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, write_plan
 from gaam_cache.progress import Report, silent
 from gaam_cache.receipt import SHARD_FOLDER
 from gaam_cache.repair import discard_broken
 from gaam_cache.shard import prepare_folder
+from gaam_cache.tally import Tally
 from gaam_cache.undone import LEASE_FOLDER, Undone, order_of_work
-from gaam_cache.worker import EncodedBatch, ShardWorker, Tally, Unstorable
+from gaam_cache.worker import EncodedShard, ShardWorker, Unstorable
 
 T = TypeVar("T")
 SHORTEST_PAUSE_SECONDS = 0.02
@@ -58,6 +59,16 @@ class ExtractSummary:
     """Rows of this run that were longer than the maximum."""
     max_length: int
     padding_share: float
+    batching: batching.Batching
+    """Which texts may share a batch, as measured on the encoder."""
+    batching_cost: float
+    """How many times the cost of padded batches."""
+    leak: float | None
+    """By how much of their norm states move in padded batches, where there are none for that."""
+    proven: int
+    """Rows of this run that were encoded again, alone, before their shard was published."""
+    deviation: float
+    """The largest ``|stored - alone| / |alone|`` of any layer of those rows."""
     seconds: float
     """Wall time of this run's shards, without loading the encoder."""
     write_seconds: float
@@ -88,6 +99,12 @@ class ExtractSummary:
             f"{self.tokens / self.seconds:,.0f} tokens/s, "
             f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
         )
+        said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
+        lines.append(f"  batches      {said}")
+        lines.append(
+            f"  proof        {self.proven:,} rows encoded again alone, off by at most "
+            f"{self.deviation:.1e} of a layer's norm"
+        )
         if self.truncated:
             lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} tokens")
         return "\n".join(lines)
@@ -106,7 +123,8 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     Raises:
         ConfigError: an argument is wrong, or the folder holds another cache.
         DataError: a row cannot be used.
-        NumericsError: a state that the storage type cannot hold.
+        NumericsError: a state that the storage type cannot hold, or that is not that of its text
+            alone.
         HubError: the hub cannot be reached.
         StorageError: the file system refused.
 
@@ -117,20 +135,32 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     report = progress or silent
     job = prepare_job(config, report)
     encoder, rows = job.encoder, job.rows
-    plan = _in_thread(write_plan, config.out, job.plan)
-    broken = _in_thread(discard_broken, config.out, plan)
-    warn([f"{name} is made again: {why}" for name, why in broken.items()], stacklevel=3)
+    plan = None
+    with storage_errors(config.out / PLAN_FILE):
+        there = (config.out / PLAN_FILE).exists()
+    if there:
+        plan = adopt_plan(config.out, job.fields)
+        broken = _in_thread(discard_broken, config.out, plan)
+        warn([f"{name} is made again: {why}" for name, why in broken.items()], stacklevel=3)
+        if not missing_shards(config.out, plan):  # a complete cache costs no model load
+            Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
+            return _summary(config, plan, encoder, Tally())
+    _in_thread(prepare_folder, config.out)
+    total = sum(len(part) for part in rows.values())
+    report(0, total, "loading the encoder")
+    encoder.load()
+    ours = plan is None
+    if plan is None:  # what is written now was measured on the loaded encoder
+        planned = make_plan(config, job)
+        plan = _in_thread(write_plan, config.out, planned)
+        ours = plan is planned
     with storage_errors(config.out / SHARD_FOLDER):
         missing = set(missing_shards(config.out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
-    todo = order_of_work(todo, alone=plan is job.plan)
+    todo = order_of_work(todo, alone=ours)
     if not todo:
         Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
         return _summary(config, plan, encoder, Tally())
-    _in_thread(prepare_folder, config.out)
-    total = sum(plan.rows.values())
-    report(0, total, "loading the encoder")
-    encoder.load()  # after a look at what is missing: a complete cache costs no model load
     worker = ShardWorker(config, plan, encoder, rows)
     start = time.perf_counter()
     try:
@@ -159,6 +189,11 @@ def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) 
         truncated=tally.truncated,
         max_length=encoder.max_length,
         padding_share=tally.padding_share,
+        batching=tally.batching or plan.batching,
+        batching_cost=tally.batching_cost,
+        leak=encoder.leak,
+        proven=tally.proven,
+        deviation=tally.deviation,
         seconds=tally.seconds,
         write_seconds=tally.write_seconds,
         bytes=tally.bytes,
@@ -195,7 +230,7 @@ def _run(
             taken = undone.take()
             return _Work(*taken, worker.prepare(taken[0])) if taken else None
 
-        def write(work: _Work, states: list[EncodedBatch], started: float) -> None:
+        def write(work: _Work, states: EncodedShard, started: float) -> None:
             worker.write(work.shard, work.inputs, states)
             work.lease.done()
             leases.expect(time.monotonic() - started)

@@ -22,32 +22,35 @@ from gaam_cache.sources.files import FileSource
 
 
 class Job(NamedTuple):
-    """An extraction that is ready to begin: rows read and checked, encoder found, plan made."""
+    """An extraction that is ready to begin: rows read and checked, encoder found."""
 
     rows: dict[str, Rows]
     encoder: Encoder
-    plan: Plan
+    class_names: tuple[str, ...]
+    fields: dict[str, Any]
+    """What the fingerprint of its cache covers."""
 
 
 def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
-    """Read the rows, find the encoder and make the plan; writes nothing, loads no weights."""
+    """Read the rows and find the encoder; writes nothing, loads no weights."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows)
     warn(row_checks.check_rows(rows, class_names, report), stacklevel=4)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    return Job(rows, encoder, make_plan(config, rows, class_names, encoder, report))
+    fields = plan_fields(config, rows, class_names, encoder, report)
+    return Job(rows, encoder, class_names, fields)
 
 
-def make_plan(
+def plan_fields(
     config: ExtractConfig,
     rows: dict[str, Rows],
     class_names: tuple[str, ...],
     encoder: Encoder,
     report: Report = silent,
-) -> Plan:
-    """The plan that these rows and this encoder call for."""
-    fields = {
+) -> dict[str, Any]:
+    """All that decides the numbers of a cache; known without its encoder's weights."""
+    return {
         "format_version": FORMAT_VERSION,
         "encoder": encoder.identity(),
         "storage_dtype": config.storage_dtype,
@@ -58,6 +61,11 @@ def make_plan(
             for name, part in rows.items()
         },
     }
+
+
+def make_plan(config: ExtractConfig, job: Job) -> Plan:
+    """The plan that these rows and this encoder, which must be loaded, call for."""
+    rows, encoder, fields = job.rows, job.encoder, job.fields
     bytes_per_row = (
         len(config.pool)
         * encoder.num_layers
@@ -71,13 +79,14 @@ def make_plan(
             "name": encoder.name,
             "path": _local_path(config.encoder),
             "revision": encoder.revision,
+            "batching": encoder.batching,
         },
         dataset=_provenance(config, rows),
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         pooling=config.pool,
         storage_dtype=config.storage_dtype,
-        class_names=class_names,
+        class_names=job.class_names,
         rows={name: len(part) for name, part in rows.items()},
         shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
         created_with={

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.batching import BATCHINGS, Batching
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
@@ -65,6 +66,12 @@ class Plan:
         return None if untrained is None else untrained["seed"]
 
     @property
+    def batching(self) -> Batching:
+        """Which texts may share a batch, as measured by whoever wrote the plan."""
+        found: Batching = self.encoder.get("batching", BATCHINGS[0])
+        return found
+
+    @property
     def encoder_label(self) -> str:
         """Name of the encoder for people, which says so where its weights are random."""
         return describe_encoder(self.encoder["name"], self.untrained_seed)
@@ -108,17 +115,28 @@ def write_plan(root: Path, plan: Plan) -> Plan:
         there_already = path.exists()
     if not there_already and write_file(path, content, exclusive=True):
         return plan
-    there = read_plan(root)
-    if there.fingerprint != plan.fingerprint:
-        rows = differences(plan.fingerprint_fields, there.fingerprint_fields)
+    return adopt_plan(root, plan.fingerprint_fields)
+
+
+def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
+    """The plan that is there, if its fingerprint covers these fields.
+
+    Raises:
+        NotFoundError: none is there.
+        ConfigError: another cache; every field that differs is named.
+    """
+    path = root / PLAN_FILE
+    there, ours = read_plan(root), fingerprint(fields)
+    if there.fingerprint != ours:
+        rows = differences(fields, there.fingerprint_fields)
         width = max((len(name) for name, _, _ in rows), default=0)
         table = "\n".join(
-            f"    {name:<{width}}  now {_short(ours)}, in the folder {_short(theirs)}"
-            for name, ours, theirs in rows
+            f"    {name:<{width}}  now {_short(now)}, in the folder {_short(then)}"
+            for name, now, then in rows
         )
         raise ConfigError(
             f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
-            expected=f"fingerprint {plan.fingerprint[:12]}",
+            expected=f"fingerprint {ours[:12]}",
             found=there.fingerprint[:12],
             where=str(path.absolute()),
             hint="choose another folder with --out, or delete this one",
@@ -198,6 +216,8 @@ def _check(plan: Plan) -> None:
         raise ValueError("bad class names")
     if not all(isinstance(source.get("name"), str) for source in (plan.encoder, plan.dataset)):
         raise ValueError("encoder and dataset must have a name")
+    if plan.encoder.get("batching", BATCHINGS[0]) not in BATCHINGS:
+        raise ValueError(f"the encoder's batching must be one of: {', '.join(BATCHINGS)}")
     if not isinstance(plan.encoder["revision"], str | None):
         raise ValueError("the encoder's revision must be a string or null")
     _check_fingerprint(plan)

@@ -5,7 +5,6 @@ R rows, L layers, D hidden size.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,21 +15,16 @@ import numpy as np
 
 from gaam_cache import registry, settings
 from gaam_cache.config import ExtractConfig
+from gaam_cache.deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.fingerprint import differences
 from gaam_cache.layout import embeddings_key, planned_receipt
 from gaam_cache.plan import Plan, ShardSpec
+from gaam_cache.proof import as_numbers
 from gaam_cache.shard import map_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-STORAGE_TOLERANCE = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
-"""Largest relative error of rounding to nearest: half a unit in the last place of 1."""
-COMPUTE_TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
-"""What another batch, device or library adds, as the share of a layer's norm."""
-FAR_BEYOND = 10.0
-"""Times the tolerance: no longer rounding, but another state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,21 +36,19 @@ class Recomputed:
     device: str
     deviation: tuple[float, ...]
     """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
-    tolerance: float
-    """What the storage type and the arithmetic explain."""
     limit: float
-    """Beyond this a shard counts as bad."""
+    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
     far: dict[str, str]
     """Shard -> why it counts as bad."""
 
     def in_words(self) -> str:
         """Lines for people."""
         worst = max(self.deviation)
-        verdict = "within" if worst <= self.tolerance else "BEYOND"
+        verdict = "within" if worst <= self.limit else "BEYOND"
         head = (
             f"  recomputed   {self.rows} rows alone on {self.device} (seed {self.seed}): "
-            f"largest relative deviation {worst:.1e}, {verdict} the tolerance of "
-            f"{self.tolerance:.1e}; a shard is bad beyond {self.limit:.1e}"
+            f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
+            "explains"
         )
         layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
@@ -148,7 +140,7 @@ def recompute(
         CacheError: the rows or the encoder are no longer those of the cache.
         NotFoundError: the data set or the encoder is no longer there.
     """
-    from gaam_cache.job import make_plan
+    from gaam_cache.job import plan_fields
     from gaam_cache.sources._base import find_source
 
     config = recorded_config(plan, root, device=device)
@@ -156,12 +148,11 @@ def recompute(
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
-    _check_same(plan, make_plan(config, rows, plan.class_names, encoder), root)
+    _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
     chosen = _choose(shards, count, seed)
     report(0, len(chosen), "loading the encoder")
     encoder.load()
-    tolerance = STORAGE_TOLERANCE[plan.storage_dtype] + COMPUTE_TOLERANCE.get(config.dtype, 0.0)
-    limit = FAR_BEYOND * tolerance
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
     deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
     far: dict[str, str] = {}
     for done, (shard, row) in enumerate(chosen, start=1):
@@ -171,9 +162,9 @@ def recompute(
         stored = _stored_row(root, plan, shard, row)
         here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
         for pooling, states_BLD in alone.items():
-            alone_LD = states_BLD[0].double().cpu().numpy()
+            alone_LD = states_BLD[0].cpu().numpy()
             stored_LD = stored[embeddings_key(plan, pooling)]
-            here_L = np.maximum(here_L, _relative(stored_LD, alone_LD))
+            here_L = np.maximum(here_L, relative(stored_LD, alone_LD, plan.storage_dtype))
         deviation_L = np.maximum(deviation_L, here_L)
         expected = (plan.class_names.index(part.labels[row]), inputs.lengths[0])
         found = (int(stored["label"]), int(stored["num_tokens"]))
@@ -193,16 +184,15 @@ def recompute(
         seed=seed,
         device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
-        tolerance=tolerance,
         limit=limit,
         far=far,
     )
 
 
-def _check_same(plan: Plan, now: Plan, root: Path) -> None:
-    if now.fingerprint == plan.fingerprint:
+def _check_same(plan: Plan, now: dict[str, Any], root: Path) -> None:
+    rows = differences(now, plan.fingerprint_fields)
+    if not rows:
         return
-    rows = differences(now.fingerprint_fields, plan.fingerprint_fields)
     raise CacheError(
         "the encoder or the data set is no longer what the cache was made from",
         expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
@@ -225,19 +215,10 @@ def _choose(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[Sh
 
 
 def _stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str, NDArray[Any]]:
-    """All arrays of one row; embeddings in float64."""
+    """All arrays of one row."""
     receipt = planned_receipt(root, plan, shard)
     stored = {}
     for key, spec in receipt.datasets.items():
         value = np.array(map_array(root, receipt, key)[row - shard.start])
-        if spec.dtype == "bfloat16":
-            value = (value.astype(np.uint32) << 16).view(np.float32)
-        stored[key] = value.astype(np.float64) if key.startswith("embeddings") else value
+        stored[key] = as_numbers(value, spec.dtype)
     return stored
-
-
-def _relative(stored_LD: NDArray[np.float64], alone_LD: NDArray[np.float64]) -> Any:
-    """Per layer ``|stored - alone| / |alone|``; infinite where that is no number."""
-    norm_L = np.linalg.norm(alone_LD, axis=1)
-    share_L = np.linalg.norm(stored_LD - alone_LD, axis=1) / np.where(norm_L > 0, norm_L, 1.0)
-    return np.where(np.isfinite(share_L), share_L, math.inf)

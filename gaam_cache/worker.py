@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,16 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.batching import token_budget_batches
+from gaam_cache.batching import cost_in_tokens, strictest, token_budget_batches
 from gaam_cache.config import ExtractConfig
+from gaam_cache.deviation import proof_limit
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.finite import first_not_finite
+from gaam_cache.host_copy import CopyBack, bits
 from gaam_cache.layout import ROW_DATASETS, embeddings_key, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
+from gaam_cache.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.shard import build_image, publish
 from gaam_cache.sources._base import Rows
+from gaam_cache.tally import Tally
 
 CPU_BATCH_TOKENS = 2048
 """More is slower on a CPU: the activations leave its cache."""
@@ -44,6 +47,14 @@ class EncodedBatch(NamedTuple):
     """Pooling -> (B, L, D) in the storage type, on the host."""
 
 
+class EncodedShard(NamedTuple):
+    """States of a shard, and those of some of its rows once more."""
+
+    batches: list[EncodedBatch]
+    alone: dict[int, dict[str, Tensor]]
+    """Row in the shard -> pooling -> (1, L, D) float32, on the host."""
+
+
 class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
     """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
 
@@ -52,28 +63,6 @@ class Unstorable(Exception):  # noqa: N818 raised and caught between two threads
         self.shard = shard
         self.pooling = pooling
         self.index = index
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was done so far."""
-
-    shards: int = 0
-    """Published by us."""
-
-    rows: int = 0
-    tokens: int = 0
-    padded_tokens: int = 0
-    truncated: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    write_seconds: float = 0.0
-    """Time of checking, hashing and writing, which runs beside the encoder."""
-
-    @property
-    def padding_share(self) -> float:
-        """Share of the encoded positions that were padding."""
-        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
 
 
 class ShardWorker:
@@ -92,7 +81,9 @@ class ShardWorker:
             name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
         }
         self._batch_tokens = batch_tokens(config, encoder)
-        self._copies = _CopyBack(encoder.device)
+        # the plan speaks for whoever began the cache, on a device that may not be ours
+        self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
+        self._copies = CopyBack(encoder.device)
         self._started = time.perf_counter()
 
     def prepare(self, shard: ShardSpec) -> Inputs:
@@ -118,16 +109,17 @@ class ShardWorker:
         """Whether the shard has its receipt by now."""
         return receipt_path(Path(self._config.out), shard.name).exists()
 
-    def encode(
-        self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]
-    ) -> list[EncodedBatch]:
-        """Pooled states of one shard in the storage type, batch by batch.
+    def encode(self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]) -> EncodedShard:
+        """Pooled states of one shard in the storage type, batch by batch; some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied: the device
         never waits for the disk, nor for Python to look at a number.
         """
         dtype = getattr(torch, self._plan.storage_dtype)
-        batches = token_budget_batches(inputs.lengths, self._batch_tokens)
+        batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+        padded = token_budget_batches(inputs.lengths, self._batch_tokens)
+        self.tally.cost += cost_in_tokens(inputs.lengths, batches)
+        self.tally.padded_cost += cost_in_tokens(inputs.lengths, padded)
         encoded = []
         done = 0
         for batch in batches:
@@ -141,13 +133,18 @@ class ShardWorker:
             tick(done)
         self.tally.rows += done
         self.tally.truncated += sum(inputs.truncated)
-        return encoded
+        alone = {}
+        for row in choose_rows(inputs.lengths, batches):
+            pooled = self._encoder.encode([inputs.items[row]])
+            alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
+        return EncodedShard(encoded, alone)
 
-    def write(self, shard: ShardSpec, inputs: Inputs, encoded: list[EncodedBatch]) -> None:
-        """Check and publish a shard.
+    def write(self, shard: ShardSpec, inputs: Inputs, encoded: EncodedShard) -> None:
+        """Check, prove and publish a shard.
 
         Raises:
             Unstorable: a state that the storage type cannot hold.
+            NumericsError: a state that is not that of its text alone.
             StorageError: the file system refused.
         """
         self._copies.wait()
@@ -156,9 +153,11 @@ class ShardWorker:
         label = self._labels[shard.split][shard.start : shard.stop]
         row = np.arange(shard.start, shard.stop)
         values = {"label": label, "row": row, "num_tokens": np.asarray(inputs.lengths)}
+        states = {name: self._assemble(shard, encoded.batches, name) for name in plan.pooling}
+        self._prove(shard, states, encoded.alone)
         arrays = {
-            embeddings_key(plan, name): (plan.storage_dtype, self._assemble(shard, encoded, name))
-            for name in plan.pooling
+            embeddings_key(plan, name): (plan.storage_dtype, values)
+            for name, values in states.items()
         }
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
         image, specs = build_image(arrays, shard_attributes(plan, shard))
@@ -185,10 +184,30 @@ class ShardWorker:
         shape = (shard.stop - shard.start, self._plan.num_layers, self._plan.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[self._plan.storage_dtype])
         for batch, tensors in encoded:
-            states[batch] = _bits(tensors[pooling])
+            states[batch] = bits(tensors[pooling])
         if (bad := first_not_finite(states, self._plan.storage_dtype)) is not None:
             raise Unstorable(shard, pooling, bad)
         return states
+
+    def _prove(
+        self,
+        shard: ShardSpec,
+        states: dict[str, NDArray[Any]],
+        alone: dict[int, dict[str, Tensor]],
+    ) -> None:
+        """Compare what is about to be published with states that were computed alone."""
+        dtype = self._plan.storage_dtype
+        worst = max(
+            largest_deviation(states[name][row], x_BLD[0].numpy(), dtype)._replace(row=row)
+            for row, pooled in alone.items()
+            for name, x_BLD in pooled.items()
+        )
+        self.tally.proven += len(alone)
+        self.tally.deviation = max(self.tally.deviation, worst.share)
+        limit = proof_limit(self._encoder.dtype, dtype)
+        if worst.share > limit:
+            where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
+            raise unproven(worst, limit, self.batching, where)
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
@@ -216,33 +235,3 @@ class ShardWorker:
         seconds = max(time.perf_counter() - self._started, 1e-9)
         share = 100 * self.tally.padding_share
         return f"{self.tally.tokens / seconds:,.0f} tokens/s, {share:.1f}% padding"
-
-
-class _CopyBack:
-    """Brings tensors to the host on a stream of their own, so that the device need not wait."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    def start(self, x: Tensor) -> Tensor:
-        """The tensor on the host; its content is there after ``wait``."""
-        if self._stream is None:
-            return x
-        self._stream.wait_stream(torch.cuda.current_stream(x.device))
-        with torch.cuda.stream(self._stream):
-            host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-            host.copy_(x, non_blocking=True)
-        x.record_stream(self._stream)  # its memory is not reused before the copy is done
-        return host
-
-    def wait(self) -> None:
-        """Wait for every copy that was started."""
-        if self._stream is not None:
-            self._stream.synchronize()
-
-
-def _bits(states: Tensor) -> NDArray[Any]:
-    """The tensor as NumPy sees it; bfloat16, which NumPy lacks, as its raw bits."""
-    if states.dtype == torch.bfloat16:
-        return states.view(torch.int16).numpy().view(np.uint16)
-    return states.numpy()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache.batching import Batching
 from gaam_cache.config import ExtractConfig
 
 if TYPE_CHECKING:
@@ -43,12 +44,18 @@ class Encoder(ABC):
     revision: str | None
     """Commit on the hub, where it came from there."""
     num_layers: int
+    """Measured by ``load``, as is ``hidden_size``."""
     hidden_size: int
     max_length: int
     dtype: str
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
     """Where it runs."""
+
+    batching: Batching
+    """Which texts may share a batch: measured by ``load``."""
+    leak: float | None = None
+    """By how much of their norm states move in padded batches, where that is why there are none."""
 
     untrained_seed: int | None = None
     """Seed of random weights; None where they are trained."""
@@ -73,7 +80,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Load the weights onto the device and check that the states are what they should be."""
+        """Load the weights onto the device and measure how the model must be run.
+
+        Sets ``num_layers``, ``hidden_size``, ``batching`` and ``leak``.
+        """
 
     @abstractmethod
     def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:

@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 
+from gaam_cache.encoders._forward import text_part
+from gaam_cache.encoders._weights import skeleton
 from gaam_cache.errors import ConfigError
 
 DEFAULT_MAX_LENGTH = 512
@@ -32,8 +35,15 @@ def choose_max_length(
     Raises:
         ConfigError: more than the encoder can take.
     """
-    limits = [tokenizer.model_max_length, getattr(model_config, "max_position_embeddings", None)]
-    limit = min((int(n) for n in limits if n and n < 10**9), default=None)
+    text_config = model_config.get_text_config()
+    positions = getattr(text_config, "max_position_embeddings", None)
+    limits = [n for n in (tokenizer.model_max_length, positions) if n and 0 < n < 10**9]
+    pad = getattr(text_config, "pad_token_id", None) or 0
+    wanted = min([asked or DEFAULT_MAX_LENGTH, *limits])
+    if limits and positions and wanted > positions - pad - 1:
+        # whether the model counts from there on, only its own structure tells
+        limits += _positions_behind_padding(skeleton(model_config))
+    limit = min((int(n) for n in limits), default=None)
     if asked is None:
         return min(DEFAULT_MAX_LENGTH, limit or DEFAULT_MAX_LENGTH)
     if limit is not None and asked > limit:
@@ -43,3 +53,16 @@ def choose_max_length(
             found=str(asked),
         )
     return asked
+
+
+def _positions_behind_padding(model: Any) -> list[int]:
+    """Tokens that have a position in tables which, as RoBERTa's, begin behind that of padding."""
+    return [
+        module.num_embeddings - module.padding_idx - 1
+        for name, module in text_part(model).named_modules()
+        if isinstance(module, nn.Embedding)
+        and module.padding_idx is not None
+        and "position" in name.lower()
+        and "type" not in name.lower()
+        and type(module) is nn.Embedding
+    ]

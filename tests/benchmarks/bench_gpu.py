@@ -130,7 +130,7 @@ def one_at_a_time(encoder: RandomLlama, lengths: np.ndarray) -> float:
     start = time.perf_counter()
     for ids in items:
         tokens = torch.tensor([ids], device=encoder.device)
-        output = encoder._model(input_ids=tokens, output_hidden_states=True)
+        output = encoder._forward.model(input_ids=tokens, output_hidden_states=True)
         torch.stack([h[0].mean(0) for h in output.hidden_states[1:]]).float().cpu()
     return float(lengths.sum()) / (time.perf_counter() - start)
 
@@ -139,7 +139,7 @@ def measure(config: ExtractConfig, encoder: RandomLlama, lengths: np.ndarray) ->
     """All figures."""
     device = encoder.device
     cuda = device.type == "cuda"
-    weights = sum(p.numel() * p.element_size() for p in encoder._model.parameters())
+    weights = sum(p.numel() * p.element_size() for p in encoder._forward.model.parameters())
     ceiling = matrix_product_flops(device, torch.bfloat16)
     one_at_a_time(encoder, lengths[:8])  # warm up
     loop = one_at_a_time(encoder, lengths[:64])
@@ -148,11 +148,11 @@ def measure(config: ExtractConfig, encoder: RandomLlama, lengths: np.ndarray) ->
     summary = gaam_cache.extract(config)
     rate = summary.tokens / summary.seconds
     mean_length = float((lengths**2).sum() / lengths.sum())
-    flops = flops_per_token(encoder._model, mean_length)
+    flops = flops_per_token(encoder._forward.model, mean_length)
     peak = torch.cuda.max_memory_allocated(device) - weights if cuda else None
     return {
         "machine": describe(device),
-        "parameters": sum(p.numel() for p in encoder._model.parameters()),
+        "parameters": sum(p.numel() for p in encoder._forward.model.parameters()),
         "rows": len(lengths),
         "tokens_per_second": rate,
         "one_at_a_time_tokens_per_second": loop,

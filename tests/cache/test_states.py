@@ -100,7 +100,7 @@ def test_probe_finds_out_whether_a_model_is_causal(
 ) -> None:
     encoder = TextEncoder.open(config_for(encoders[architecture], tmp_path))
     encoder.load()
-    assert encoder.causal is causal
+    assert (encoder._forward.mask == "never") is causal
 
 
 def test_llama_one_token_text_without_special_tokens(

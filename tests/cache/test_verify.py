@@ -524,8 +524,8 @@ def test_rows_encoded_alone_agree_with_the_cache(
     about = json.loads(outcome.out)["recomputed"]
     assert about["rows"] == 7
     assert len(about["deviation"]) == 3
-    assert 0 < max(about["deviation"]) <= about["tolerance"] <= tolerance * 2
-    assert "within the tolerance" in gaam("verify", config.out, "--recompute", 3).out
+    assert 0 < max(about["deviation"]) <= about["limit"] <= tolerance
+    assert "that rounding explains" in gaam("verify", config.out, "--recompute", 3).out
 
 
 def test_the_seed_decides_the_rows_and_all_rows_is_the_most(made: ExtractConfig) -> None:

@@ -1,0 +1,196 @@
+"""Whatever is loaded is hashed; what lies outside the encoder's folder is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._locate import INDEX, WEIGHTS
+from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import ConfigError, GaamError
+from tests.conftest import build_encoder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return build_encoder(tmp_path / "encoder", "bert")
+
+
+def split(folder: Path) -> dict[str, str]:
+    """Weights in two files with an index; returns its map."""
+    weights = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    weight_map = {}
+    for part in (0, 1):
+        name = f"model-{part + 1:05d}-of-00002.safetensors"
+        some = {key: weights[key] for key in sorted(weights)[part::2]}
+        save_file(some, folder / name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(some, name)
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return weight_map
+
+
+def opened(folder: Path) -> TextEncoder:
+    return TextEncoder.open(ExtractConfig(encoder=str(folder), device="cpu"))
+
+
+def test_split_weights_are_loaded_and_hashed(folder: Path, tmp_path: Path) -> None:
+    whole = transformers.AutoModel.from_pretrained(folder).state_dict()
+    save_file({"x": torch.zeros(1)}, folder / "model-other.safetensors")
+    weight_map = split(folder)
+    encoder = opened(folder)
+    files = encoder.identity()["files"]
+    assert {INDEX, *weight_map.values()} <= set(files)
+    assert "model-other.safetensors" not in files
+    encoder.load()
+    loaded = encoder._forward.model.state_dict()
+    assert loaded.keys() == whole.keys()
+    assert all(torch.equal(loaded[key], whole[key]) for key in whole)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../elsewhere/w.safetensors",
+        "{}/elsewhere/w.safetensors",
+        "../elsewhere/model.safetensors",
+        "sub/model.safetensors",
+        "w.safetensors",
+        "model-gone.safetensors",
+        "model.bin",
+        "",
+        "..",
+        "model\n.safetensors",
+        7,
+    ],
+)
+def test_an_index_names_weight_files_of_its_own_folder_only(
+    name: str | int, folder: Path, tmp_path: Path
+) -> None:
+    weight_map = split(folder)
+    for place in (tmp_path / "elsewhere", folder / "sub", folder):
+        place.mkdir(exist_ok=True)
+        shutil.copy(folder / next(iter(weight_map.values())), place / "w.safetensors")
+        if place != folder:
+            shutil.copy(place / "w.safetensors", place / "model.safetensors")
+    first = next(iter(weight_map))
+    named = name.format(tmp_path) if isinstance(name, str) else name
+    content = {"metadata": {}, "weight_map": weight_map | {first: named}}
+    (folder / INDEX).write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="names a file that is none of this encoder's"):
+        opened(folder).identity()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": []}', "[" * 99999])
+def test_an_index_that_is_none_is_refused(content: str, folder: Path) -> None:
+    split(folder)
+    (folder / INDEX).write_text(content)
+    with pytest.raises(GaamError, match="holds no weights that can be found"):
+        opened(folder).identity()
+
+
+def to_link(path: Path) -> None:
+    elsewhere = path.parent.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    path.rename(elsewhere / path.name)
+    path.symlink_to(elsewhere / path.name)
+
+
+def to_nothing(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+def to_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def to_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def to_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("change", [to_link, to_nothing, to_device, to_pipe, to_folder])
+def test_every_file_of_an_encoder_is_a_regular_one_of_its_folder(
+    change: Callable[[Path], None], folder: Path, tmp_path: Path
+) -> None:
+    split(folder)
+    names = sorted(file.name for file in folder.iterdir())
+    assert len(names) == 6
+    for name in names:
+        copy = tmp_path / "copies" / name / "encoder"
+        shutil.copytree(folder, copy)
+        change(copy / name)
+        with pytest.raises(ConfigError, match="is no file of the encoder's folder"):
+            opened(copy)
+
+
+def test_links_within_the_folder_and_to_the_blobs_of_a_snapshot_are_followed(
+    folder: Path, tmp_path: Path
+) -> None:
+    plain = opened(folder).identity()
+    (folder / WEIGHTS).rename(folder / "model-a.safetensors")
+    (folder / WEIGHTS).symlink_to("model-a.safetensors")
+    assert opened(folder).identity() == plain
+    snapshot = tmp_path / "models--a--b" / "snapshots" / ("0" * 40)
+    blobs = snapshot.parent.parent / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, file in enumerate(sorted(folder.iterdir())):
+        shutil.copy(file, blobs / f"blob{number}")
+        (snapshot / file.name).symlink_to(f"../../blobs/blob{number}")
+    encoder = opened(snapshot)
+    assert encoder.identity() == plain
+    encoder.load()
+    (blobs / "blob0").unlink()
+    (blobs / "blob0").symlink_to(folder / "config.json")
+    with pytest.raises(ConfigError, match="is no file of the encoder's folder"):
+        opened(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [("config.json", "configuration_files"), ("tokenizer_config.json", "fast_tokenizer_files")],
+)
+def test_lists_of_versions_name_no_other_folder(file: str, key: str, folder: Path) -> None:
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(content | {key: ["../elsewhere/config.5.0.0.json"]}))
+    with pytest.raises(ConfigError, match="names files outside"):
+        opened(folder)
+
+
+def test_a_configuration_cannot_choose_other_weights(folder: Path) -> None:
+    plain = opened(folder)
+    plain.load()
+    weights = {key: x + 1 for key, x in load_file(folder / WEIGHTS).items()}
+    save_file(weights, folder / "other.safetensors", metadata={"format": "pt"})
+    content = json.loads((folder / "config.json").read_text())
+    content["transformers_weights"] = "other.safetensors"
+    (folder / "config.json").write_text(json.dumps(content))
+    encoder = opened(folder)
+    encoder.load()
+    for key, expected in plain._forward.model.state_dict().items():
+        assert torch.equal(encoder._forward.model.state_dict()[key], expected)
+
+
+def test_damaged_weights_are_one_message(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"\x08" + b"\0" * 7 + b"garbage!")
+    config = replace(ExtractConfig(), encoder=str(folder))
+    with pytest.raises(ConfigError, match="cannot load the weights"):
+        TextEncoder.open(config).load()
