@@ -231,6 +231,9 @@ def _check_fingerprint(plan: Plan) -> None:
     encoder = fields["encoder"]
     if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
         raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    content = fields["content"]
+    if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
+        raise ValueError("'content' must name a hash for every split")
     untrained = encoder.get("untrained")
     if untrained is not None and type(untrained["seed"]) is not int:
         raise ValueError("the seed of an untrained encoder must be a whole number")

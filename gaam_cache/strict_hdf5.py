@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 MEMORY_BYTES = 256 * 2**20
 """What looking at one file may take beyond what the process has."""
+_HERE = str(Path(__file__).absolute())
 PROCESSOR_SECONDS = 5
 """It takes milliseconds, but there are files on which libhdf5 runs in circles."""
 MAX_ATTRIBUTE_BYTES = 1024
@@ -74,7 +75,8 @@ class Inspector:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 # -P: a module that lies in the working directory is not imported
-                [sys.executable, "-P", __file__],
+                [sys.executable, "-P", _HERE],
+                cwd="/",  # ours may be gone, and no interpreter starts there
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -33,6 +33,12 @@ _CACHE: dict[str, type] = {
     "class_names": list,
 }
 _RECIPE: dict[str, type] = {"select": str, "epochs": int, "train_split": str, "test_split": str}
+_TITLE: dict[str, tuple[type, ...]] = {
+    "pool": (str,),
+    "lr": (float, int),
+    "layers": (str, type(None)),
+}
+"""What of the recipe stands in the name of a row."""
 _ENGINE: dict[str, type] = {
     **dict.fromkeys(("device", "dtype", "why", "data"), str),
     "seed_batch": int,
@@ -54,6 +60,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
+    for name, types in _TITLE.items():
+        value = recipe.get(name)
+        _require(type(value) in types, f"'{name}' of the recipe is {value!r}")
     fold = recipe.get("fold")
     _require(fold is None or re.fullmatch(r"\d+/\d+", str(fold)), f"fold {fold!r}")
     split = recipe["train_split"] if fold else recipe["test_split"]

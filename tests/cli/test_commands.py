@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import socket
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from safetensors import safe_open
 
 from gaam_cache import hub_errors
 from gaam_cache.config import ExtractConfig
+from gaam_cache.files import sealed_text, unsealed
 from gaam_decoder import load_runs
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports.terminal import Terminal
@@ -213,10 +216,20 @@ def test_terminal_report_fits_eighty_columns_and_a_pipe_gets_no_colour(
 def test_select_test_is_marked_and_failed_seeds_are_shown(
     gaam: Gaam, runs: Path, tiny_cache: Path
 ) -> None:
-    file = next(runs.glob("laplace*")) / "run.json"
-    content = json.loads(file.read_text())
-    content["seeds"][1]["failed"] = "the loss became nan in epoch 1"
-    file.write_text(json.dumps(content))
+    run = next(runs.glob("laplace*"))
+    tensors = safetensors.numpy.load_file(run / "test.safetensors")
+    for name in set(tensors) - {"labels"}:
+        tensors[name][1] = np.nan
+    test = safetensors.numpy.save(tensors)
+    (run / "test.safetensors").write_bytes(test)
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    log = "".join(json.dumps(line) + "\n" for line in lines if line["seed"] != 1).encode()
+    (run / "log.jsonl").write_bytes(log)
+    content = unsealed(json.loads((run / "run.json").read_bytes()))
+    content["seeds"][1] |= {"failed": "the loss became nan in epoch 1", "epoch": 0}
+    for name, data in {"test.safetensors": test, "log.jsonl": log}.items():
+        content["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (run / "run.json").write_text(sealed_text(content))
     options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2]
     gaam("train", "--attn", "none", "--select", "test", *options)
     for name in ("terminal", "markdown"):

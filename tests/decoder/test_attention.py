@@ -271,7 +271,7 @@ def test_specs_have_one_canonical_form(text: str, canonical: str) -> None:
     [
         ("gaam:head=2", r"heads=\.\.\., location=\.\.\., normalize=\.\.\."),
         ("gaam:heads", r"unknown option 'heads'"),
-        ("gaam:heads=two", r"type int"),
+        ("gaam:heads=two", r"a whole number"),
         ("gaam:location=mode", r"mean, median"),
         ("none:x=1", r"no options"),
         ("", r"unknown mechanism ''"),

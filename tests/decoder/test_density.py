@@ -283,5 +283,5 @@ def test_heads_that_leave_single_layers_are_refused(heads: int) -> None:
 
 
 def test_an_encoder_of_one_layer_is_refused_by_density_gates() -> None:
-    with pytest.raises(ConfigError, match="at least two layers"):
+    with pytest.raises(ConfigError, match="at least two of them"):
         GAAM(1, 4)

@@ -39,7 +39,7 @@ from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 from tests.faults.machine import REFUSALS
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 600
 
 
 def serve(address: str) -> dict[str, Any]:

@@ -91,7 +91,6 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "8 open files": partial(few_files, 8),
     "32 open files": partial(few_files, 32),
     # with none at all CPython itself waits for ever for a thread that could not start
-    "1 MiB more memory": partial(little_memory, MIB),
     "8 MiB more memory": partial(little_memory, 8 * MIB),
     "no file grows": no_file_grows,
     "no temporary folder": no_temporary_folder,
@@ -106,6 +105,7 @@ HARMLESS = {
     "stderr is full",
     "stderr is closed",
     "nobody reads stderr",
+    "nobody reads stdout",
     "stdin is closed",
     "32 open files",
     "no HOME",
