@@ -213,8 +213,8 @@ def walk(bench: Bench, positions: int) -> None:
 
 
 def test_every_damage_of_every_file_is_detected_or_harmless(bench: Bench) -> None:
-    walk(bench, positions=3)
-    assert_the_table_means_something(bench, cases=60)
+    walk(bench, positions=1)
+    assert_the_table_means_something(bench, cases=40)
 
 
 @pytest.mark.slow

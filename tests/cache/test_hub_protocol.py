@@ -212,6 +212,7 @@ def test_an_older_copy_never_stands_in_for_the_commit_asked_for(
     assert extract.plan("new") == extract.plan()
 
 
+@pytest.mark.slow
 def test_all_splits_are_of_one_commit_though_the_branch_moves(
     world: World, extract: Command
 ) -> None:
@@ -232,6 +233,7 @@ def test_all_splits_are_of_one_commit_though_the_branch_moves(
     assert plan["rows"] == {"train": 60, "test": 24}
 
 
+@pytest.mark.slow
 def test_a_download_that_stumbles_once_goes_on_where_it_stopped(
     world: World, extract: Command
 ) -> None:

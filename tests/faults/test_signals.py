@@ -30,6 +30,7 @@ def test_a_signal_lets_what_is_being_written_finish(number: int, when: str, swee
     sweep.run(["signal", [number], when], check)
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_the_process_at_once(sweep: Sweep) -> None:
     def check(operation: str, outcome: Outcome, out: Path) -> None:
         assert (outcome.code, outcome.out, outcome.err) == (130, "", INTERRUPTED)
@@ -37,6 +38,7 @@ def test_a_second_signal_ends_the_process_at_once(sweep: Sweep) -> None:
     sweep.run(["signal", [INT, TERM], "before"], check)
 
 
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait_for_a_disk_that_hangs(
     forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
