@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import nn
 
+from gaam_cache.checks import brief
 from gaam_cache.encoders._forward import text_part
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.errors import ConfigError
@@ -33,10 +34,24 @@ def choose_max_length(
     """The longest text in tokens: as asked, else 512 or the encoder's limit.
 
     Raises:
-        ConfigError: more than the encoder can take.
+        ConfigError: more than the encoder can take, or so few that nothing of a text is left.
     """
     text_config = model_config.get_text_config()
     positions = getattr(text_config, "max_position_embeddings", None)
+    named = (
+        ("model_max_length", tokenizer.model_max_length),
+        ("max_position_embeddings", positions),
+    )
+    for name, value in named:
+        if not isinstance(value, int | float | None):
+            raise ConfigError(f"the encoder's {name} is no number", found=brief(repr(value)))
+    special = tokenizer.num_special_tokens_to_add()
+    if asked is not None and asked <= special:
+        raise ConfigError(
+            "--max-length leaves nothing of a text",
+            expected=f"at least {special + 1}: the tokenizer adds {special} special tokens",
+            found=str(asked),
+        )
     limits = [n for n in (tokenizer.model_max_length, positions) if n and 0 < n < 10**9]
     pad = getattr(text_config, "pad_token_id", None) or 0
     wanted = min([asked or DEFAULT_MAX_LENGTH, *limits])

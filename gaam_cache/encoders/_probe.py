@@ -55,6 +55,7 @@ def probe(
     max_length: int,
     shortest: int,
     avoid: Sequence[int],
+    marks: Sequence[int],
     settings: dict[str, Any],
 ) -> Isolation:
     """Measure a model, and set ``forward`` to run it so that every state is that of a text alone.
@@ -65,14 +66,20 @@ def probe(
         max_length: longest text in tokens.
         shortest: tokens of the shortest text.
         avoid: token ids that mean something to the model: special tokens.
+        marks: those of them that real texts have: what the tokenizer puts around a text, and what
+            fills batches, which a text may hold too and a model may take for the end of it.
         settings: the model's configuration.
 
     Raises:
         Unusable: the model yields no state for every layer and token, or not the same twice.
     """
     lengths = probe_lengths(settings, shortest, max_length)
-    texts = _texts(lengths, forward.vocabulary, avoid)
-    alone = _alone(forward, texts, dtype)
+    texts = _texts(lengths, forward.vocabulary, avoid, marks)
+    try:
+        alone = _alone(forward, texts, dtype)
+    except Unusable:  # a mark may ask for more than text, such as a picture
+        texts = _texts(lengths, forward.vocabulary, avoid, ())
+        alone = _alone(forward, texts, dtype)
     some = next(iter(alone[0].values()))
     stack = _find_stack(
         forward, [ids for ids in texts if len(ids) <= SHORT_LENGTHS[-1]][-1], some.shape[1]
@@ -120,18 +127,26 @@ def _windows(settings: Any, name: str = "") -> Iterator[int]:
         yield settings
 
 
-def _texts(lengths: list[int], vocabulary: int | None, avoid: Sequence[int]) -> list[list[int]]:
-    """Token ids of texts that begin alike for nobody, from the shortest to the longest."""
+def _texts(
+    lengths: list[int], vocabulary: int | None, avoid: Sequence[int], marks: Sequence[int]
+) -> list[list[int]]:
+    """Token ids of texts that begin alike for nobody, from the shortest to the longest.
+
+    The second text of every length has the marks in it, spread from its first to its last token.
+    """
     size = vocabulary or 256
     # from the middle: ids that mean something and are not declared lie at the ends
     free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
     rng = np.random.default_rng(0)
     counts = [TEXTS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
-    return [
-        [free[i] for i in rng.integers(len(free), size=length)]
-        for length, count in zip(lengths, counts, strict=True)
-        for _ in range(count)
-    ]
+    texts = []
+    for length, count in zip(lengths, counts, strict=True):
+        for number in range(count):
+            ids = [free[i] for i in rng.integers(len(free), size=length)]
+            for i, mark in enumerate(marks if number else ()):
+                ids[i * (length - 1) // max(1, len(marks) - 1)] = mark
+            texts.append(ids)
+    return texts
 
 
 def _alone(forward: Forward, texts: list[list[int]], dtype: str) -> list[dict[str, Tensor]]:
@@ -224,7 +239,9 @@ def _batches(texts: list[list[int]], batching: Batching) -> Iterator[list[int]]:
         short = [number for number in numbers if len(texts[number]) <= SHORT_LENGTHS[-1]]
         yield short
         for number in numbers[len(short) :]:
-            yield [number, 0]
+            # a single token hides what moves positions alone: to the first one, all are the same
+            for partner in dict.fromkeys((0, len(short) - 1, number - 1)):
+                yield [number, partner]
 
 
 def _worst(

@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import nn
 
 from gaam_cache.encoders._forward import text_part
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, GaamError
+
+
+@contextmanager
+def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
+    """Whatever the library says of an encoder's files, in whichever type, is one message.
+
+    Args:
+        problem: what cannot be done.
+        folder: where the files are.
+        expected: what would do.
+
+    Raises:
+        ConfigError: saying what the library said; out of memory stays what it is.
+    """
+    try:
+        yield
+    except (GaamError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # settings of others reach code that checks none of them
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        said = lines[0]
+        if said.endswith(":") and len(lines) > 1:
+            said += f" {lines[1].strip()}"
+        if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
+            said = f"{type(error).__name__}: {said}"
+        raise ConfigError(
+            problem,
+            expected=expected,
+            found=said,
+            where=str(folder),
+            hint="pip install accelerate" if "accelerate" in said.lower() else None,
+        ) from error
 
 
 def load_trained(
@@ -37,28 +69,20 @@ def load_trained(
         ConfigError: weights that do not fit the architecture.
     """
     options = {} if device_map is None else {"device_map": device_map}
-    try:
-        with ExitStack() as opened:
-            tensors: dict[str, Any] = {}
-            for file in files:
-                weights = opened.enter_context(safe_open(file, framework="pt"))
-                tensors |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
-            model, info = model_class(model_config).from_pretrained(
-                None,
-                config=model_config,
-                state_dict=tensors,
-                dtype=getattr(torch, dtype),
-                local_files_only=True,
-                output_loading_info=True,
-                **options,
-            )
-    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        raise ConfigError(
-            f"cannot load the weights of '{name}'",
-            found=str(error).strip().splitlines()[0],
-            where=str(files[0].parent),
-            hint="pip install accelerate" if "accelerate" in str(error).lower() else None,
-        ) from error
+    with foreign(f"cannot load the weights of '{name}'", files[0].parent), ExitStack() as opened:
+        tensors: dict[str, Any] = {}
+        for file in files:
+            weights = opened.enter_context(safe_open(file, framework="pt"))
+            tensors |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
+        model, info = model_class(model_config).from_pretrained(
+            None,
+            config=model_config,
+            state_dict=tensors,
+            dtype=getattr(torch, dtype),
+            local_files_only=True,
+            output_loading_info=True,
+            **options,
+        )
     # a pooler sits on top of the last layer and plays no part here
     missing = set(info["missing_keys"]) & _names_in(model, text_part(model))
     missing = {key for key in missing if "pooler" not in key}

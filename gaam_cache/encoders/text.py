@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
@@ -20,7 +20,12 @@ from gaam_cache.encoders._choices import choose_dtype, choose_max_length
 from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part, vocabulary
 from gaam_cache.encoders._locate import Located, locate
 from gaam_cache.encoders._probe import probe
-from gaam_cache.encoders._weights import draw_untrained, load_trained, untrained_identity
+from gaam_cache.encoders._weights import (
+    draw_untrained,
+    foreign,
+    load_trained,
+    untrained_identity,
+)
 from gaam_cache.errors import ConfigError
 from gaam_cache.pooling import check_names
 
@@ -76,17 +81,14 @@ class TextEncoder(Encoder):
         transformers.logging.disable_progress_bar()
         located = locate(config.encoder, config.revision, weights=not config.untrained_encoder)
         options = {"local_files_only": True, "trust_remote_code": False}
-        try:
+        with foreign(
+            f"cannot read the encoder '{config.encoder}'",
+            located.path,
+            expected="a text encoder and tokenizer that transformers knows by itself",
+        ):
             model_config = transformers.AutoConfig.from_pretrained(located.path, **options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(located.path, **options)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            raise ConfigError(
-                f"cannot read the encoder '{config.encoder}'",
-                expected="a text encoder and tokenizer that transformers knows by itself",
-                found=str(error).strip().splitlines()[0],
-                where=str(located.path),
-            ) from error
-        return cls(located, config, tokenizer, model_config)
+            return cls(located, config, tokenizer, model_config)
 
     def identity(self) -> dict[str, Any]:
         """Hashes of all files that decide the numbers, and the settings that do."""
@@ -104,8 +106,19 @@ class TextEncoder(Encoder):
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Token ids of every text, special tokens included, cut at the maximum length."""
+        """Token ids of every text, special tokens included, cut at the maximum length.
+
+        Raises:
+            ConfigError: the tokenizer cuts nothing.
+        """
         cut = self._token_ids(rows, max_length=self.max_length)
+        if (longest := max(map(len, cut), default=0)) > self.max_length:
+            raise ConfigError(
+                "the tokenizer does not cut texts at --max-length",
+                expected=f"at most {self.max_length} tokens",
+                found=f"a text of {longest}",
+                where=self.name,
+            )
         full = [i for i, ids in enumerate(cut) if len(ids) == self.max_length]
         truncated = [False] * len(cut)
         if full:
@@ -135,7 +148,8 @@ class TextEncoder(Encoder):
                 for every layer and token.
         """
         if self.untrained_seed is not None:
-            model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
+            with foreign(f"cannot build '{self.name}'", self._located.path):
+                model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
         else:
             device_map = self._config.device_map
             files = self._located.weight_files()
@@ -166,6 +180,7 @@ class TextEncoder(Encoder):
                 max_length=self.max_length,
                 shortest=max(1, self._tokenizer.num_special_tokens_to_add()),
                 avoid=self._tokenizer.all_special_ids,
+                marks=self._marks(model, size),
                 settings=self._model_config.to_dict(),
             )
         self.num_layers = found.num_layers
@@ -175,11 +190,22 @@ class TextEncoder(Encoder):
 
     def _pad_id(self, size: int | None) -> int:
         """What fills a batch: the tokenizer's token, else the model's, else any."""
+        return next(iter(self._pad_ids(size)), 0)
+
+    def _pad_ids(self, size: int | None) -> list[int]:
+        """Tokens that fill batches, for the tokenizer or for the model."""
         config = self._model_config.get_text_config()
-        for found in (self._tokenizer.pad_token_id, getattr(config, "pad_token_id", None)):
-            if type(found) is int and 0 <= found < (size or found + 1):
-                return found
-        return 0
+        named = [getattr(config, name, None) for name in ("pad_token_id", "pad_index")]
+        given = (self._tokenizer.pad_token_id, *named)
+        return [i for i in given if type(i) is int and 0 <= i < (size or i + 1)]
+
+    def _marks(self, model: Any, size: int | None) -> list[int]:
+        """Tokens of no word that a text may hold all the same."""
+        around = self._token_ids([""])[0]
+        tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
+        zero = (t.padding_idx for t in tables if t.num_embeddings == size)
+        found = [*around[:1], *self._pad_ids(size), *zero, *around[1:]]
+        return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
 
     @torch.inference_mode()
     def encode(self, items: Sequence[list[int]]) -> dict[str, Tensor]:

@@ -39,11 +39,11 @@ SIZES = {
 }
 
 
-def phi3_long_rope() -> Any:
+def phi3_long_rope(switch: int = 32) -> Any:
     scaling = {
         "rope_type": "longrope",
         "rope_theta": 10000.0,
-        "original_max_position_embeddings": 32,
+        "original_max_position_embeddings": switch,
         "short_factor": [1.0] * 4,
         "long_factor": [4.0] * 4,
     }
@@ -51,7 +51,7 @@ def phi3_long_rope() -> Any:
         **SIZES,
         num_key_value_heads=2,
         rope_parameters=scaling,
-        original_max_position_embeddings=32,
+        original_max_position_embeddings=switch,
     )
 
 
@@ -78,6 +78,38 @@ def test_positions_that_switch_with_the_longest_text_keep_lengths_apart(tmp_path
     config = architectures.extract(folder, tmp_path)
     assert read_plan(config.out).batching == "equal lengths"
     assert architectures.compare(folder, config) < 1e-5
+
+
+@pytest.mark.parametrize("switch", [2, 16, 63, 64, 65, 100, 128])
+def test_wherever_positions_switch_it_is_seen(switch: int, tmp_path: Path) -> None:
+    folder = saved(phi3_long_rope(switch), tmp_path / "encoder")
+    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), max_length=130))
+    encoder.load()
+    assert encoder.batching == "equal lengths"
+
+
+@pytest.mark.parametrize("pad", [0, 2, 3], ids=["padding", "first of a text", "last of a text"])
+@pytest.mark.parametrize("kind", ["flaubert", "xlm"])
+def test_a_token_that_the_model_takes_for_padding_may_be_in_a_text(
+    kind: str, pad: int, tmp_path: Path
+) -> None:
+    sizes = {"vocab_size": 24, "emb_dim": 32, "n_layers": 2, "n_heads": 4}
+    options = sizes | {"max_position_embeddings": 130, "pad_index": pad, "pad_token_id": pad}
+    config = transformers.AutoConfig.for_model(kind, **options)
+    folder = saved(config, tmp_path / "encoder")
+    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
+    encoder.load()
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    for ids in ([2, 5, 6, 7, 3], [2, 5, 0, 0, 7, 3]):
+        with torch.no_grad():
+            output = model(
+                input_ids=torch.tensor([ids]),
+                attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+                output_hidden_states=True,
+            )
+        expected = torch.stack(output.hidden_states[1:])[:, 0].mean(1)
+        for batch in ([ids], [ids, [2, 8, 9, 10, 11, 12, 3]]):
+            torch.testing.assert_close(encoder.encode(batch)["mean"][0], expected)
 
 
 @pytest.mark.parametrize(
