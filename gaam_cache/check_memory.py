@@ -4,6 +4,10 @@ A set of hashes in the user's cache folder. Each is that of a file's identity to
 its receipt and of the checks: whatever happens to the set can cost time and never trust, for no
 damage makes a hash of a file that was not checked. Who changes a file without the file system's
 knowledge (a failing disk) is found by ``gaam verify``, which reads every byte and trusts nothing.
+
+A process that has a file mapped to write to it is seen by the file system when it first stores into
+a page, and not again until that page was written to the disk: ``identity_to_remember`` asks for
+that. In memory file systems it is never seen, so nothing on them is remembered.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import re
 import stat
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +26,16 @@ from gaam_cache.files import canonical_json, read_bytes, write_file
 from gaam_cache.plan import Plan
 from gaam_cache.receipt import Receipt
 
-CHECKS_VERSION = 1
+CHECKS_VERSION = 2
 """To be raised with every change of what a check asks for."""
 RACY_NANOSECONDS = 2 * 10**9
 """A file that changed so recently may change again within a tick of the file system's clock."""
 MAX_BYTES = 32 * 2**20
 """Half a million shards; beyond it the older half is forgotten."""
 MEMORY_FILE = "checked-shards"
+MOUNTS = Path("/proc/self/mountinfo")
+BLIND_FILE_SYSTEMS = {b"tmpfs", b"ramfs", b"devtmpfs", b"hugetlbfs"}
+"""Nothing is ever written to a disk, so that a store into a mapped page changes no time."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -46,6 +54,26 @@ class Identity(NamedTuple):
         return cls(
             status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         )
+
+
+def identity_to_remember(descriptor: int) -> Identity:
+    """Who an open file is before it is checked; whatever is stored from now on changes it."""
+    identity = Identity.of(os.fstat(descriptor))
+    with suppress(OSError):  # a disk that fails is for whoever reads to say
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+    return identity
+
+
+@cache
+def sees_stores(device: int) -> bool:
+    """Whether a store into a mapped page of a file on this device changes the file's times."""
+    number = f"{os.major(device)}:{os.minor(device)}".encode()
+    try:
+        lines = [line.split() for line in MOUNTS.read_bytes().splitlines()]
+    except OSError:
+        return True  # no Linux
+    kinds = {line[line.index(b"-") + 1] for line in lines if line[2] == number}
+    return not kinds & BLIND_FILE_SYSTEMS
 
 
 def memory_path() -> Path | None:
@@ -70,8 +98,9 @@ class CheckMemory:
         return _entry(identity, receipt, plan) in self._known
 
     def add(self, identity: Identity, receipt: Receipt, plan: Plan) -> None:
-        """Keep that a file was right; ``identity`` was asked for before the file was read."""
-        if max(identity.mtime_ns, identity.ctime_ns) < time.time_ns() - RACY_NANOSECONDS:
+        """Keep that a file was right; ``identity_to_remember`` was asked before it was read."""
+        settled = max(identity.mtime_ns, identity.ctime_ns) < time.time_ns() - RACY_NANOSECONDS
+        if settled and sees_stores(identity.device):
             self._new.append(_entry(identity, receipt, plan))
 
     def save(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from gaam_cache.check_memory import Identity
+from gaam_cache.check_memory import Identity, identity_to_remember
 from gaam_cache.errors import CacheError
 from gaam_cache.files import open_regular
 from gaam_cache.layout import planned_receipt, shard_attributes
@@ -94,7 +93,7 @@ def _check_bytes(root: Path, plan: Plan, shard: ShardSpec) -> Checked:
         return Checked(f"{error.message}: {error.details.get('found', '')}")
     try:
         with open_regular(root / SHARD_FOLDER / receipt.file) as file:
-            identity = Identity.of(os.fstat(file.fileno()))
+            identity = identity_to_remember(file.fileno())
             found = shard_fault(file, plan, shard, receipt)
     except (OSError, ValueError) as error:
         if ran_out(error):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.check_memory import CheckMemory, Identity
+from gaam_cache.check_memory import CheckMemory, Identity, identity_to_remember
 from gaam_cache.errors import CacheError
 from gaam_cache.files import open_regular
 from gaam_cache.open_files import OpenFiles
@@ -169,7 +169,7 @@ class ShardReader:
         receipt = self._receipts[shard]
         try:
             with open_regular(Path(self._path(shard))) as file:
-                identity = Identity.of(os.fstat(file.fileno()))
+                identity = identity_to_remember(file.fileno())
                 fault = None
                 if not self._memory.knows(identity, receipt, self._plan):
                     found = shard_fault(file, self._plan, self._specs[shard], receipt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,12 +12,17 @@ from gaam_decoder.run_checks import RUN_FILES, TEST_FILE
 from gaam_decoder.run_files import damaged_run, reading, repair
 from gaam_decoder.runs import RUN_FILE, RunResult, read_run
 
+_RUN_NAME = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
+"""How the names end that ``run_name`` gives."""
 READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
 
 
 def run_folders(folder: Path, part: str = "") -> list[Path]:
     """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
+
+    Whatever is named like a run is one: of a copy that was cut off, only the folder may be there,
+    and a table without its row would be another table.
 
     Args:
         folder: of all runs.
@@ -31,7 +37,7 @@ def run_folders(folder: Path, part: str = "") -> list[Path]:
         except (FileNotFoundError, NotADirectoryError):
             return []
     named = [folder / name for name in names if name[0] != "." and part in name]
-    return [path for path in named if is_run(path)]
+    return [path for path in named if _RUN_NAME.search(path.name) or is_run(path)]
 
 
 def is_run(folder: Path) -> bool:

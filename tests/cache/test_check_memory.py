@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from gaam_cache.plan import read_plan
 from gaam_cache.receipt import read_receipt
 from tests.cache.published import write_random_cache
 
+SEES_STORES = check_memory.sees_stores
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -25,6 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_random_cache(tmp_path / "cache", 8, 2, 4)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(check_memory, "RACY_NANOSECONDS", -(10**12))
+    monkeypatch.setattr(check_memory, "sees_stores", lambda device: True)  # whatever they lie on
     return tmp_path / "cache"
 
 
@@ -91,6 +95,47 @@ def test_whatever_happened_to_the_file_it_is_checked_again(
     change(next((cache / "shards").glob("*.h5")))
     assert read(cache) == 4
     assert len(checks) == 2
+
+
+def test_a_store_into_a_page_that_was_changed_before_the_check_is_seen(
+    cache: Path,
+) -> None:
+    if not SEES_STORES((cache / "cache.json").stat().st_dev):
+        pytest.skip("no store is seen on this file system, so nothing is remembered")
+    path = next((cache / "shards").glob("*.h5"))
+    receipt = read_receipt(cache, "train-00000")
+    place = receipt.datasets["embeddings"].offset
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[place] = mapped[place]  # the page is now one that was changed
+        assert read(cache) == 4
+        time.sleep(0.05)  # a tick of the file system's clock
+        mapped[place] ^= 1
+        with pytest.raises(CacheError, match="was changed"):
+            gaam_cache.open_cache(cache)["train"].embeddings[:]
+        mapped[place] ^= 1
+        opened = gaam_cache.open_cache(cache)["train"]
+        assert read(cache) == opened.labels.sum()
+        time.sleep(0.05)
+        mapped[place] ^= 1
+        with pytest.raises(CacheError, match="was changed"):  # also between two looks of one reader
+            opened.embeddings[:]
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ramfs", "ext4", "nfs4", "overlay"])
+def test_nothing_is_remembered_where_no_store_is_seen(
+    kind: str, cache: Path, checks: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    device = (cache / "shards").stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts.write_text(
+        f"24 1 0:1 / /proc rw shared:1 - proc proc rw\n25 1 {number} / / rw - {kind} x rw\n"
+    )
+    monkeypatch.setattr(check_memory, "MOUNTS", mounts)
+    monkeypatch.setattr(check_memory, "sees_stores", SEES_STORES.__wrapped__)
+    for _ in range(2):
+        read(cache)
+    assert len(checks) == (2 if kind in ("tmpfs", "ramfs") else 1)
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(

@@ -247,6 +247,34 @@ def test_damage_to_a_run_is_detected_or_harmless_in_every_format(
     assert counted["log.jsonl", "report html", "harmless"] == 0
 
 
+@pytest.mark.parametrize(
+    "put",
+    [
+        Path.mkdir,
+        lambda path: path.symlink_to("nowhere"),
+        lambda path: path.write_text(""),
+        lambda path: (path.mkdir(), (path / ".run.json.x").touch()),
+        os.mkfifo,
+    ],
+    ids=["empty", "dangling", "file", "begun copy", "pipe"],
+)
+def test_what_is_named_like_a_run_and_holds_none_is_a_damaged_run(
+    put: Callable[[Path], object], finished: Place, gaam: Gaam, no_hang: None
+) -> None:
+    finished.restore()
+    folder = next(path for path in finished.made[2:])
+    shutil.rmtree(folder)
+    put(folder)
+    for command in (["report", finished.runs], ["verify", finished.runs, "--quiet"]):
+        outcome = gaam(*command)
+        assert outcome.code == 3
+        assert folder.name in outcome.out + outcome.err
+        assert "rm -r" in outcome.out + outcome.err
+    shown = json.loads(gaam("inspect", finished.runs, "--json").out)
+    assert [Path(run["path"]).name for run in shown["damage"]] == [folder.name]
+    finished.restore()
+
+
 def test_all_damaged_runs_are_named_at_once(finished: Place, gaam: Gaam) -> None:
     finished.restore()
     names = sorted(path.name for path in finished.made[2:])
