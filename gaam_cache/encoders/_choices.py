@@ -30,7 +30,7 @@ def choose_max_length(
     """The longest text in tokens: as asked, else 512 or the encoder's limit.
 
     Raises:
-        ConfigError: more than the encoder can take.
+        ConfigError: more than the encoder can take, or no room for a token of the text.
     """
     limits = [tokenizer.model_max_length, getattr(model_config, "max_position_embeddings", None)]
     limit = min((int(n) for n in limits if n and n < 10**9), default=None)
@@ -40,6 +40,15 @@ def choose_max_length(
         raise ConfigError(
             "--max-length is more than the encoder can take",
             expected=f"at most {limit} tokens",
+            found=str(asked),
+        )
+    # a tokenizer that finds no room for its special tokens does not cut at all
+    special = tokenizer.num_special_tokens_to_add()
+    if asked <= special:
+        raise ConfigError(
+            "--max-length leaves no room for the text",
+            expected=f"at least {special + 1} tokens: the tokenizer adds {special} special ones "
+            "to every text",
             found=str(asked),
         )
     return asked
