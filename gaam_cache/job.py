@@ -17,8 +17,11 @@ from gaam_cache.fingerprint import fingerprint, hash_rows
 from gaam_cache.plan import FORMAT_VERSION, Plan, rows_per_shard
 from gaam_cache.progress import Report, counting, silent
 from gaam_cache.receipt import ITEM_BYTES
-from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._base import Rows, excerpt, find_source
 from gaam_cache.sources.files import FileSource
+
+FEW_CLASSES = 20
+"""As many are named in a message; more, each of a row or two, are rarely classes."""
 
 
 class Job(NamedTuple):
@@ -35,7 +38,7 @@ def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     """Read the rows and find the encoder; writes nothing, loads no weights."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
-    class_names = _class_names(rows)
+    class_names = _class_names(rows, config)
     warn(row_checks.check_rows(rows, class_names, report), stacklevel=4)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     fields = plan_fields(config, rows, class_names, encoder, report)
@@ -115,7 +118,7 @@ def _local_path(name: str) -> str | None:
     return str(path.absolute()) if path.exists() else None
 
 
-def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
+def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
     """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
     reference = "train" if "train" in rows else next(iter(rows))
     declared = rows[reference].class_names
@@ -126,16 +129,36 @@ def _class_names(rows: dict[str, Rows]) -> tuple[str, ...]:
     for split, part in rows.items():
         unknown = set(part.labels) - set(names)
         if unknown:
-            first = min(unknown)
-            raise DataError(
-                f"the label '{first}' occurs in '{split}' but not in '{reference}'",
-                expected=f"one of: {', '.join(names[:20])}",
-                found=f"'{first}'",
-                where=f"{part.origin}, row {part.labels.index(first) + 1}",
-                hint=f"no decoder can learn a class without examples: "
-                f"mend the labels, or add rows of that class to '{reference}'",
-            )
+            raise _unknown_label(min(unknown), split, reference, part, names, config)
     return names
+
+
+def _unknown_label(
+    label: str,
+    split: str,
+    reference: str,
+    part: Rows,
+    names: tuple[str, ...],
+    config: ExtractConfig,
+) -> DataError:
+    known = [name if len(name) < 40 else excerpt(name) for name in names[:FEW_CLASSES]]
+    remedy = f"mend the labels, or add rows of that class to '{reference}'"
+    if config.limit is not None:
+        remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
+    elif len(names) > FEW_CLASSES and 2 * len(names) > len(part.labels):
+        remedy += (
+            f" (there are {len(names):,} classes: is '{config.label_column}' the column of the "
+            "classes? --label-column)"
+        )
+    shown = excerpt(label)
+    return DataError(
+        f"the label {shown} occurs in '{split}' but not in '{reference}'",
+        expected=f"one of: {', '.join(known)}"
+        + (f" and {len(names) - len(known):,} more" if len(names) > len(known) else ""),
+        found=shown,
+        where=f"{part.origin}, row {part.labels.index(label) + 1}",
+        hint=f"no decoder can learn a class without examples: {remedy}",
+    )
 
 
 def warn(messages: list[str], stacklevel: int) -> None:

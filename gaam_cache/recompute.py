@@ -158,7 +158,7 @@ def recompute(
     for done, (shard, row) in enumerate(chosen, start=1):
         part = rows[shard.split]
         inputs = encoder.prepare([part.texts[row]])
-        alone = encoder.encode(inputs.items)
+        alone = encoder.encode_alone(inputs.items[0])
         stored = _stored_row(root, plan, shard, row)
         here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
         for pooling, states_BLD in alone.items():

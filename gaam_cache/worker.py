@@ -135,7 +135,7 @@ class ShardWorker:
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
         for row in choose_rows(inputs.lengths, batches):
-            pooled = self._encoder.encode([inputs.items[row]])
+            pooled = self._encoder.encode_alone(inputs.items[row])
             alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return EncodedShard(encoded, alone)
 

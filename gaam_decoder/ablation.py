@@ -35,7 +35,7 @@ class Group:
         return {
             "name": self.name,
             "layers": list(self.layers),
-            "accuracy": _spread(np.array(list(self.accuracy.values()))),
+            "accuracy": _spread(np.array(list(self.accuracy.values())), least=0),
             "per_seed": [{"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "runs": list(self.runs),
@@ -62,7 +62,9 @@ class Ablation:
         for first, second in PAIRS:
             both = sorted(by_name[first].keys() & by_name[second].keys())
             values = np.array([by_name[first][s] - by_name[second][s] for s in both])
-            found.append({"first": first, "second": second, "seeds": both, **_spread(values)})
+            found.append(
+                {"first": first, "second": second, "seeds": both, **_spread(values, least=-1)}
+            )
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class Ablation:
         width = max(len(spell_numbers(group.layers)) for group in self.groups)
         for group in self.groups:
             line = f"  {group.name:<7} layers {spell_numbers(group.layers):<{width}}  "
-            line += _in_words(_spread(np.array(list(group.accuracy.values()))), "%")
+            line += _in_words(_spread(np.array(list(group.accuracy.values())), least=0), "%")
             line += f", {len(group.accuracy)} seed{'s' * (len(group.accuracy) != 1)}"
             lines.append(line + (f", {len(group.failed)} FAILED" if group.failed else ""))
         by_name = {group.name: set(group.layers) for group in self.groups}
@@ -103,8 +105,9 @@ class Ablation:
         return "\n".join(lines)
 
 
-def _spread(values: np.ndarray) -> dict[str, Any]:
-    interval = stats.t_interval(values)
+def _spread(values: np.ndarray, least: float) -> dict[str, Any]:
+    """Mean, deviation and interval of accuracies (least 0) or differences of two (least -1)."""
+    interval = stats.within(stats.t_interval(values), least, 1)
     return {
         "mean": float(values.mean()) if len(values) else None,
         "std": stats.standard_deviation(values),
@@ -115,8 +118,9 @@ def _spread(values: np.ndarray) -> dict[str, Any]:
 def _in_words(spread: dict[str, Any], unit: str, sign: str = "") -> str:
     if spread["mean"] is None:
         return "no seed finished"
-    text = f"{100 * spread['mean']:{sign}.2f}{unit}"
+    # + 0.0: what rounds to zero is written without a minus
+    text = f"{round(100 * spread['mean'], 2) + 0.0:{sign}.2f}{unit}"
     if spread["ci95"] is not None:
-        low, high = (100 * bound for bound in spread["ci95"])
+        low, high = (round(100 * bound, 2) + 0.0 for bound in spread["ci95"])
         text += f" (sd {100 * spread['std']:.2f}; {low:{sign}.2f} to {high:{sign}.2f})"
     return text

@@ -130,8 +130,10 @@ def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
     if count > len(set(names)):
         raise ConfigError(
             "more folds than groups",
-            expected=f"--folds of at most {len(set(names))}, the names in '{config.groups}'",
-            found=f"--folds {count}",
+            expected=f"--folds of at most {len(set(names))}, the names in '{config.groups}'"
+            if len(set(names)) > 1
+            else f"two names or more in '{config.groups}'",
+            found=f"--folds {count}" if len(set(names)) > 1 else f"one name for all {count} folds",
         )
     return grouped_folds(names, count, config.split_seed)[fold - 1]
 

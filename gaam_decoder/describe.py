@@ -72,19 +72,32 @@ def in_words(about: dict[str, Any]) -> str:
         f"  run as       {_engine_in_words(about['engine'])}",
         f"  majority     {100 * about['majority_accuracy']:.1f}%",
     ]
+    tested = _tested_on(about["recipe"])
     for seed in about["seeds"]:
         what = (
             f"failed: {seed['failed']}"
             if seed["failed"]
-            else f"{100 * seed['accuracy']:.2f}% on test, epoch {seed['epoch']}"
+            else f"{100 * seed['accuracy']:.2f}% on {tested}, epoch {seed['epoch']}"
         )
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
-    return "\n".join([*lines, *_importance_in_words(about["importance"])])
+    finished = any(not seed["failed"] for seed in about["seeds"])
+    return "\n".join([*lines, *_importance_in_words(about["importance"], finished=finished)])
 
 
-def _importance_in_words(importance: dict[str, Any] | None) -> list[str]:
+def _tested_on(recipe: dict[str, Any]) -> str:
+    """What an accuracy of a run is of; never 'test' for rows that are not those of that split."""
+    train, test = recipe.get("train_split", "train"), recipe.get("test_split", "test")
+    if recipe.get("fold") is not None:
+        return f"fold {recipe['fold']} of '{train}'"
+    if test == train or recipe.get("allow_train_as_test"):
+        return f"'{test}', the rows that it learned from"
+    # with the epoch that is best there, it is no estimate of what other rows would give
+    return f"'{test}'" + (", which chose the epoch" if recipe.get("select") == "test" else "")
+
+
+def _importance_in_words(importance: dict[str, Any] | None, *, finished: bool) -> list[str]:
     if importance is None:
-        return [f"  importance   none: {NO_MAP}"]
+        return [f"  importance   none: {NO_MAP if finished else 'no seed finished'}"]
     lines = ["  importance   share of the summed attention map; mean importance factor (0 to 1)"]
     for layer in importance["layers"]:
         share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"

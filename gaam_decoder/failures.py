@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from gaam_cache.errors import GaamWarning, NumericsError
 from gaam_decoder.runs import RunResult
 
+LARGE_RATE = 1e-3
+"""Of AdamW on these decoders: from far above it, steps of a tenth would lead nowhere soon."""
+
 
 def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """Say which of the seeds asked for failed, and why.
@@ -47,7 +50,7 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
 
 def what_to_try(run: RunResult) -> str:
     """Options that may keep a loss finite which did not stay so."""
-    lower = f"try --lr {run.recipe['lr'] / 10:g}"
+    lower = f"try --lr {min(run.recipe['lr'] / 10, LARGE_RATE):g}"
     if run.recipe.get("clip_grad_norm") is None:
         return f"{lower} or --clip-grad-norm 1"
     return f"{lower} or --clip-grad-norm {min(1.0, run.recipe['clip_grad_norm'] / 10):g}"

@@ -20,6 +20,12 @@ def parse_numbers(text: str) -> list[int]:
     text = text.replace(" ", "")
     if not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*,?", text, re.ASCII):
         raise ValueError("a list (3,5,9), a range (0-31), or both (1-8,12)")
+    if padded := re.search(r"\b0\d+", text):
+        # 1,000 is a thousand to most who write it, and would be 1 and 0
+        raise ValueError(
+            f"numbers without leading zeros, there is {padded[0]} (a comma parts two numbers, "
+            "not the digits of one)"
+        )
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

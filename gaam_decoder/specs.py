@@ -14,6 +14,9 @@ from gaam_cache.errors import ConfigError
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
 
+REPEATABLE = ("--attn", "--head")
+"""Options that take one name each and may be given several times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -69,10 +72,11 @@ def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
     valid = registry.names(package)
     if "," in name:
         each = " ".join(f"{option} {part}" for part in name.split(",") if part)
+        several = f"give the option several times: {brief(each)}"
         raise ConfigError(
             f"{option} takes one {kind}",
             found=f"'{brief(text)}'",
-            hint=f"give the option several times: {brief(each)}",
+            hint=several if option in REPEATABLE else "choose one of them",
         )
     meant = _option_in_the_name(name, package, valid, kind)
     details = {

@@ -92,3 +92,7 @@ class Encoder(ABC):
         Returns:
             For every pooling a float32 tensor of shape (B, num_layers, hidden_size).
         """
+
+    def encode_alone(self, item: Any) -> dict[str, Tensor]:
+        """Pooled states of one row, by as little of our own as can be: what others are held to."""
+        return self.encode([item])

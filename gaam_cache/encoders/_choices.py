@@ -34,7 +34,7 @@ def choose_max_length(
     """The longest text in tokens: as asked, else 512 or the encoder's limit.
 
     Raises:
-        ConfigError: more than the encoder can take, or so few that nothing of a text is left.
+        ConfigError: more than the encoder can take, or no room for a token of the text.
     """
     text_config = model_config.get_text_config()
     positions = getattr(text_config, "max_position_embeddings", None)
@@ -45,11 +45,13 @@ def choose_max_length(
     for name, value in named:
         if not isinstance(value, int | float | None):
             raise ConfigError(f"the encoder's {name} is no number", found=brief(repr(value)))
+    # a tokenizer that finds no room for its special tokens does not cut at all
     special = tokenizer.num_special_tokens_to_add()
     if asked is not None and asked <= special:
         raise ConfigError(
-            "--max-length leaves nothing of a text",
-            expected=f"at least {special + 1}: the tokenizer adds {special} special tokens",
+            "--max-length leaves no room for the text",
+            expected=f"at least {special + 1} tokens: the tokenizer adds {special} special ones "
+            "to every text",
             found=str(asked),
         )
     limits = [n for n in (tokenizer.model_max_length, positions) if n and 0 < n < 10**9]

@@ -5,6 +5,7 @@ B batch, T tokens, L layers, D hidden size.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,12 @@ class TextEncoder(Encoder):
 
     def _probe(self, model: Any, size: int | None) -> None:
         model.requires_grad_(False)
+        takes = inspect.signature(model.forward).parameters
+        if "token_type_ids" in takes and self._has_token_types():
+            raise Unusable(
+                "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
+                "to reach the model"
+            )
         self._forward = Forward(
             model,
             device=self.device,
@@ -187,6 +194,11 @@ class TextEncoder(Encoder):
         self.hidden_size = found.hidden_size
         self.batching = found.batching
         self.leak = found.leaks.get("padded")
+
+    def _has_token_types(self) -> bool:
+        """Whether the tokenizer tells tokens of one text apart by a type."""
+        encoded = self._tokenizer(["a"], return_token_type_ids=True, verbose=False)
+        return any(map(any, encoded.get("token_type_ids") or []))
 
     def _pad_id(self, size: int | None) -> int:
         """What fills a batch: the tokenizer's token, else the model's, else any."""
@@ -219,6 +231,17 @@ class TextEncoder(Encoder):
         """
         try:
             return self._forward(items)
+        except Unusable as reason:
+            raise failed(self.name, reason) from reason
+
+    @torch.inference_mode()
+    def encode_alone(self, item: list[int]) -> dict[str, Tensor]:
+        """Pooled ``hidden_states[1:]`` of one text as transformers itself gives them.
+
+        By none of the ways that ``encode`` takes, so that a proof shares none of its faults.
+        """
+        try:
+            return self._forward.reference(item)
         except Unusable as reason:
             raise failed(self.name, reason) from reason
 

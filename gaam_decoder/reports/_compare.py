@@ -136,7 +136,7 @@ def _compared(row: Row, other: Row) -> Comparison | None:
         dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(paired))),
         difference=float(difference_S.mean()),
         std=stats.standard_deviation(difference_S),
-        interval=stats.t_interval(difference_S),
+        interval=stats.within(stats.t_interval(difference_S), -1, 1),
         bootstrap=stats.two_level_interval(row.resampled[mine] - other.resampled[theirs]),
         detectable=stats.minimum_detectable_difference(difference_S, alpha=ALPHA),
         sign_flip=stats.sign_flip(difference_S) if enough else None,

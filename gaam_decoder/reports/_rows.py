@@ -52,17 +52,19 @@ class Row:
     @property
     def interval(self) -> Interval:
         """95% t interval of the accuracy over seeds, as far as an accuracy can be."""
-        return _possible(stats.t_interval(self.scores.accuracy))
+        return stats.within(stats.t_interval(self.scores.accuracy), 0, 1)
 
     @property
     def bootstrap(self) -> Interval:
         """95% interval of the accuracy over seeds and test rows, as far as an accuracy can be."""
-        return _possible(stats.two_level_interval(self.resampled))
+        return stats.within(stats.two_level_interval(self.resampled), 0, 1)
 
     @property
     def on_training_rows(self) -> bool:
         """Whether it is tested on the rows that it learned from."""
         recipe = self.recipe
+        if recipe.get("allow_train_as_test"):  # also of two splits that hold the same rows
+            return True
         same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
         return same and self.folds == 1 and recipe.get("fold") is None
 
@@ -189,14 +191,6 @@ def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32
         scores=scores,
         resampled=resampled_SR,
     )
-
-
-def _possible(interval: Interval) -> Interval:
-    """What of an interval an accuracy can have."""
-    if interval is None:
-        return None
-    low, high = (min(1.0, max(0.0, limit)) for limit in interval)
-    return low, high
 
 
 def _listed(interval: Interval) -> list[float] | None:

@@ -144,7 +144,7 @@ def percent(value: float | None) -> str:
 
 def points(value: float) -> str:
     """A difference in percentage points, with its sign."""
-    return f"{100 * value:+.2f}"
+    return f"{round(100 * value, 2) + 0.0:+.2f}"  # + 0.0: never '-0.00'
 
 
 def span(interval: tuple[float, float] | None, *, signed: bool = False) -> str:

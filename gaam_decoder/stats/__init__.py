@@ -21,6 +21,7 @@ from gaam_decoder.stats.seeds import (
     seeds_needed,
     standard_deviation,
     t_interval,
+    within,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "standard_deviation",
     "t_interval",
     "two_level_interval",
+    "within",
 ]

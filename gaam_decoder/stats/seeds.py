@@ -55,6 +55,16 @@ def t_interval(value_S: Floats, level: float = 0.95) -> tuple[float, float] | No
     return mean - half, mean + half
 
 
+def within(
+    interval: tuple[float, float] | None, least: float, most: float
+) -> tuple[float, float] | None:
+    """What of an interval can be: of an accuracy 0 to 1, of a difference of two -1 to 1."""
+    if interval is None:
+        return None
+    low, high = (float(min(most, max(least, limit))) for limit in interval)
+    return low, high
+
+
 def minimum_detectable_difference(
     difference_S: Floats, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,6 +210,44 @@ def test_the_largest_float16_is_stored(
 def test_a_maximum_beyond_the_encoder_is_refused(tiny_config: ExtractConfig) -> None:
     with pytest.raises(ConfigError, match="at most 64 tokens"):
         gaam_cache.extract(replace(tiny_config, max_length=65))
+
+
+@pytest.mark.parametrize(("asked", "room"), [(1, False), (2, False), (3, True)])
+def test_a_maximum_leaves_room_for_a_token_of_the_text(
+    tiny_config: ExtractConfig, asked: int, room: bool
+) -> None:
+    config = replace(tiny_config, max_length=asked)
+    if room:
+        assert gaam_cache.extract(config).max_length == asked
+        tokens = gaam_cache.open_cache(config.out)["train"].num_tokens
+        assert max(tokens) <= asked
+        return
+    with pytest.raises(ConfigError, match=r"--max-length(.|\n)*at least 3 tokens"):
+        gaam_cache.extract(config)
+    assert not config.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"limit": 3}, r"only the first 3 rows of each split are read: --limit"),
+        ({"label_column": "text"}, r"there are \d+ classes(.|\n)*--label-column"),
+        ({}, r"add rows of that class to 'train'$"),
+    ],
+)
+def test_an_unknown_label_is_named_briefly_with_what_may_be_meant(
+    options: dict[str, Any], said: str, tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    train = [("a", f"{'word ' * 99}{i}") for i in range(50)] + [("b", "x")]
+    test = [("b", f"{'other ' * 99}{i}") for i in range(5)]
+    if not options:
+        test = [("c", "x y")]
+    write_csv(tmp_path / "d" / "train.csv", train)
+    write_csv(tmp_path / "d" / "test.csv", test)
+    config = replace(tiny_config, dataset=str(tmp_path / "d"), splits=("train", "test"), **options)
+    with pytest.raises(DataError, match=said) as caught:
+        gaam_cache.extract(config)
+    assert len(str(caught.value)) < 2500
 
 
 def test_weights_without_safetensors_are_refused(

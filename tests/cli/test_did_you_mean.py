@@ -154,3 +154,15 @@ def test_every_preset_is_found_from_a_slip() -> None:
                     preset=f"{name}s" if len(name) > 4 else name.upper(),
                     environ={},
                 )
+
+
+@pytest.mark.parametrize("option", ["--attn", "--head", "--loss", "--baseline"])
+def test_several_names_in_one_are_told_what_works(
+    option: str, tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    names = {"--head": "linear,mlp", "--loss": "focal,cross-entropy"}.get(option, "gaam,mha")
+    command = ("report", tmp_path) if option == "--baseline" else ("train", "--cache", tmp_path)
+    outcome = gaam(*command, option, names)
+    assert outcome.code == 2
+    assert ("several times" in outcome.err) == (option in ("--attn", "--head")), outcome.err
+    assert ("choose one of them" in outcome.err) == (option in ("--loss", "--baseline"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.ablate import choose_layers
+from gaam_decoder.ablation import Ablation, Group
 from gaam_decoder.importance import Importance
 from tests.conftest import Outcome
 
@@ -107,6 +109,30 @@ def test_differences_equal_scipy(config: TrainConfig) -> None:
         if np.ptp(np.subtract(first, second)) > 0:
             interval = scipy_stats.ttest_rel(first, second).confidence_interval(0.95)
             assert pair["ci95"] == pytest.approx(list(interval))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=7))
+def test_words_stay_within_what_can_be_and_know_no_minus_zero(accuracy: list[float]) -> None:
+    turned = [*accuracy[1:], accuracy[0]]  # the same mean, but for rounding
+    importance = Importance(
+        layers=(1, 2), seeds=(0,), contribution=(50, 50), contribution_sd=None, factor=(0, 1),
+        factor_sd=None,
+    )  # fmt: skip
+    groups = tuple(
+        Group(name=name, layers=(1,), accuracy=dict(enumerate(values)), failed={}, runs=())
+        for name, values in (
+            ("all", accuracy), ("high", accuracy), ("low", turned), ("random", accuracy),
+        )
+    )  # fmt: skip
+    result = Ablation(
+        run="r", ranked_by="gaam", attention="gaam", seed=0, importance=importance, groups=groups
+    )
+    words = result.in_words()
+    assert not re.search(r"-0\.00(?!\d)", words), words
+    numbers = [float(x) for x in re.findall(r"[+-]?\d+\.\d\d(?= to|\))", words)]
+    assert all(-100 <= number <= 100 for number in numbers)
+    for group in result.to_dict()["groups"]:
+        assert 0 <= group["accuracy"]["ci95"][0] <= group["accuracy"]["ci95"][1] <= 1
 
 
 def test_what_is_there_is_not_trained_again_and_an_interruption_goes_on(

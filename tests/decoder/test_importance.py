@@ -18,6 +18,7 @@ import gaam_decoder
 from gaam_cache import open_cache, registry
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import build_attention
+from gaam_decoder.failures import what_to_try
 from gaam_decoder.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports.json import Json
@@ -154,3 +155,22 @@ def test_inspect_and_the_report_show_importance(
     words = gaam("inspect", config.runs).out
     assert f"layer 6    {about['layers'][5]['contribution']:5.1f}%" in words
     assert "has no attention map" in words
+
+
+def test_inspect_says_what_an_accuracy_is_of_and_why_there_is_no_importance(
+    config: TrainConfig, gaam: Callable[..., Outcome]
+) -> None:
+    learned = {"test_split": "train", "allow_train_as_test": True}
+    for options, said in (
+        ({}, "% on 'test', epoch"),
+        ({"select": "test"}, "% on 'test', which chose the epoch, epoch"),
+        ({"folds": 2, "fold": 1}, "% on fold 1/2 of 'train', epoch"),
+        (learned, "% on 'train', the rows that it learned from, epoch"),
+    ):
+        (run,) = gaam_decoder.train(replace(config, attn=("gaam",), **options))
+        words = gaam("inspect", run.path).out
+        assert said in words, words
+    (failed,) = gaam_decoder.train(replace(config, attn=("gaam",), lr=(1e30,), epochs=2))
+    assert failed.failed
+    assert "importance   none: no seed finished" in gaam("inspect", failed.path).out
+    assert what_to_try(failed) == "try --lr 0.001 or --clip-grad-norm 1"

@@ -45,6 +45,16 @@ def test_bad_lists_are_refused(text: str) -> None:
         parse_seeds(text)
 
 
+@pytest.mark.parametrize("text", ["1,000", "01,2", "1-03", "00", "2,007,008"])
+def test_a_comma_between_the_digits_of_a_number_is_not_a_list(text: str) -> None:
+    for parse in (parse_numbers, parse_layers, parse_seeds):
+        if parse is parse_seeds and text == "00":
+            continue
+        with pytest.raises(ValueError, match="leading zeros"):
+            parse(text)
+    assert parse_seeds("0,10-20") == (0, *range(10, 21))
+
+
 def test_seeds_count_from_0_and_a_slip_does_not_fill_the_memory() -> None:
     assert parse_seeds("10") == parse_seeds("0-9") == tuple(range(10))
     for text in ("0", "999999999"):

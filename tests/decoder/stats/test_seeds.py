@@ -73,3 +73,16 @@ def test_seeds_needed_is_the_least_number(num_comparisons: int, alpha: float) ->
 
 def test_six_seeds_are_the_least_for_one_comparison() -> None:
     assert stats.seeds_needed(1) == 6
+
+
+@given(
+    accuracy=st.lists(st.floats(0, 1), min_size=2, max_size=9),
+    least=st.sampled_from([0, -1]),
+)
+def test_an_interval_shows_only_what_can_be(accuracy: list[float], least: int) -> None:
+    values = np.array(accuracy) if least == 0 else np.diff([*accuracy, 0.5])
+    interval = stats.within(stats.t_interval(values), least, 1)
+    assert interval is not None
+    assert least <= interval[0] <= interval[1] <= 1
+    assert stats.within((0.2, 0.3), least, 1) == (0.2, 0.3)
+    assert stats.within(None, least, 1) is None
