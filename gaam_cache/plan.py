@@ -15,6 +15,7 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.files import sealed_text, storage_errors, unsealed, write_file
 from gaam_cache.fingerprint import differences, fingerprint
 from gaam_cache.receipt import ITEM_BYTES, SHARD_FOLDER
+from gaam_cache.refusal import raise_if_refused
 from gaam_cache.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"
@@ -182,6 +183,7 @@ def read_plan(root: Path) -> Plan:
     except KeyError as error:
         raise _unusable(path, f"no key {error}") from error
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise_if_refused(error, path)
         raise _unusable(path, str(error)) from error
     return plan
 

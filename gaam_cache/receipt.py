@@ -13,6 +13,7 @@ import numpy as np
 
 from gaam_cache.errors import CacheError
 from gaam_cache.files import SEAL, sealed_text, unsealed
+from gaam_cache.refusal import raise_if_refused
 from gaam_cache.strict_json import read_json
 
 SHARD_FOLDER = "shards"
@@ -76,6 +77,7 @@ def read_receipt(root: Path, name: str) -> Receipt:
 
     Raises:
         CacheError: unreadable, out of bounds, or the file is missing or of another size.
+        StorageError: it may not be read, which says nothing of what it holds.
     """
     path = receipt_path(root, name)
     try:
@@ -93,6 +95,7 @@ def read_receipt(root: Path, name: str) -> Receipt:
         if status.st_size != receipt.bytes:
             raise ValueError(size_fault(receipt, status.st_size))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise_if_refused(error, path)
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         if isinstance(error, FileNotFoundError) and path.exists():
             found = "the file that the receipt names is not there"

@@ -16,7 +16,7 @@ from gaam_cache.files import open_regular
 from gaam_cache.layout import planned_receipt, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
 from gaam_cache.receipt import ITEM_BYTES, NUMPY_DTYPES, SHARD_FOLDER, Receipt
-from gaam_cache.refusal import ran_out
+from gaam_cache.refusal import raise_if_refused, ran_out
 from gaam_cache.shard_numbers import shard_fault
 from gaam_cache.shard_reader import checkers
 from gaam_cache.strict_hdf5 import HDF5File, Inspector
@@ -88,14 +88,14 @@ def _check_bytes(root: Path, plan: Plan, shard: ShardSpec) -> Checked:
     try:
         receipt = planned_receipt(root, plan, shard)
     except CacheError as error:
-        if ran_out(error):
-            raise
         return Checked(f"{error.message}: {error.details.get('found', '')}")
+    path = root / SHARD_FOLDER / receipt.file
     try:
-        with open_regular(root / SHARD_FOLDER / receipt.file) as file:
+        with open_regular(path) as file:
             identity = identity_to_remember(file.fileno())
             found = shard_fault(file, plan, shard, receipt)
     except (OSError, ValueError) as error:
+        raise_if_refused(error, path)
         if ran_out(error):
             raise
         return Checked(f"the file cannot be read: {error}", receipt)

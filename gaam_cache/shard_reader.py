@@ -26,6 +26,7 @@ from gaam_cache.files import open_regular
 from gaam_cache.open_files import OpenFiles
 from gaam_cache.plan import Plan
 from gaam_cache.receipt import SHARD_FOLDER, Receipt
+from gaam_cache.refusal import raise_if_refused
 from gaam_cache.repair import extract_again, repair_command
 from gaam_cache.shard_numbers import shard_fault
 
@@ -80,6 +81,7 @@ class ShardReader:
 
         Raises:
             CacheError: a shard is damaged; it names the shard and the repair.
+            StorageError: its file may not be read.
         """
         order = np.argsort(row_N, kind="stable")
         row_N = row_N[order]
@@ -139,6 +141,7 @@ class ShardReader:
                         _read_on(descriptor, part, at)
             return Identity.of(os.fstat(descriptor)) == identity
         except (OSError, ValueError) as error:
+            raise_if_refused(error, Path(self._path(shard)))
             raise self._damaged(shard, f"the file cannot be read: {error}") from error
 
     def _in_order(self, shards: list[int]) -> Generator[int, None, None]:
@@ -177,6 +180,7 @@ class ShardReader:
                     if fault is None:
                         self._memory.add(identity, receipt, self._plan)
         except (OSError, ValueError) as error:
+            raise_if_refused(error, Path(self._path(shard)))
             raise self._damaged(shard, f"the file cannot be read: {error}") from error
         if fault is not None:
             raise self._damaged(shard, fault)
