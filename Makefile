@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
-# two at a time: a file's tests share what they build, and more would only wait for each other
-BESIDE := -n 2 --dist loadfile
+# two at a time: more would only wait for each other
+BESIDE := -n 2 --dist worksteal
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all lint check clean

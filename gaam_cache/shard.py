@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,17 @@ def prepare_folder(root: Path) -> None:
     folder = root / SHARD_FOLDER
     with storage_errors(folder):
         make_folder(folder)
-        with temporary_file(folder, "probe", b"can a shard be published here?") as temporary:
-            second = temporary.with_name(f"{temporary.name}.link.tmp")
-            try:
-                link(temporary, second)
-            finally:
-                second.unlink(missing_ok=True)
+        try:
+            with temporary_file(folder, "probe", b"can a shard be published here?") as temporary:
+                second = temporary.with_name(f"{temporary.name}.link.tmp")
+                try:
+                    link(temporary, second)
+                finally:
+                    second.unlink(missing_ok=True)
+        except OSError:
+            with suppress(OSError):  # others may be at work in it
+                folder.rmdir()
+            raise
 
 
 def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,11 @@ def walk(folder: Path, *names: str) -> dict[str, Any]:
     """In a process of its own: what forks must not have threads."""
     results = folder / "results.json"
     command = [sys.executable, "-m", "tests.cache.architectures", *names, "--list", str(results)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     print(done.stdout[-6000:])
     found: dict[str, Any] = json.loads(results.read_text())

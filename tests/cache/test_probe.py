@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -323,3 +324,24 @@ def test_very_small_states_are_not_blamed_for_the_steps_of_float16() -> None:
     stored = alone.astype(np.float16)
     assert relative(stored, alone).min() > 0.01
     assert relative(stored, alone, "float16").max() == 0
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_token_types_that_would_not_reach_the_model_are_refused(
+    kind: int, tiny_config: ExtractConfig, tmp_path: Path
+) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_config.encoder, folder)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_bytes())
+    for part in tokenizer["post_processor"]["single"]:
+        if "Sequence" in part:
+            part["Sequence"]["type_id"] = kind
+    file.write_text(json.dumps(tokenizer))
+    config = replace(tiny_config, encoder=str(folder))
+    if kind == 0:
+        gaam_cache.extract(config)
+        return
+    with pytest.raises(ConfigError, match="token_type_ids"):
+        gaam_cache.extract(config)
+    assert not (tiny_config.out / "cache.json").exists()

@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -511,13 +511,13 @@ def test_rows_encoded_alone_agree_with_the_cache(
     gaam_cache.extract(replace(config, dataset=Path(config.dataset).name, limit=20))
     monkeypatch.chdir("/")
     batches: list[int] = []
-    encode = TextEncoder.encode
+    encode_alone = TextEncoder.encode_alone
 
-    def counted(self: TextEncoder, items: Sequence[list[int]]) -> Any:
-        batches.append(len(items))
-        return encode(self, items)
+    def counted(self: TextEncoder, item: list[int]) -> Any:
+        batches.append(1)
+        return encode_alone(self, item)
 
-    monkeypatch.setattr(TextEncoder, "encode", counted)
+    monkeypatch.setattr(TextEncoder, "encode_alone", counted)
     outcome = gaam("verify", config.out, "--recompute", 7, "--json", "-q")
     assert outcome.code == 0, outcome
     assert batches == [1] * 7
