@@ -22,11 +22,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	@echo "== tests"
-	$(BIN)/python -m pytest $(BESIDE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE)
 
 test-all: $(VENV)/.test
 	@echo "== all tests, those that take long too"
-	$(BIN)/python -m pytest $(BESIDE) -m ''
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE) -m ''
 
 lint: $(VENV)/.test
 	@echo "== ruff and mypy"

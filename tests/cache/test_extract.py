@@ -194,14 +194,18 @@ def test_a_number_that_cannot_be_stored_stops_with_row_and_layer(
 def test_the_largest_float16_is_stored(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = TextEncoder.encode
+    def large(name: str) -> None:
+        encode = getattr(TextEncoder, name)
 
-    def large(self: TextEncoder, items: Sequence[list[int]]) -> dict[str, torch.Tensor]:
-        pooled = {name: states.clone() for name, states in encode(self, items).items()}
-        pooled["mean"][:, 1, 5] = 65504.0
-        return pooled
+        def patched(self: TextEncoder, some: list[Any]) -> dict[str, torch.Tensor]:
+            pooled = {pooling: states.clone() for pooling, states in encode(self, some).items()}
+            pooled["mean"][:, 1, 5] = 65504.0
+            return pooled
 
-    monkeypatch.setattr(TextEncoder, "encode", large)
+        monkeypatch.setattr(TextEncoder, name, patched)
+
+    large("encode")
+    large("encode_alone")
     gaam_cache.extract(tiny_config)
     states = gaam_cache.open_cache(tiny_config.out)["train"].embeddings[:]
     assert np.all(states[:, 1, 5] == 65504.0)

@@ -228,6 +228,7 @@ def test_paths_in_the_plan_are_absolute(
     config = replace(tiny_config, encoder=encoder.name, limit=12, text_columns=("text",))
     gaam_cache.extract(config)
     plan, _ = read_cache(config.out)
+    assert plan["encoder"].pop("batching") == "padded"
     assert plan["encoder"] == {"name": encoder.name, "path": str(encoder), "revision": None}
     del plan["dataset"]["origin"]
     assert plan["dataset"] == {

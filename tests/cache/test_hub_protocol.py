@@ -137,6 +137,7 @@ def test_a_branch_is_a_commit_on_record_and_the_rows_are_those_served(
     outcome = extract(encoder=MODEL, dataset=NEWS)
     assert (outcome.code, outcome.err) == (0, "")
     plan = extract.plan()
+    assert plan["encoder"].pop("batching") == "padded"
     assert plan["encoder"] == {"name": MODEL, "revision": world.model, "path": None}
     assert plan["dataset"]["origin"] == {
         split: f"{NEWS}@{world.news}, {split}" for split in ("train", "test")
