@@ -348,11 +348,12 @@ def verify(
 
     --prune, --recompute, --seed and --device are for caches.
     """
+    import gaam_cache.describe
     import gaam_decoder.verify
 
     options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
     options |= {"seed": seed, "device": device}
-    of_runs = not os.path.lexists(path / "cache.json") and gaam_decoder.verify.is_runs(path)
+    of_runs = not gaam_cache.describe.is_cache(path) and gaam_decoder.verify.is_runs(path)
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = (
             gaam_decoder.verify.verify(path, progress=progress)

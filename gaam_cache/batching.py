@@ -74,6 +74,19 @@ def cost_in_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]])
     return padded_tokens(lengths, batches) + BATCH_COST_TOKENS * len(batches)
 
 
+def costs(
+    lengths: Sequence[int],
+    batch_tokens: int,
+    batching: Batching,
+    batches: Sequence[NDArray[np.int64]],
+) -> tuple[int, int]:
+    """What batches cost in tokens, and what padded ones under the same budget would."""
+    cost = cost_in_tokens(lengths, batches)
+    if batching == "padded":
+        return cost, cost
+    return cost, cost_in_tokens(lengths, token_budget_batches(lengths, batch_tokens))
+
+
 def padding_share(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> float:
     """Share of the encoded positions that are padding, in [0, 1)."""
     padded = padded_tokens(lengths, batches)

@@ -20,9 +20,8 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from gaam_cache.files import canonical_json, read_bytes, write_file
+from gaam_cache.files import Identity, canonical_json, read_bytes, write_file
 from gaam_cache.plan import Plan
 from gaam_cache.receipt import Receipt
 
@@ -37,23 +36,6 @@ MOUNTS = Path("/proc/self/mountinfo")
 BLIND_FILE_SYSTEMS = {b"tmpfs", b"ramfs", b"devtmpfs", b"hugetlbfs"}
 """Nothing is ever written to a disk, so that a store into a mapped page changes no time."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
-
-
-class Identity(NamedTuple):
-    """What the file system says about a file; another content has another."""
-
-    device: int
-    inode: int
-    bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Identity:
-        """From the result of a stat."""
-        return cls(
-            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-        )
 
 
 def identity_to_remember(descriptor: int) -> Identity:

@@ -29,7 +29,7 @@ def check_at_least(config: object, minimum: int, *fields: str) -> None:
             raise ConfigError(
                 f"{option_of(field)} is out of range",
                 expected=f">= {minimum}{high}",
-                found=brief(str(value)),
+                found=shortened(str(value)),
             )
 
 
@@ -61,7 +61,7 @@ def check_device(name: str) -> None:
         raise ConfigError(
             "unknown --device",
             expected="auto, cpu, cuda or cuda:N",
-            found=brief(name),
+            found=shortened(name),
             hint="did you mean 'cuda'?" if gpu else None,
         )
 
@@ -71,6 +71,6 @@ def option_of(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def brief(word: str) -> str:
+def shortened(word: str) -> str:
     """What a person wrote, cut off where it is long."""
     return word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 3]}..."

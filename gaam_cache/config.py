@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaam_cache.checks import brief, check_at_least, check_device
+from gaam_cache.checks import check_at_least, check_device, shortened
 from gaam_cache.errors import ConfigError
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -79,7 +79,7 @@ class ExtractConfig:
             raise ConfigError(
                 "unknown --device-map",
                 expected=f"one of: {', '.join(DEVICE_MAPS)}",
-                found=brief(self.device_map),
+                found=shortened(self.device_map),
                 hint="--device names one device" if self.device_map.startswith("c") else None,
             )
         if self.untrained_encoder and self.device_map is not None:
@@ -95,7 +95,7 @@ class ExtractConfig:
         for split in self.splits:
             if not NAME_PATTERN.fullmatch(split):
                 raise ConfigError(
-                    f"split '{brief(split)}' cannot be part of a file name",
+                    f"split '{shortened(split)}' cannot be part of a file name",
                     expected="letters, digits, '_' and '.'",
                 )
         check_device(self.device)

@@ -106,7 +106,7 @@ def _describe_split(split: Split) -> dict[str, Any]:
 def _damage(what: str, error: GaamError) -> dict[str, str]:
     return {
         "what": what,
-        "why": " ".join(f"{error.message}: {error.details.get('found', '')}".split()),
+        "why": " ".join(error.reason.split()),
         "repair": error.details.get("to do", ""),
     }
 

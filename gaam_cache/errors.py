@@ -35,6 +35,11 @@ class GaamError(Exception):
         self.details = {label: text for label, text in parts.items() if text}
         super().__init__(message)
 
+    @property
+    def reason(self) -> str:
+        """What went wrong and what was found, for a line of somebody else's."""
+        return f"{self.message}: {self.details.get('found', '')}"
+
     def __str__(self) -> str:
         """The message and one indented line for each detail that is known.
 

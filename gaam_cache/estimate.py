@@ -10,7 +10,7 @@ import numpy as np
 
 from gaam_cache.batching import (
     Batching,
-    cost_in_tokens,
+    costs,
     in_words,
     padded_tokens,
     padding_share,
@@ -101,7 +101,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     plan = make_plan(config, job)
     budget = batch_tokens(config, encoder)
     batches = token_budget_batches(inputs.lengths, budget, encoder.batching)
-    cheapest = token_budget_batches(inputs.lengths, budget)
+    cost, padded_cost = costs(inputs.lengths, budget, encoder.batching, batches)
     length_N = np.asarray(inputs.lengths)
     padded = padded_tokens(inputs.lengths, batches)
     tokens = int(length_N.sum())
@@ -119,8 +119,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         truncated_share=float(np.mean(inputs.truncated)),
         padding_share=padding_share(inputs.lengths, batches),
         batching=encoder.batching,
-        batching_cost=cost_in_tokens(inputs.lengths, batches)
-        / cost_in_tokens(inputs.lengths, cheapest),
+        batching_cost=cost / padded_cost,
         leak=encoder.leak,
         bytes=total
         * len(plan.pooling)

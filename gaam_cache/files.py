@@ -2,8 +2,8 @@
 
 Whatever this project writes carries a digest of all its content, or is named with one in a file
 that does. Three forms: JSON that holds its own digest (``sealed_text``), anything else behind a
-digest of its name and content (``seal``), or plain bytes that a sealed file names with size and
-SHA-256.
+digest of its name and content (``seal_parts``), or plain bytes that a sealed file names with size
+and SHA-256.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gaam_cache.errors import GaamError, StorageError
 
@@ -29,6 +29,23 @@ _DIGEST_BYTES = 32
 _CHUNK_BYTES = 2**20
 Parts = Sequence[bytes | memoryview]
 """Content that is too large to be joined in memory, in order."""
+
+
+class Identity(NamedTuple):
+    """What the file system says about a file; another content has another."""
+
+    device: int
+    inode: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Identity:
+        """From the result of a stat."""
+        return cls(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -99,39 +116,19 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def seal(name: str, content: bytes) -> bytes:
-    """Bytes of a file that carries a digest of its name and content.
+def seal_parts(name: str, parts: Parts) -> Parts:
+    """Bytes of a file that carries a digest of its name and content, not joined.
 
     The name is in it so that two files that were swapped are seen to be.
     """
-    return b"".join(seal_parts(name, [content]))
-
-
-def seal_parts(name: str, parts: Parts) -> Parts:
-    """``seal`` of content that is not joined."""
     digest = hashlib.sha256(name.encode() + b"\0")
     for part in parts:
         digest.update(part)
     return [SEALED_MAGIC + digest.digest(), *parts]
 
 
-def read_sealed(path: Path, *, max_bytes: int) -> bytes:
-    """The content that ``seal(path.name, content)`` was given.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: not a regular file, too large, or not what was written under that name.
-    """
-    data = read_bytes(path, max_bytes=max_bytes)
-    start = len(SEALED_MAGIC) + _DIGEST_BYTES
-    content = data[start:]
-    if data != seal(path.name, content):
-        raise ValueError(f"{path.name} is not what was written under that name: it was changed")
-    return content
-
-
 def open_sealed(path: Path) -> BufferedReader:
-    """A file that ``seal`` made, read once to check it, at the beginning of its content.
+    """A file that ``seal_parts`` made, read once to check it, at the beginning of its content.
 
     Raises:
         OSError: it cannot be read.

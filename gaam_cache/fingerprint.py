@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.files import canonical_json
+
 CHUNK_BYTES = 4 * 2**20
 
 
@@ -35,8 +37,7 @@ def hash_rows(texts: Iterable[str], labels: Iterable[str]) -> str:
 
 def fingerprint(fields: dict[str, Any]) -> str:
     """SHA-256 of the fields as canonical JSON, in hex."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(canonical_json(fields)).hexdigest()
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.checks import brief
+from gaam_cache.checks import shortened
 from gaam_cache.errors import ConfigError, GaamError, HubError
 from gaam_cache.hub_errors import TIMEOUT_SECONDS, hub_errors, meant_what_is_here
 
@@ -139,7 +139,7 @@ def hub_only(option: str, revision: str, name: str) -> ConfigError:
     return ConfigError(
         f"{option} is for what comes from the hub",
         expected=f"no {option}, or an id on the hub",
-        found=f"{option} {brief(revision)}, and '{name}' is on this disk",
+        found=f"{option} {shortened(revision)}, and '{name}' is on this disk",
     )
 
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from gaam_cache.files import read_bytes, temporary_file
@@ -223,12 +222,7 @@ class Leases:
     def __enter__(self) -> Leases:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
 

@@ -20,8 +20,8 @@ def after_extract(path: str | Path) -> str:
     words = ["gaam train", "--attn", "laplace" if plan.num_layers > 1 else "mha"]
     words += ["--cache", in_shell(path)]
     learned = "train" if "train" in plan.rows else next(iter(plan.rows))
-    content = plan.fingerprint_fields.get("content", {})
-    others = [s for s in plan.rows if s != learned and content.get(s) != content.get(learned, "")]
+    content = plan.fingerprint_fields["content"]
+    others = [s for s in plan.rows if s != learned and content[s] != content[learned]]
     if learned != "train":
         words += ["--train-split", learned]
     rows = plan.rows[learned]

@@ -7,8 +7,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from gaam_cache.check_memory import Identity
-from gaam_cache.files import open_regular
+from gaam_cache.files import Identity, open_regular
 
 MOST_OPEN = 256
 

@@ -5,7 +5,6 @@ R rows, L layers, D hidden size.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache import registry, settings
-from gaam_cache.config import ExtractConfig
+from gaam_cache import registry
 from gaam_cache.deviation import recompute_limit, relative
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.errors import CacheError
 from gaam_cache.fingerprint import differences
 from gaam_cache.layout import embeddings_key, planned_receipt
 from gaam_cache.plan import Plan, ShardSpec
 from gaam_cache.proof import as_numbers
-from gaam_cache.shard import map_array
+from gaam_cache.receipt import NUMPY_DTYPES, SHARD_FOLDER
+from gaam_cache.recorded import recorded_config
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,66 +52,6 @@ class Recomputed:
         layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
-
-
-def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
-    """The extraction that made a cache, as far as its plan records it.
-
-    Raises:
-        CacheError: the plan does not record it.
-    """
-    encoder, dataset = plan.encoder, plan.dataset
-    identity = plan.fingerprint_fields["encoder"]
-    given = {
-        "encoder": encoder.get("path") or encoder["name"],
-        "revision": encoder["revision"],
-        "untrained_encoder": plan.untrained_seed is not None,
-        "encoder_seed": plan.untrained_seed,
-        "dataset": dataset.get("path") or dataset["name"],
-        "dataset_revision": dataset.get("revision"),
-        "text_columns": dataset.get("text_columns"),
-        "label_column": dataset.get("label_column"),
-        "limit": dataset.get("limit"),
-        "splits": list(plan.rows),
-        "out": out,
-        "pool": list(plan.pooling),
-        "max_length": identity["max_length"],
-        "dtype": identity["dtype"],
-        "storage_dtype": plan.storage_dtype,
-        "shard_rows": plan.shard_rows,
-        **changes,
-    }
-    try:
-        return settings.resolve(ExtractConfig, "extract", given, environ={})
-    except ConfigError as error:
-        raise CacheError(
-            "the plan does not say how to read its rows and encoder again",
-            found=" ".join(str(error).split()),
-            where=str(out.absolute()),
-        ) from error
-
-
-def extract_command(config: ExtractConfig) -> str:
-    """The command line of an extraction; what is at its default is left out."""
-    words = ["gaam", "extract"]
-    defaults = settings.defaults(ExtractConfig)
-    for field, option in {
-        **{name: name for name in defaults if name not in {"text_columns", "splits"}},
-        "text_columns": "text-column",
-        "splits": "split",
-    }.items():
-        value = getattr(config, field)
-        if value == defaults[field] and field != "out":
-            continue
-        if value is True:
-            words.append(f"--{option.replace('_', '-')}")
-            continue
-        for item in value if field in {"text_columns", "splits"} else [value]:
-            text = ",".join(item) if isinstance(item, tuple) else str(item)
-            words += [f"--{option.replace('_', '-')}", text]
-    if not all(word.isprintable() for word in words):
-        return "the gaam extract that made the cache"
-    return shlex.join(words)
 
 
 def recompute(
@@ -219,6 +158,12 @@ def _stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str,
     receipt = planned_receipt(root, plan, shard)
     stored = {}
     for key, spec in receipt.datasets.items():
-        value = np.array(map_array(root, receipt, key)[row - shard.start])
-        stored[key] = as_numbers(value, spec.dtype)
+        values = np.memmap(
+            root / SHARD_FOLDER / receipt.file,
+            dtype=NUMPY_DTYPES[spec.dtype],
+            mode="r",
+            offset=spec.offset,
+            shape=spec.shape,
+        )
+        stored[key] = as_numbers(np.array(values[row - shard.start]), spec.dtype)
     return stored

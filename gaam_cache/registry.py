@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.checks import LONGEST_WORD, brief, check_device
+from gaam_cache.checks import LONGEST_WORD, check_device, shortened
 from gaam_cache.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,7 +91,9 @@ def unknown(
     meant = nearest(word, listed, aliases)
     hint = details.pop("hint", None) or (f"did you mean '{meant}'?" if meant else None)
     expected = f"one of: {', '.join(listed)}" if listed else "none: there are none"
-    return ConfigError(f"unknown {kind} '{brief(word)}'", expected=expected, hint=hint, **details)
+    return ConfigError(
+        f"unknown {kind} '{shortened(word)}'", expected=expected, hint=hint, **details
+    )
 
 
 def nearest(

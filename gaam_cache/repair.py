@@ -9,13 +9,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from gaam_cache.check_memory import Identity
 from gaam_cache.errors import CacheError
-from gaam_cache.files import link, storage_errors
+from gaam_cache.files import Identity, link, storage_errors
 from gaam_cache.layout import missing_shards, planned_receipt
 from gaam_cache.plan import Plan, ShardSpec
 from gaam_cache.receipt import receipt_path
-from gaam_cache.recompute import extract_command, recorded_config
+from gaam_cache.recorded import extract_command, recorded_config
 
 
 def repair_command(root: Path, name: str, again: str) -> str:
@@ -66,7 +65,7 @@ def _fault(root: Path, plan: Plan, shard: ShardSpec) -> str | None:
     try:
         planned_receipt(root, plan, shard)
     except CacheError as error:
-        return f"{error.message}: {error.details.get('found', '')}"
+        return error.reason
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from gaam_cache import registry
 from gaam_cache.bundle import data_path
-from gaam_cache.checks import brief, option_of, problem_with
+from gaam_cache.checks import option_of, problem_with, shortened
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.files import read_bytes
 from gaam_cache.values import parser
@@ -115,8 +115,8 @@ def _checked(value: Any) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return brief(", ".join(map(str, value)))
-    return brief(repr(str(value) if isinstance(value, Path) else value))
+        return shortened(", ".join(map(str, value)))
+    return shortened(repr(str(value) if isinstance(value, Path) else value))
 
 
 def _meant(hint: Any, value: Any) -> str | None:
@@ -157,7 +157,7 @@ def _from_environment(
 def _unset(variable: str, known: Iterable[str]) -> str:
     meant = registry.nearest(variable, sorted(known))
     mean = f"did you mean '{meant}'? If not, " if meant else ""
-    return f"{mean}unset {brief(variable)}"
+    return f"{mean}unset {shortened(variable)}"
 
 
 def _preset_path(preset: str, section: str) -> Path:
@@ -165,7 +165,7 @@ def _preset_path(preset: str, section: str) -> Path:
     if preset not in names:
         where = f"presets for gaam {section}"
         raise registry.unknown(
-            "preset", preset, names, found=f"--preset {brief(preset)}", where=where
+            "preset", preset, names, found=f"--preset {shortened(preset)}", where=where
         )
     return data_path() / "presets" / f"{preset}.toml"
 
@@ -178,7 +178,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
         raise _not_toml(path, error) from error
     except (OSError, ValueError) as error:
         raise NotFoundError(
-            f"cannot read the configuration file '{brief(str(path))}'",
+            f"cannot read the configuration file '{shortened(str(path))}'",
             expected="--config FILE.toml",
             found=getattr(error, "strerror", None) or str(error),
         ) from error
@@ -192,7 +192,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
         raise ConfigError(
             f"unknown section in '{path}'",
             expected="[extract] and [train]",
-            found=", ".join(map(brief, unknown)),
+            found=", ".join(map(shortened, unknown)),
             hint=f"did you mean '{meant}'?" if meant else None,
         )
     table = content.get(section, {})

@@ -1,4 +1,4 @@
-"""One shard: arrays <-> bytes on disk, published atomically, read through a memory map.
+"""One shard: arrays -> bytes on disk, published atomically.
 
 A shard is an HDF5 file plus a JSON receipt. The file is built in memory and written by us:
 libhdf5 itself would crash the interpreter at exit when the disk is full. The receipt is linked
@@ -109,15 +109,3 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
     if read_receipt(root, name).file != path.name:
         path.unlink(missing_ok=True)
     return False
-
-
-def map_array(root: Path, receipt: Receipt, key: str) -> NDArray[Any]:
-    """A read-only memory map of one array of a shard; the HDF5 parser is not involved."""
-    spec = receipt.datasets[key]
-    return np.memmap(
-        root / SHARD_FOLDER / receipt.file,
-        dtype=NUMPY_DTYPES[spec.dtype],
-        mode="r",
-        offset=spec.offset,
-        shape=spec.shape,
-    )

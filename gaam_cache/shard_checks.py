@@ -10,9 +10,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from gaam_cache.check_memory import Identity, identity_to_remember
+from gaam_cache.check_memory import identity_to_remember
 from gaam_cache.errors import CacheError
-from gaam_cache.files import open_regular
+from gaam_cache.files import Identity, open_regular
 from gaam_cache.layout import planned_receipt, shard_attributes
 from gaam_cache.plan import Plan, ShardSpec
 from gaam_cache.receipt import ITEM_BYTES, NUMPY_DTYPES, SHARD_FOLDER, Receipt
@@ -88,7 +88,7 @@ def _check_bytes(root: Path, plan: Plan, shard: ShardSpec) -> Checked:
     try:
         receipt = planned_receipt(root, plan, shard)
     except CacheError as error:
-        return Checked(f"{error.message}: {error.details.get('found', '')}")
+        return Checked(error.reason)
     path = root / SHARD_FOLDER / receipt.file
     try:
         with open_regular(path) as file:

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.check_memory import CheckMemory, Identity, identity_to_remember
+from gaam_cache.check_memory import CheckMemory, identity_to_remember
 from gaam_cache.errors import CacheError
-from gaam_cache.files import open_regular
+from gaam_cache.files import Identity, open_regular
 from gaam_cache.open_files import OpenFiles
 from gaam_cache.plan import Plan
 from gaam_cache.receipt import SHARD_FOLDER, Receipt

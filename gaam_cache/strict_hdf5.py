@@ -18,7 +18,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 MEMORY_BYTES = 256 * 2**20
@@ -59,12 +58,7 @@ class Inspector:
         """Nothing is started before it is needed."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         """End the process."""
         if self._process is not None:
             with suppress(OSError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from gaam_cache.checks import brief, problem_with
+from gaam_cache.checks import problem_with, shortened
 from gaam_cache.errors import ConfigError
 
 
@@ -27,13 +27,13 @@ class Command(TyperCommand):
             for value in values:
                 if problem := problem_with(value):
                     raise ConfigError(
-                        f"bad value for {name}", expected=problem, found=repr(brief(value))
+                        f"bad value for {name}", expected=problem, found=repr(shortened(value))
                     )
             if single and len(values) > 1:
                 raise ConfigError(
                     f"{name} is given {'twice' if len(values) == 2 else f'{len(values)} times'}",
                     expected="one value",
-                    found=" and ".join(map(brief, values)),
+                    found=" and ".join(map(shortened, values)),
                     hint="leave out all but one; only options that say so are repeatable",
                 )
         return super().parse_args(ctx, args)

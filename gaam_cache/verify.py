@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from gaam_cache.check_memory import CheckMemory
 from gaam_cache.layout import missing_shards
 from gaam_cache.leftovers import Leftover, find_leftovers, list_files, prune
 from gaam_cache.plan import read_plan
+from gaam_cache.progress import Report, silent
 from gaam_cache.recompute import Recomputed, recompute
 from gaam_cache.repair import extract_again, repair_command
 from gaam_cache.shard_checks import check_shards
 
 SHOWN = 20
 """Missing shards and leftovers that are listed for people."""
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +105,7 @@ def verify(
     recompute_rows: int = 0,
     seed: int = 0,
     device: str = "auto",
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> Verification:
     """Hash every byte of a cache and check every number in it; memory stays flat.
 
@@ -125,7 +123,7 @@ def verify(
         StorageError: a leftover cannot be removed.
     """
     root = Path(path).expanduser()
-    report = progress or (lambda done, total, text: None)
+    report = progress or silent
     plan = read_plan(root)
     listed = list_files(root)
     missing = missing_shards(root, plan)

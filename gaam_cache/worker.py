@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.batching import cost_in_tokens, strictest, token_budget_batches
+from gaam_cache.batching import costs, strictest, token_budget_batches
 from gaam_cache.config import ExtractConfig
 from gaam_cache.deviation import proof_limit
 from gaam_cache.encoders._base import Encoder, Inputs
@@ -117,9 +117,9 @@ class ShardWorker:
         """
         dtype = getattr(torch, self._plan.storage_dtype)
         batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
-        padded = token_budget_batches(inputs.lengths, self._batch_tokens)
-        self.tally.cost += cost_in_tokens(inputs.lengths, batches)
-        self.tally.padded_cost += cost_in_tokens(inputs.lengths, padded)
+        cost, padded_cost = costs(inputs.lengths, self._batch_tokens, self.batching, batches)
+        self.tally.cost += cost
+        self.tally.padded_cost += padded_cost
         encoded = []
         done = 0
         for batch in batches:

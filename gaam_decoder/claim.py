@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from gaam_cache.files import make_folder, storage_errors
 
@@ -83,10 +82,5 @@ class Claim:
         """The claim, which is not taken yet."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.release()

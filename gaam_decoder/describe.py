@@ -9,11 +9,11 @@ from gaam_cache.errors import CacheError
 from gaam_decoder.importance import NO_MAP, importance_of
 from gaam_decoder.run_files import repair
 from gaam_decoder.run_folders import is_run, sound_runs, unfinished_runs
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, on_training_rows
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """A run or a folder of runs as JSON values; what is damaged stands under ``damaged``.
+    """A run or a folder of runs as JSON values; what is damaged stands under ``damage``.
 
     Raises:
         NotFoundError: no finished run there, whole or damaged.
@@ -89,7 +89,7 @@ def _tested_on(recipe: dict[str, Any]) -> str:
     train, test = recipe.get("train_split", "train"), recipe.get("test_split", "test")
     if recipe.get("fold") is not None:
         return f"fold {recipe['fold']} of '{train}'"
-    if test == train or recipe.get("allow_train_as_test"):
+    if on_training_rows(recipe):
         return f"'{test}', the rows that it learned from"
     # with the epoch that is best there, it is no estimate of what other rows would give
     return f"'{test}'" + (", which chose the epoch" if recipe.get("select") == "test" else "")

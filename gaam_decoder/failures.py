@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 from gaam_cache.errors import GaamWarning, NumericsError
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs import RunResult, first_runs
 
 LARGE_RATE = 1e-3
 """Of AdamW on these decoders: from far above it, steps of a tenth would lead nowhere soon."""
@@ -27,7 +27,7 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     """
     hopeless = []
     for same in _by_key(runs):
-        of_seed = {seed: run for run in reversed(same) for seed in run.seeds}
+        of_seed = first_runs(same)
         asked = [seed for seed in seeds if seed in of_seed]
         failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
         if not failed:

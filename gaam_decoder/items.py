@@ -7,21 +7,19 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from gaam_cache import registry
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.checks import brief
+from gaam_cache.checks import shortened
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig, train_as_test
 from gaam_decoder.data import read_groups
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.engine import resolve_dtype
 from gaam_decoder.number_lists import spell_layers, spell_numbers
-from gaam_decoder.run_folders import runs_of_key
 from gaam_decoder.runs import RunResult
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
 
@@ -128,11 +126,6 @@ def lacking_seeds(config: TrainConfig, runs: list[RunResult]) -> list[int]:
     return sorted(set(config.seeds) - {seed for run in runs for seed in run.seeds})
 
 
-def existing_runs(runs: Path, key: str) -> list[RunResult]:
-    """Finished runs of one mechanism, recipe and cache, by their key."""
-    return runs_of_key(runs, key)
-
-
 def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """The config, in which training rows are allowed as test rows only where they are.
 
@@ -154,9 +147,8 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 tuple(cache),
                 f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
             )
-    content = cache.plan.fingerprint_fields.get("content", {})
-    rows = [content.get(split, split) for split in (config.train_split, config.test_split)]
-    same = config.folds is None and (config.tests_on_train or rows[0] == rows[1])
+    content = cache.plan.fingerprint_fields["content"]
+    same = config.folds is None and content[config.train_split] == content[config.test_split]
     if same and not config.allow_train_as_test:
         raise train_as_test(
             f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
@@ -188,9 +180,9 @@ def _not_there(
     meant = registry.nearest(name, there)
     option_of_extract = {"split": "--split", "pooling": "--pool"}[kind]
     return ConfigError(
-        f"the cache has no {kind} '{brief(name)}'",
+        f"the cache has no {kind} '{shortened(name)}'",
         expected=f"one of: {', '.join(there)}",
-        found=f"{option} {brief(name)}",
+        found=f"{option} {shortened(name)}",
         where=str(cache.root.absolute()),
         hint=f"did you mean '{meant}'?"
         if meant

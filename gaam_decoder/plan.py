@@ -16,8 +16,9 @@ from gaam_decoder.data import Loaded, TrainData, prepare_data
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.group import Group
-from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items
+from gaam_decoder.items import Item, lacking_seeds, plan_items
 from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.run_folders import runs_of_key
 from gaam_decoder.specs import row_title
 from gaam_decoder.train import build_loss
 
@@ -100,7 +101,7 @@ def plan(config: TrainConfig) -> TrainPlan:
     timed: dict[DecoderSpec, float] = {}
     runs = []
     for item in plan_items(config, cache, device):
-        seeds = lacking_seeds(config, existing_runs(config.runs, item.key))
+        seeds = lacking_seeds(config, runs_of_key(config.runs, item.key))
         seconds, how = 0.0, ""
         if seeds:
             data = prepare_data(cache, item.config, device, loaded)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, StorageError
-from gaam_cache.files import open_regular
+from gaam_cache.files import Identity, open_regular
 from gaam_cache.foreign_text import visible
 
 
@@ -29,7 +29,7 @@ class HashedFiles:
     def __init__(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
         self._folder = folder
         self._files = files
-        self._states: dict[str, tuple[int, ...]] = {}
+        self._known: dict[str, Identity] = {}
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BufferedReader]:
@@ -43,16 +43,17 @@ class HashedFiles:
         """
         path, about = self._folder / name, self._files[name]
         with reading(path), open_regular(path) as file:
-            state = _state(file)
-            if self._states.get(name) != state:
-                check_size(os.fstat(file.fileno()), about["bytes"], name)
+            status = os.fstat(file.fileno())
+            identity = Identity.of(status)
+            if self._known.get(name) != identity:
+                check_size(status, about["bytes"], name)
                 if hashlib.file_digest(file, "sha256").hexdigest() != about["sha256"]:
                     raise ValueError(f"{name} is not what was written: it was changed")
                 file.seek(0)
             yield file
-            if _state(file) != state:
+            if Identity.of(os.fstat(file.fileno())) != identity:
                 raise ValueError(f"{name} was changed while it was read")
-            self._states[name] = state
+            self._known[name] = identity
 
 
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
@@ -99,12 +100,6 @@ def damaged_run(path: Path, found: str) -> CacheError:
 def repair(*folders: Path) -> str:
     """The command that removes damaged runs."""
     return visible(f"rm -r {shlex.join(str(folder) for folder in folders)}")
-
-
-def _state(file: BufferedReader) -> tuple[int, ...]:
-    """What changes when a file does, as far as the file system tells."""
-    about = os.fstat(file.fileno())
-    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def check_size(about: os.stat_result, expected: int, name: str) -> None:

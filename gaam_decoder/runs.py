@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -279,6 +279,15 @@ def read_run(path: Path) -> RunResult:
             )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(str(error)) from error
+
+
+def on_training_rows(recipe: Mapping[str, Any]) -> bool:
+    """Whether the rows that are tested under a recipe are those that were learned from."""
+    if recipe.get("fold") is not None:
+        return False
+    # also of two splits that hold the same rows
+    same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
+    return same or bool(recipe.get("allow_train_as_test"))
 
 
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gaam_cache import registry
-from gaam_cache.checks import brief
+from gaam_cache.checks import shortened
 from gaam_cache.errors import ConfigError
 
 LARGEST_NUMBER = 2**31
@@ -72,15 +72,15 @@ def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
     valid = registry.names(package)
     if "," in name:
         each = " ".join(f"{option} {part}" for part in name.split(",") if part)
-        several = f"give the option several times: {brief(each)}"
+        several = f"give the option several times: {shortened(each)}"
         raise ConfigError(
             f"{option} takes one {kind}",
-            found=f"'{brief(text)}'",
+            found=f"'{shortened(text)}'",
             hint=several if option in REPEATABLE else "choose one of them",
         )
     meant = _option_in_the_name(name, package, valid, kind)
     details = {
-        "found": f"{option} {brief(text)}",
+        "found": f"{option} {shortened(text)}",
         "hint": f"did you mean '{meant}'?" if meant else None,
     }
     known = plugin_options(registry.load(package, name, kind=kind, **details))
@@ -92,7 +92,7 @@ def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
             raise _unknown_option(part, text, known, valid, kind=kind, option=option)
         if key in written:
             raise ConfigError(
-                f"{key} is given twice in {option} {brief(text)}",
+                f"{key} is given twice in {option} {shortened(text)}",
                 expected="one value",
                 found=f"{written[key]} and {value}",
             )
@@ -130,11 +130,11 @@ def _unknown_option(
     meant = registry.nearest(key, known)
     hint = f"did you mean '{meant}=...'?" if meant else None
     if not meant and registry.nearest(key.partition(":")[0], valid):
-        hint = f"several: {option} {name} {option} {brief(key)}"
+        hint = f"several: {option} {name} {option} {shortened(key)}"
     return ConfigError(
-        f"unknown option '{brief(part)}' of {kind} '{name}'",
+        f"unknown option '{shortened(part)}' of {kind} '{name}'",
         expected=f"{', '.join(f'{k}=...' for k in known) or 'no options'}",
-        found=f"{option} {brief(text)}",
+        found=f"{option} {shortened(text)}",
         hint=hint,
     )
 
@@ -163,7 +163,7 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
     raise ConfigError(
         f"bad value for {where}",
         expected=expected,
-        found=f"'{brief(value)}'",
+        found=f"'{shortened(value)}'",
         hint=f"did you mean '{meant}'?" if meant else None,
     )
 

@@ -24,10 +24,11 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.data import Loaded, TrainData, prepare_data
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.engine import Engine, choose_engine, groups_of
-from gaam_decoder.items import Item, existing_runs, lacking_seeds, plan_items, recipe_of
+from gaam_decoder.items import Item, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.learned import start_values
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.programs import Programs
+from gaam_decoder.run_folders import runs_of_key
 from gaam_decoder.run_writer import remove_unfinished, run_name, temporary_runs, write_run
 from gaam_decoder.runs import RunResult, read_run
 from gaam_decoder.seed_store import SeedStore, Work, work_groups
@@ -68,7 +69,7 @@ def train(
     device = registry.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    found = {item.key: existing_runs(config.runs, item.key) for item in items}
+    found = {item.key: runs_of_key(config.runs, item.key) for item in items}
     todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
     tracker = _Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
     loaded: Loaded = {}
@@ -87,7 +88,7 @@ def train(
                 # another process may have finished some since they were listed
                 if claim.sole:
                     remove_unfinished(config.runs, item.key)
-                there = existing_runs(config.runs, item.key)
+                there = runs_of_key(config.runs, item.key)
                 published = {seed for run in there for seed in run.seeds}
                 seeds = lacking_seeds(config, there)
                 if not seeds:
@@ -97,7 +98,7 @@ def train(
                     on_run(
                         read_run(_train_run(item, seeds, published, data, cache, tracker, programs))
                     )
-            found[item.key] = existing_runs(config.runs, item.key)
+            found[item.key] = runs_of_key(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
     return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]

@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch import nn
 
-from gaam_cache.checks import brief
+from gaam_cache.checks import shortened
 from gaam_cache.encoders._forward import text_part
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.errors import ConfigError
@@ -44,7 +44,7 @@ def choose_max_length(
     )
     for name, value in named:
         if not isinstance(value, int | float | None):
-            raise ConfigError(f"the encoder's {name} is no number", found=brief(repr(value)))
+            raise ConfigError(f"the encoder's {name} is no number", found=shortened(repr(value)))
     # a tokenizer that finds no room for its special tokens does not cut at all
     special = tokenizer.num_special_tokens_to_add()
     if asked is not None and asked <= special:

@@ -52,9 +52,9 @@ class Forward:
         self.device = device
         self.pooling = tuple(pooling)
         self._pad_id = pad_id
-        takes = inspect.signature(model.forward).parameters
-        self.takes_mask = "attention_mask" in takes
-        self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        self.takes = frozenset(inspect.signature(model.forward).parameters)
+        self.takes_mask = "attention_mask" in self.takes
+        self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in self.takes else {}
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
             if hasattr(config := getattr(model, "config", None), setting):
                 setattr(config, setting, value)

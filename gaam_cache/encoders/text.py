@@ -5,7 +5,6 @@ B batch, T tokens, L layers, D hidden size.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -167,12 +166,6 @@ class TextEncoder(Encoder):
 
     def _probe(self, model: Any, size: int | None) -> None:
         model.requires_grad_(False)
-        takes = inspect.signature(model.forward).parameters
-        if "token_type_ids" in takes and self._has_token_types():
-            raise Unusable(
-                "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
-                "to reach the model"
-            )
         self._forward = Forward(
             model,
             device=self.device,
@@ -180,6 +173,11 @@ class TextEncoder(Encoder):
             pad_id=self._pad_id(size),
             vocabulary=size,
         )
+        if "token_type_ids" in self._forward.takes and self._has_token_types():
+            raise Unusable(
+                "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
+                "to reach the model"
+            )
         with torch.inference_mode():
             found = probe(
                 self._forward,

@@ -18,7 +18,7 @@ from gaam_decoder.importance import Importance, importance_of
 from gaam_decoder.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._scores import Part, Scores, scores_of
-from gaam_decoder.runs import RunResult, first_runs
+from gaam_decoder.runs import RunResult, first_runs, on_training_rows
 
 Interval = tuple[float, float] | None
 
@@ -62,11 +62,7 @@ class Row:
     @property
     def on_training_rows(self) -> bool:
         """Whether it is tested on the rows that it learned from."""
-        recipe = self.recipe
-        if recipe.get("allow_train_as_test"):  # also of two splits that hold the same rows
-            return True
-        same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-        return same and self.folds == 1 and recipe.get("fold") is None
+        return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
 
     @property
     def optimistic(self) -> bool:
