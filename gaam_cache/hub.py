@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -162,19 +163,38 @@ def refuse_code(folder: Path) -> None:
     then not those that the model's authors mean (a causal class for a bidirectional model).
 
     Raises:
-        ConfigError: ``auto_map`` in the configuration of the model or of its tokenizer.
+        ConfigError: ``auto_map`` in the configuration of the model or of its tokenizer, or an
+            attention that is fetched from the hub.
     """
     for name in ("config.json", "tokenizer_config.json"):
         try:
             content = json.loads((folder / name).read_bytes())
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads it for its content says what is wrong
-        if isinstance(content, dict) and content.get("auto_map"):
+        if found := next(_code(content), None):
+            key, value = found
             raise ConfigError(
                 "the encoder brings its own code, which is never run",
                 expected="an encoder and tokenizer that transformers knows by itself",
-                found=f"auto_map in {name}: {json.dumps(content['auto_map'])[:120]}",
+                found=f"{key} in {name}: {json.dumps(value)[:120]}",
                 where=str(folder / name),
                 hint="choose another encoder; if the class of transformers computes the same, "
-                "copy the folder, remove auto_map and give --encoder the copy",
+                f"copy the folder, remove {key} and give --encoder the copy",
             )
+
+
+def _code(content: Any) -> Iterator[tuple[str, Any]]:
+    """Settings that name code, of a model or of a part of it."""
+    parts = [content]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            for key, value in part.items():
+                # kernels of others are named owner/repository
+                foreign = key.endswith("attn_implementation") and "/" in json.dumps(value)
+                if (key == "auto_map" and value) or foreign:
+                    yield key, value
+                else:
+                    parts.append(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import stat
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
+from gaam_cache.files import Identity
 from gaam_cache.fingerprint import hash_file
 from gaam_cache.foreign_text import visible
 from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, hub_only, no_safetensors, refuse_code
@@ -31,6 +33,11 @@ class Located:
     revision: str | None
     weights: bool = True
     """Whether the weights play a part; they need not be there if not."""
+
+    def identities(self) -> dict[str, Identity]:
+        """What the file system says of every file in the folder, links followed."""
+        with os.scandir(self.path) as entries:
+            return {e.name: Identity.of(e.stat()) for e in entries if e.is_file()}
 
     def weight_files(self) -> list[Path]:
         """The files that the weights are loaded from, and no others; none without weights.

@@ -84,6 +84,7 @@ def load_trained(
             **options,
         )
     # a pooler sits on top of the last layer and plays no part here
+    _own(model)
     missing = set(info["missing_keys"]) & _names_in(model, text_part(model))
     missing = {key for key in missing if "pooler" not in key}
     if missing:
@@ -94,6 +95,13 @@ def load_trained(
             where=str(files[0].parent),
         )
     return model
+
+
+def _own(model: nn.Module) -> None:
+    """Copy what is still a view of the file: who writes to that would change the states."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.device.type == "cpu":
+            tensor.data = tensor.data.clone()
 
 
 def _names_in(model: nn.Module, part: nn.Module) -> set[str]:

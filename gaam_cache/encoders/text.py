@@ -5,7 +5,7 @@ B batch, T tokens, L layers, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from gaam_cache.encoders._weights import (
     untrained_identity,
 )
 from gaam_cache.errors import ConfigError
+from gaam_cache.files import Identity
+from gaam_cache.hub import IS_WEIGHTS, WANTED
 from gaam_cache.pooling import check_names
 
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
@@ -47,6 +49,11 @@ class TextEncoder(Encoder):
         available. Others get a mask, in batches that have padding. Where that is not enough,
         ``batching`` says which texts may share a batch.
     """
+
+    _seen: Mapping[str, Identity] = {}
+    """What the file system said of the folder's files before the first of them was read."""
+    _hashed: Set[str] = frozenset()
+    """Those that decide the numbers."""
 
     def __init__(
         self,
@@ -80,6 +87,7 @@ class TextEncoder(Encoder):
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         located = locate(config.encoder, config.revision, weights=not config.untrained_encoder)
+        seen = located.identities()
         options = {"local_files_only": True, "trust_remote_code": False}
         with foreign(
             f"cannot read the encoder '{config.encoder}'",
@@ -88,22 +96,45 @@ class TextEncoder(Encoder):
         ):
             model_config = transformers.AutoConfig.from_pretrained(located.path, **options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(located.path, **options)
-            return cls(located, config, tokenizer, model_config)
+            encoder = cls(located, config, tokenizer, model_config)
+        encoder._seen = seen
+        return encoder
 
     def identity(self) -> dict[str, Any]:
-        """Hashes of all files that decide the numbers, and the settings that do."""
+        """Hashes of all files that decide the numbers, and the settings that do.
+
+        Raises:
+            ConfigError: a file was changed since the first one was read.
+        """
+        files = self._located.hashes(_files_of(self._tokenizer))
+        small = {n for n in self._seen if WANTED.fullmatch(n) and not IS_WEIGHTS.fullmatch(n)}
+        self._hashed = files.keys() | small
+        self._check_unchanged()
         untrained = {}
         if self.untrained_seed is not None:
             untrained["untrained"] = untrained_identity(self.untrained_seed)
         return {
             **untrained,
-            "files": self._located.hashes(_files_of(self._tokenizer)),
+            "files": files,
             "dtype": self.dtype,
             "max_length": self.max_length,
             "special_tokens": True,
             "pooling": list(self._config.pool),
             "layers": LAYER_CONVENTION,
         }
+
+    def _check_unchanged(self) -> None:
+        """What was hashed is what was loaded, though each file is opened more than once."""
+        now = self._located.identities() if self._seen else {}
+        changed = sorted(n for n in self._hashed if now.get(n) != self._seen.get(n))
+        if changed:
+            raise ConfigError(
+                "the encoder was changed while it was read",
+                expected="files that stay as they are",
+                found=", ".join(changed),
+                where=str(self._located.path),
+                hint="run the same again when whoever writes them is done",
+            )
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """Token ids of every text, special tokens included, cut at the maximum length.
@@ -154,6 +185,8 @@ class TextEncoder(Encoder):
             device_map = self._config.device_map
             files = self._located.weight_files()
             model = load_trained(files, self._model_config, self.name, self.dtype, device_map)
+            self._hashed |= {file.name for file in files}
+            self._check_unchanged()
         part = text_part(model.eval())
         if self._config.device_map is None:
             part.to(self.device)

@@ -97,7 +97,7 @@ def main() -> None:
         first_batch(*arguments.first_batch)
         return
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        result = run(Path(folder), arguments)
+        result = run(Path(folder).resolve(), arguments)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2))
 

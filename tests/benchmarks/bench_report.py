@@ -73,6 +73,8 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
                 "select": "val",
                 "epochs": 35,
                 "lr": 1e-4 * (1 + number // 2),
+                "pool": "mean",
+                "layers": None,
                 "train_split": "train",
                 "test_split": "test",
             },

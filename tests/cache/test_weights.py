@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders import text
 from gaam_cache.encoders._locate import INDEX, WEIGHTS
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError
@@ -194,3 +196,88 @@ def test_damaged_weights_are_one_message(folder: Path) -> None:
     config = replace(ExtractConfig(), encoder=str(folder))
     with pytest.raises(ConfigError, match="cannot load the weights"):
         TextEncoder.open(config).load()
+
+
+def rewrite(file: Path) -> None:
+    """Other content, in place."""
+    file.write_bytes(file.read_bytes()[::-1])
+
+
+def replace_file(file: Path) -> None:
+    """The same content, as another file."""
+    shutil.copy(file, file.with_name("copy"))
+    file.with_name("copy").replace(file)
+
+
+@pytest.mark.parametrize("change", [rewrite, replace_file, Path.unlink])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", INDEX, "model-00002-of-00002"])
+@pytest.mark.parametrize("moment", ["before hashing", "before loading", "while loading"])
+def test_an_encoder_that_changes_while_it_is_read_is_refused(
+    change: Callable[[Path], None],
+    name: str,
+    moment: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split(folder)
+    file = next(folder.glob(f"{name}*"))
+    load_trained = text.load_trained
+
+    def changing(*arguments: Any) -> Any:
+        model = load_trained(*arguments)
+        change(file)
+        return model
+
+    def read() -> None:
+        encoder.identity()
+        assert moment != "before hashing"
+        if moment == "before loading":
+            change(file)
+        encoder.load()
+
+    encoder = opened(folder)
+    if moment == "before hashing":
+        change(file)
+    if moment == "while loading":
+        monkeypatch.setattr(text, "load_trained", changing)
+    with pytest.raises(ConfigError):
+        read()
+
+
+def test_weights_that_appear_beside_those_that_were_hashed_are_refused(folder: Path) -> None:
+    whole = load_file(folder / WEIGHTS)
+    split(folder)
+    encoder = opened(folder)
+    encoder.identity()
+    save_file(whole, folder / WEIGHTS, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=f"found:    {WEIGHTS}"):
+        encoder.load()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_loaded_weights_are_no_view_of_their_file(dtype: str, folder: Path) -> None:
+    config = ExtractConfig(encoder=str(folder), device="cpu", dtype=dtype)
+    encoder = TextEncoder.open(config)
+    encoder.load()
+    before = {key: x.clone() for key, x in encoder._forward.model.state_dict().items()}
+    with (folder / WEIGHTS).open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(size // 4)
+        file.write(os.urandom(size // 2))
+    after = encoder._forward.model.state_dict()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+@pytest.mark.parametrize(
+    "value", ["someone/kernels", "someone/kernels@main:attention", {"text_config": "a/b"}]
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_attention_that_is_fetched_from_elsewhere_is_code(
+    key: str, value: Any, nested: bool, folder: Path
+) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    content |= {"text_config": {key: value}} if nested else {key: value}
+    (folder / "config.json").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="brings its own code"):
+        opened(folder)
