@@ -17,7 +17,7 @@ import typer
 
 import gaam_cache
 from gaam_cache import interruption, next_step, registry, settings
-from gaam_cache.errors import GaamError, NotFoundError
+from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.foreign_text import tell, visible_values
 from gaam_cache.progress import Progress, show_progress, show_warnings
 from gaam_cache.refusal import as_refusal
@@ -261,12 +261,13 @@ def ablate(
     else:
         tell(result.in_words())
         tell(f"next: {next_step.after_training(run.absolute().parent)}")
+    result.check()
 
 
 @app.command(cls=Command)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
-    format: Annotated[str, typer.Option(help=", ".join(registry.names("gaam_decoder.reports")))] = "terminal",
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(registry.names("gaam_decoder.reports")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -278,7 +279,9 @@ def report(
     from gaam_decoder.reports._output import write_report
     from gaam_decoder.specs import parse_attention
 
-    name = "json" if as_json else format
+    name = format or ("json" if as_json else "terminal")
+    if as_json and name != "json":
+        raise ConfigError("--json is --format json", expected="one format", found=name)
     writer = registry.load("gaam_decoder.reports", name, kind="report format")()
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     tables = build_tables(load_runs(runs), spec)

@@ -55,7 +55,7 @@ def describe(path: Path) -> dict[str, Any]:
             try:
                 splits[name] |= _describe_split(Split(path, plan, name, receipts, memory))
             except CacheError as error:
-                damage.append(_damage(error.message, error))
+                damage.append(_damage(f"split '{name}'", error))
     encoder = plan.fingerprint_fields["encoder"]
     return about | {
         "complete": not missing and not damage,

@@ -32,6 +32,8 @@ class Job(NamedTuple):
     class_names: tuple[str, ...]
     fields: dict[str, Any]
     """What the fingerprint of its cache covers."""
+    shared_texts: dict[str, dict[str, int]]
+    """Rows of a split whose text a split has too."""
 
 
 def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
@@ -39,10 +41,11 @@ def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows, config)
-    warn(row_checks.check_rows(rows, class_names, report), stacklevel=4)
+    groups = list(row_checks.repeated_texts(rows, report))
+    warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
     encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     fields = plan_fields(config, rows, class_names, encoder, report)
-    return Job(rows, encoder, class_names, fields)
+    return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
 
 
 def plan_fields(
@@ -84,7 +87,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
             "revision": encoder.revision,
             "batching": encoder.batching,
         },
-        dataset=_provenance(config, rows),
+        dataset=_provenance(config, rows) | {"shared_texts": job.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         pooling=config.pool,

@@ -73,6 +73,12 @@ class Plan:
         return found
 
     @property
+    def shared_texts(self) -> dict[str, dict[str, int]]:
+        """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
+        found: dict[str, dict[str, int]] = self.dataset.get("shared_texts", {})
+        return found
+
+    @property
     def encoder_label(self) -> str:
         """Name of the encoder for people, which says so where its weights are random."""
         return describe_encoder(self.encoder["name"], self.untrained_seed)
@@ -220,6 +226,9 @@ def _check(plan: Plan) -> None:
         raise ValueError("encoder and dataset must have a name")
     if plan.encoder.get("batching", BATCHINGS[0]) not in BATCHINGS:
         raise ValueError(f"the encoder's batching must be one of: {', '.join(BATCHINGS)}")
+    for split, others in plan.shared_texts.items():
+        if not all(type(n) is int and 0 < n <= plan.rows[split] for n in others.values()):
+            raise ValueError("'shared_texts' must hold numbers of rows")
     if not isinstance(plan.encoder["revision"], str | None):
         raise ValueError("the encoder's revision must be a string or null")
     _check_fingerprint(plan)

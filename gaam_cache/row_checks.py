@@ -6,8 +6,9 @@ Texts that differ only in white space count as the same text.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +26,20 @@ Place = tuple[str, int]
 
 
 def check_rows(
-    rows: Mapping[str, Rows], class_names: Sequence[str], report: Report = silent
+    rows: Mapping[str, Rows], class_names: Sequence[str], groups: Sequence[Sequence[Place]]
 ) -> list[str]:
     """One line for each thing that would make an accuracy mean less than it seems to.
 
     Args:
         rows: the rows of every split.
         class_names: all classes, in order.
-        report: told how far it is.
+        groups: their ``repeated_texts``.
     """
-    groups = list(repeated_texts(rows, report))
     return [
         *leaks(rows, groups),
         *contradictions(rows, groups),
         *absent_classes(rows, class_names),
+        *many_classes(rows, class_names),
         *similar_classes(class_names),
     ]
 
@@ -58,6 +59,22 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
     low_N, high_N = low_N[order_N], high_N[order_N]
     same_N = (low_N[1:] == low_N[:-1]) & (high_N[1:] == high_N[:-1])
     yield from _groups(order_N, same_N, rows)
+
+
+def shared_texts(groups: Sequence[Sequence[Place]]) -> dict[str, dict[str, int]]:
+    """Rows of a split that have a text of a split, itself too: ``[split][other]``; without zeros.
+
+    Args:
+        groups: the rows of every text that occurs more than once.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for group in groups:
+        places = Counter(split for split, _ in group)
+        for split, other in product(places, places):
+            if split != other or places[split] > 1:
+                of_split = counts.setdefault(split, {})
+                of_split[other] = of_split.get(other, 0) + places[split]
+    return counts
 
 
 def leaks(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) -> list[str]:
@@ -126,6 +143,18 @@ def absent_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list
                 f"classes ({shown}): no decoder can learn them"
             )
     return messages
+
+
+def many_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
+    """A line if most classes have a single row, as measurements and names have."""
+    total = sum(map(len, rows.values()))
+    if len(class_names) <= LONGEST_LIST or 2 * len(class_names) <= total:
+        return []
+    shown = ", ".join(excerpt(name) for name in class_names[:3])
+    return [
+        f"{len(class_names):,} classes for {total:,} rows ({shown}, ...): is that the column of "
+        "the classes? --label-column names another"
+    ]
 
 
 def similar_classes(class_names: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand
@@ -37,6 +38,15 @@ class Command(TyperCommand):
                     hint="leave out all but one; only options that say so are repeatable",
                 )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, in a folder that exists: torch would end the process without one.
+
+        Raises:
+            OSError: the current folder is gone.
+        """
+        Path.cwd()
+        return super().invoke(ctx)
 
     def _written(self, ctx: Any, args: list[str]) -> list[tuple[str, bool, list[str]]]:
         """Name, whether it takes one value, and values of everything that was given."""

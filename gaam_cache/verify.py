@@ -51,7 +51,8 @@ class Verification:
     bad: tuple[BadShard, ...]
     leftovers: tuple[Leftover, ...]
     """Files that belong to nothing and are still there."""
-    pruned: tuple[str, ...]
+    pruned: tuple[str, ...] | None
+    """What was removed; None where nothing was to be."""
     recomputed: Recomputed | None
 
     @property
@@ -87,7 +88,8 @@ class Verification:
             names = ", ".join(self.missing[:SHOWN])
             more = f" and {len(self.missing) - SHOWN:,} more" if len(self.missing) > SHOWN else ""
             lines.append(f"missing: {names}{more}; make them: {self.complete_with}")
-        lines += [f"removed: {path}" for path in self.pruned]
+        if self.pruned is not None:
+            lines += [f"removed: {path}" for path in self.pruned] or ["removed: nothing"]
         for leftover in self.leftovers[:SHOWN]:
             what = "--prune removes it" if leftover.removable else "left alone"
             kind = {"temporary": "a temporary file", "without receipt": "a shard without receipt"}
@@ -151,7 +153,7 @@ def verify(
             root, plan, whole, recompute_rows, seed=seed, device=device, report=report
         )
         faults |= recomputed.far
-    pruned = prune(root, leftovers) if prune_leftovers else ()
+    pruned = prune(root, leftovers) if prune_leftovers else None
     again = extract_again(root, plan)
     return Verification(
         path=str(root),
@@ -170,7 +172,7 @@ def verify(
             for shard in present
             if shard.name in faults
         ),
-        leftovers=tuple(leftover for leftover in leftovers if leftover.path not in pruned),
+        leftovers=tuple(leftover for leftover in leftovers if leftover.path not in (pruned or ())),
         pruned=pruned,
         recomputed=recomputed,
     )

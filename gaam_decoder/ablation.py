@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gaam_cache.errors import NumericsError
 from gaam_decoder import stats
 from gaam_decoder.importance import Importance
 from gaam_decoder.number_lists import spell_numbers
@@ -66,6 +67,22 @@ class Ablation:
                 {"first": first, "second": second, "seeds": both, **_spread(values, least=-1)}
             )
         return found
+
+    def check(self) -> None:
+        """Refuse what no seed finished of.
+
+        Raises:
+            NumericsError: naming the layers and why.
+        """
+        for group in self.groups:
+            if not group.accuracy:
+                raise NumericsError(
+                    f"every seed failed on the layers {spell_numbers(group.layers)}",
+                    expected="a training loss that stays finite",
+                    found=next(iter(group.failed.values()), None),
+                    where=", ".join(group.runs),
+                    hint="train the run again with a lower --lr and ablate that",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from gaam_cache.files import make_folder, storage_errors
 
 POLL_SECONDS = 0.5
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
 
 
@@ -41,7 +42,7 @@ class Claim:
         with storage_errors(self._path, option="--runs"):
             make_folder(self._path.parent)
             while True:
-                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                file = os.open(self._path, FLAGS, 0o666)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self.sole = True

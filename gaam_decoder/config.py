@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache import registry
-from gaam_cache.checks import check_at_least, check_device
+from gaam_cache.checks import check_at_least, check_device, shortened
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import parse_list, parse_pools, parse_rates, parse_seed_batch
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
+TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
@@ -66,7 +67,7 @@ class TrainConfig:
     of transformers. Or several such sets, None for all layers. Default: all."""
     train_split: str = "train"
     """Split to train on."""
-    test_split: str = "test"
+    test_split: str = TEST_SPLIT
     """Split to report on."""
     allow_train_as_test: bool = False
     """Report on rows that were trained on; every report says that this is no test accuracy."""
@@ -140,6 +141,13 @@ class TrainConfig:
             )
         if self.fold is not None and self.folds is not None and self.fold > self.folds:
             raise _range_error("fold", f"1 to {self.folds}, the number of --folds", self.fold)
+        if self.folds is not None and self.test_split != TEST_SPLIT:
+            raise ConfigError(
+                "--folds test on parts of --train-split: --test-split plays no part",
+                expected="one of the two",
+                found=f"--folds {self.folds} and --test-split {shortened(self.test_split)}",
+                hint=f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
+            )
         if self.groups is not None and self.folds is None:
             raise ConfigError(
                 "--groups says what a fold keeps together",

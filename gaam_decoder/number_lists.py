@@ -116,6 +116,8 @@ def parse_layer_sets(value: Any) -> tuple[Layers, ...]:
         return tuple(of for each in value for of in parse_layer_sets(each))
     if value is None or (isinstance(value, str) and value.strip() == "all"):
         return (None,)
+    if isinstance(value, str) and value.strip().casefold() == "all":
+        raise ValueError("layer numbers (1-8,12) or 'all': did you mean 'all'?")
     return (parse_layers(value),)
 
 

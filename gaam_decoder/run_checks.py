@@ -60,6 +60,10 @@ def check_about(content: Mapping[str, Any]) -> None:
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
+    shared = cache.get("shared_texts", {})
+    fits = type(shared) is dict and all(type(counts) is dict for counts in shared.values())
+    counts = [count for of_split in shared.values() for count in of_split.values()] if fits else []
+    _require(fits and all(map(_is_count, counts)), "shared texts that are no numbers")
     for name, types in _TITLE.items():
         value = recipe.get(name)
         _require(type(value) in types, f"'{name}' of the recipe is {value!r}")

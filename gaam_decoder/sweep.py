@@ -94,6 +94,7 @@ def train(
                 if not seeds:
                     _store(item).remove_if_in(published)
                 else:
+                    tracker.tell(item.key, f"{item}: reading and checking the cache")
                     data = prepare_data(cache, item.config, device, loaded)
                     on_run(
                         read_run(_train_run(item, seeds, published, data, cache, tracker, programs))
@@ -236,6 +237,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "layers": cache.num_layers,
         "hidden_size": cache.hidden_size,
         "rows": cache.plan.rows,
+        "shared_texts": cache.plan.shared_texts,
         "class_names": list(cache.class_names),
     }
 

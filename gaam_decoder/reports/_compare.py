@@ -130,6 +130,7 @@ def _compared(row: Row, other: Row) -> Comparison | None:
     theirs = [other.scores.seeds.index(seed) for seed in paired]
     difference_S = row.scores.accuracy[mine] - other.scores.accuracy[theirs]
     enough = len(paired) >= LEAST_SEEDS
+    detectable = stats.minimum_detectable_difference(difference_S, alpha=ALPHA)
     return Comparison(
         baseline=other.attention,
         seeds=tuple(paired),
@@ -138,7 +139,8 @@ def _compared(row: Row, other: Row) -> Comparison | None:
         std=stats.standard_deviation(difference_S),
         interval=stats.within(stats.t_interval(difference_S), -1, 1),
         bootstrap=stats.two_level_interval(row.resampled[mine] - other.resampled[theirs]),
-        detectable=stats.minimum_detectable_difference(difference_S, alpha=ALPHA),
+        # two accuracies are never further apart: then no difference would be found
+        detectable=None if detectable is None or detectable > 1 else detectable,
         sign_flip=stats.sign_flip(difference_S) if enough else None,
         mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right) if enough else None,
     )

@@ -18,6 +18,7 @@ from gaam_decoder.reports._weaknesses import (
     few_rows,
     labelled,
     on_training_rows,
+    shared_texts,
 )
 from gaam_decoder.stats.bootstrap import RESAMPLES
 from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
@@ -44,6 +45,7 @@ def notes(table: Table) -> list[str]:
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
         *failures(table),
         *few_rows(table),
+        *shared_texts(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),
         *_intervals(table),

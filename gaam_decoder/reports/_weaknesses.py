@@ -69,6 +69,30 @@ def few_rows(table: Table) -> Iterator[str]:
         yield "only one class is among the test rows: how classes are told apart is not tested"
 
 
+def shared_texts(table: Table) -> Iterator[str]:
+    """How many of the tested rows were seen in training, in the same words."""
+    shared = table.cache.get("shared_texts", {})
+    for train, test in sorted({_splits(row) for row in table.rows if not row.on_training_rows}):
+        if not (count := shared.get(test, {}).get(train, 0)):
+            continue
+        rows = table.cache["rows"][test]
+        yield (
+            f"{count:,} of the {rows:,} rows of '{brief(test)}' have a text that "
+            + (
+                "another of them has too: folds may share it, which inflates accuracy"
+                if train == test
+                else f"'{brief(train)}' has too, which inflates accuracy"
+            )
+        )
+
+
+def _splits(row: Row) -> tuple[str, str]:
+    """What a row learned from and was tested on."""
+    recipe = row.runs[0].recipe  # of a fold, which the row's no longer names
+    train = recipe.get("train_split", "train")
+    return train, train if recipe.get("fold") else recipe.get("test_split", "test")
+
+
 def counted(seeds: Sequence[int], most: int = 20) -> str:
     """Seeds in a list that stays readable."""
     more = f" and {len(seeds) - most} more" if len(seeds) > most else ""

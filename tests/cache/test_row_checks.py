@@ -8,7 +8,7 @@ import tracemalloc
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def split(*pairs: tuple[str, str]) -> Rows:
 def check(**splits: Pairs) -> list[str]:
     rows = {name: split(*pairs) for name, pairs in splits.items()}
     labels = {label for pairs in splits.values() for label, _ in pairs}
-    return row_checks.check_rows(rows, sorted(labels))
+    return row_checks.check_rows(rows, sorted(labels), list(row_checks.repeated_texts(rows)))
 
 
 def test_ordinary_rows_are_not_remarked_upon() -> None:
@@ -73,12 +73,12 @@ def test_a_class_that_a_split_lacks_is_named() -> None:
     assert "'test' has no row of 2 of 3 classes ('b', 'c')" in message
     assert "macro-F1" in message
     rows = {"train": split(("a", "x"), ("b", "y"))}
-    (message,) = row_checks.check_rows(rows, ["a", "b", "declared"])
+    (message,) = row_checks.check_rows(rows, ["a", "b", "declared"], [])
     assert "'train' has no row of 1 of 3 declared classes ('declared')" in message
 
 
 def test_many_absent_classes_are_not_all_listed() -> None:
-    train = [(f"{i:03}", f"x{i}") for i in range(100)]
+    train = [(f"{i % 100:03}", f"x{i}") for i in range(200)]
     (message,) = check(train=train, test=[("000", "y")])
     assert "99 of 100 classes" in message
     assert "'010', ..." in message
@@ -208,3 +208,30 @@ def test_other_warnings_are_shown_as_ever(
     with pytest.warns(RuntimeWarning, match="not ours"):
         outcome = gaam("extract", "--out", tmp_path / "c")
     assert outcome.err == "warning: two lines\nerror: enough\n"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_shared_texts_are_those_of_brute_force(seed: int) -> None:
+    generator = random.Random(seed)
+    rows = {
+        name: split(*(("a", generator.choice("uvwxyz  ")) for _ in range(generator.randint(1, 9))))
+        for name in ("train", "val", "test")[: generator.randint(1, 3)]
+    }
+    places = [(name, row) for name, part in rows.items() for row in range(len(part))]
+    text = {place: rows[place[0]].texts[place[1]].strip() for place in places}
+    expected: dict[str, dict[str, int]] = {}
+    for name, other in product(rows, rows):
+        count = sum(
+            any(q != p and q[0] == other and text[q] == text[p] for q in places)
+            for p in places
+            if p[0] == name
+        )
+        if count:
+            expected.setdefault(name, {})[other] = count
+    assert row_checks.shared_texts(list(row_checks.repeated_texts(rows))) == expected
+
+
+def test_labels_that_are_measurements_are_remarked_upon() -> None:
+    train = [(f"{number / 7:.4f}", f"text {number}") for number in range(40)]
+    assert [m for m in check(train=train) if "--label-column" in m]
+    assert not [m for m in check(train=[(a[:3], t) for a, t in train] * 2) if "--label-column" in m]

@@ -474,6 +474,8 @@ def test_prune_keeps_the_file_of_a_damaged_receipt(cache: Path) -> None:
     grow_old(cache)
     report = gaam_cache.verify(cache, prune_leftovers=True)
     assert report.pruned == ()
+    assert "removed: nothing" in report.in_words()
+    assert "removed" not in gaam_cache.verify(cache).in_words()
     assert shard_file(cache).exists()
 
 

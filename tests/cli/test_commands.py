@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from gaam_decoder.reports.terminal import Terminal
 from tests.conftest import Outcome, needs_minilm, write_csv
 
 Gaam = Callable[..., Outcome]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -444,3 +446,21 @@ def test_describe_lists_and_explains(gaam: Callable[..., Outcome]) -> None:
     wrong = gaam("describe", "--attn", "gaam:heads=7")
     assert (wrong.code, wrong.out) == (2, "")
     assert "heads=7" in wrong.err
+
+
+@pytest.mark.parametrize("command", ["extract", "train", "ablate run", "report", "describe"])
+def test_a_folder_that_is_gone_is_said_before_a_library_ends_the_process(
+    command: str, tmp_path: Path
+) -> None:
+    program = "import os, sys; os.rmdir(os.getcwd()); import cli; cli.main()"
+    (tmp_path / "gone").mkdir()
+    outcome = subprocess.run(
+        [sys.executable, "-c", program, *command.split()],
+        cwd=tmp_path / "gone",
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1, outcome
+    assert "the current folder is gone" in outcome.stderr

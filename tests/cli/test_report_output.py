@@ -99,6 +99,18 @@ def test_a_report_to_a_file_is_there_whole_or_what_was_there_stays(
     assert not list(where.rglob(".*"))
 
 
+def test_json_and_another_format_are_two_answers(gaam: Gaam, runs: Path) -> None:
+    outcome = gaam("report", runs, "--json", "--format", "csv")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--json is --format json" in outcome.err
+    same = gaam("report", runs, "--json", "--format", "json")
+    assert (
+        same.out
+        == gaam("report", runs, "--json").out
+        == gaam("report", runs, "--format", "json").out
+    )
+
+
 def test_a_report_goes_into_a_pipe_that_is_read(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     # open for reading before the report begins; it fits into the buffer of a pipe or is read

@@ -20,6 +20,7 @@ from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.ablate import choose_layers
 from gaam_decoder.ablation import Ablation, Group
 from gaam_decoder.importance import Importance
+from gaam_decoder.runs import RUN_FILE
 from tests.conftest import Outcome
 
 
@@ -205,6 +206,19 @@ def test_what_cannot_be_ablated_is_refused(
     file.write_text(sealed_text(content))
     with pytest.raises(CacheError, match="another version"):
         gaam_decoder.ablate(run.path, cache=config.cache)
+
+
+def test_layers_on_which_every_seed_fails_are_a_failure(
+    config: TrainConfig, gaam: Callable[..., Outcome]
+) -> None:
+    run = one(config)
+    content = unsealed(json.loads((run.path / RUN_FILE).read_text()))
+    content["recipe"] |= {"lr": 1e30}
+    (run.path / RUN_FILE).write_text(sealed_text(content))
+    outcome = gaam("ablate", run.path, "--num-layers", 2)
+    assert outcome.code == 1, outcome
+    assert "every seed failed on the layers" in outcome.err
+    assert "no seed finished" in outcome.out
 
 
 def test_the_command_prints_words_and_json(

@@ -43,8 +43,35 @@ def test_rows_that_were_learned_are_tested_only_where_that_is_said(
     assert not config.runs.exists()
     (run,) = gaam_decoder.train(replace(config, **same, allow_train_as_test=True))
     assert run.recipe["allow_train_as_test"] is True
-    (fold, _) = gaam_decoder.train(replace(config, **same, folds=2))
+    (fold, _) = gaam_decoder.train(replace(config, train_split=split, folds=2))
     assert fold.recipe["allow_train_as_test"] is False
+
+
+@pytest.mark.parametrize("split", ["train", "val", "Test"])
+def test_folds_have_no_test_split(split: str, config: TrainConfig, gaam: Gaam) -> None:
+    with pytest.raises(ConfigError, match="--test-split plays no part"):
+        replace(config, folds=2, test_split=split)
+    assert gaam("train", "--folds", 2, "--test-split", split).code == 2
+
+
+def test_a_run_says_how_many_texts_its_splits_share(
+    encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
+) -> None:
+    rows = random_rows(40, 2, longest=40)
+    write_csv(tmp_path / "data" / "train.csv", rows[:30])
+    write_csv(tmp_path / "data" / "test.csv", rows[25:])
+    extract = ExtractConfig(
+        encoder=str(encoders["bert"]),
+        dataset=str(tmp_path / "data"),
+        out=tmp_path / "c",
+        device="cpu",
+    )
+    with pytest.warns(GaamWarning, match="5 of 15 rows of 'test'"):
+        gaam_cache.extract(extract)
+    shared = {"test": {"train": 5}, "train": {"test": 5}}
+    assert gaam_cache.open_cache(tmp_path / "c").plan.shared_texts == shared
+    (run,) = gaam_decoder.train(replace(config, cache=tmp_path / "c"))
+    assert run.cache["shared_texts"] == shared
 
 
 def test_the_leave_is_recorded_only_where_it_was_used(config: TrainConfig) -> None:

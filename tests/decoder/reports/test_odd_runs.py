@@ -39,6 +39,7 @@ def one_class(run: RunResult, label: int = 0) -> RunResult:
     return run
 
 
+SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}
 MANY = tuple(f"class {number}" for number in range(1000))
 ODD: dict[str, Callable[[], list[RunResult]]] = {
     "no seed finished": lambda: [failing("gaam", 3), failing("none", 3)],
@@ -84,6 +85,12 @@ ODD: dict[str, Callable[[], list[RunResult]]] = {
     "training rows": lambda: [
         build_run(name, answers(6, 0.9, 1), test_split="train", allow_train_as_test=True)
         for name in ("gaam", "none")
+    ],
+    "texts in both splits": lambda: [
+        build_run(name, answers(3, 0.8, 1), cache=SHARED) for name in ("gaam", "none")
+    ],
+    "texts in several folds": lambda: [
+        build_run("gaam", right(3, 3, 0.5), fold=f"{fold}/3", cache=SHARED) for fold in (1, 2, 3)
     ],
     "every kind": lambda: [
         build_run("gaam", answers(6, 0.8, 1)),
@@ -159,6 +166,8 @@ def test_its_pictures_can_be_drawn(what: str) -> None:
         ("one class in all", "there is one class in all"),
         ("always right", "an interval without width is no certainty"),
         ("training rows", ON_TRAINING_ROWS),
+        ("texts in both splits", "7 of the 400 rows of 'test' have a text that 'train' has too"),
+        ("texts in several folds", "4 of the 9 rows of 'train' have a text that another of them"),
         ("one seed", "a row with one finished seed has no interval"),
     ],
 )
@@ -175,7 +184,15 @@ def test_nothing_is_said_of_what_is_in_order() -> None:
     runs = [build_run("gaam", answers(7, 0.8, 1)), build_run("none", answers(7, 0.8, 2))]
     [table] = build_tables(runs)
     text = "\n".join(notes(table))
-    for words in ("only", "failed", "no certainty", "best epoch", "one class", ON_TRAINING_ROWS):
+    for words in (
+        "only",
+        "failed",
+        "no certainty",
+        "best epoch",
+        "one class",
+        "text",
+        ON_TRAINING_ROWS,
+    ):
         assert words not in text, words
     assert warnings(table) == []
 
