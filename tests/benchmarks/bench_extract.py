@@ -15,6 +15,8 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,25 @@ class Bench:
         self.max_length = encoder.max_length
         self.summaries: dict[str, list[ExtractSummary]] = {}
         self.states: dict[str, np.ndarray] = {}
+        self.proof_shares: dict[str, list[float]] = {}
+
+    @contextmanager
+    def proof_timed(self) -> Iterator[list[float]]:
+        """Sum up the processor time, of all threads, that goes into encoding rows again."""
+        encode_alone, spent = TextEncoder.encode_alone, [0.0]
+
+        def timed(encoder: TextEncoder, item: list[int]) -> dict[str, torch.Tensor]:
+            start = time.process_time()
+            try:
+                return encode_alone(encoder, item)
+            finally:
+                spent[0] += time.process_time() - start
+
+        TextEncoder.encode_alone = timed  # type: ignore[method-assign]
+        try:
+            yield spent
+        finally:
+            TextEncoder.encode_alone = encode_alone  # type: ignore[method-assign]
 
     @torch.no_grad()
     def one_at_a_time(self) -> float:
@@ -82,7 +103,10 @@ class Bench:
         return len(texts) / (time.perf_counter() - start)
 
     def ours(self, dtype: str) -> float:
-        """The real extraction, from rows to published and synced shards."""
+        """The real extraction, from rows to published and synced shards.
+
+        What the proof of the shards costs is the processor time of the calls that it consists of.
+        """
         with tempfile.TemporaryDirectory(dir=".") as folder:
             config = ExtractConfig(
                 **{
@@ -93,7 +117,12 @@ class Bench:
                     "out": Path(folder) / "cache",
                 }
             )
-            summary = gaam_cache.extract(config)
+            before = time.process_time()
+            with self.proof_timed() as proof:
+                summary = gaam_cache.extract(config)
+            self.proof_shares.setdefault(dtype, []).append(
+                proof[0] / (time.process_time() - before)
+            )
             cache = gaam_cache.open_cache(config.out)
             self.states[dtype] = cache[config.splits[0]].embeddings[:].astype(np.float32)
         self.summaries.setdefault(dtype, []).append(summary)
@@ -127,6 +156,7 @@ def main() -> None:
     }
     alternate(1, {name: contestants[name] for name in ("one at a time", "gaam float32")})  # warm up
     bench.summaries.clear()
+    bench.proof_shares.clear()
     products = {
         str(dtype).removeprefix("torch."): partial(matrix_product_flops, cpu, dtype)
         for dtype in (torch.float32, torch.bfloat16)
@@ -167,12 +197,14 @@ def main() -> None:
                 * median_ratio([s.tokens / s.seconds for s in runs], ceilings[dtype]),
                 "padding_share": runs[0].padding_share,
                 "write_share": statistics.median(s.write_seconds / s.seconds for s in runs),
+                "proof_share": statistics.median(bench.proof_shares[dtype]),
             }
             share = 100 * entry["share_of_ceiling"]
             line += f"\n{'':<22} {rate:,.0f} tokens/s, {share:.0f}% of the "
             line += f"{result['ceiling_gflops'][dtype]:.0f} GFLOP/s matrix-product ceiling, "
             line += f"padding {100 * entry['padding_share']:.2f}%, "
-            line += f"checking, hashing and writing {100 * entry['write_share']:.2f}% of the time"
+            line += f"checking, hashing and writing {100 * entry['write_share']:.2f}% of the time, "
+            line += f"proof {100 * entry['proof_share']:.2f}% of the processor time"
         result["contestants"][name] = entry
         print(line)
     exact = bench.states["float32"]
