@@ -68,9 +68,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No GAAM_* variable, hub cache, hub token or remembered check of the user reaches a test."""
+    """Nothing of the user reaches a test: no GAAM_* variable, hub, remembered check, width."""
     for name in [name for name in os.environ if name.startswith("GAAM_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
 

@@ -238,4 +238,5 @@ def test_paths_in_the_plan_are_absolute(
         "text_columns": ["text"],
         "label_column": "label",
         "limit": 12,
+        "shared_texts": {},
     }

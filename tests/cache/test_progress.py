@@ -146,7 +146,7 @@ def in_terminal(arguments: list[str], when: bytes, number: int) -> Outcome:
     )
     os.close(slave)
     shown, sent = b"", False
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 1200
     while time.monotonic() < deadline:
         if select.select([master], [], [], 0.2)[0]:
             try:
@@ -157,7 +157,7 @@ def in_terminal(arguments: list[str], when: bytes, number: int) -> Outcome:
         if not sent and when in shown:
             process.send_signal(number)
             sent = True
-    out = process.communicate(timeout=60)[0]
+    out = process.communicate(timeout=600)[0]
     os.close(master)
     return Outcome(process.returncode, out.decode(), shown.decode())
 

@@ -160,7 +160,7 @@ def run(*arguments: object, shell: str = "{}", **environment: str) -> subprocess
         cwd=ROOT,
         env=keep | environment,
         capture_output=True,
-        timeout=120,
+        timeout=1200,
     )
 
 

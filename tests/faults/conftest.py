@@ -179,14 +179,21 @@ class Sweep:
 
 
 @pytest.fixture
+def places(request: pytest.FixtureRequest) -> slice:
+    """At which calls to strike: every fourth where tests are to be quick, else all.
+
+    Other tests begin at other calls, so that all of them together meet each.
+    """
+    quick = request.config.getoption("markexpr") == "not slow"
+    return slice(zlib.crc32(request.node.name.encode()) % 4, None, 4) if quick else slice(None)
+
+
+@pytest.fixture
 def sweep(
     forks: Forks,
     bench: Bench,
     recorded: list[tuple[str, str, str]],
     tmp_path: Path,
-    request: pytest.FixtureRequest,
+    places: slice,
 ) -> Sweep:
-    """Other tests begin at other calls, so that all of them together meet each."""
-    quick = request.config.getoption("markexpr") == "not slow"
-    places = slice(zlib.crc32(request.node.name.encode()) % 4, None, 4) if quick else slice(None)
     return Sweep(forks, bench, recorded, tmp_path, places)

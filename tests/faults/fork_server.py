@@ -188,7 +188,7 @@ def warm_up(arguments: list[str]) -> None:
             raise
     for number, handler in handlers.items():  # the command made them its own
         signal.signal(number, handler)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while len(list(Path("/proc/self/task").iterdir())) > 1:  # joined, but not yet gone
         if time.monotonic() > deadline:
             raise RuntimeError("threads are still running: a fork would be a gamble")

@@ -25,7 +25,7 @@ def test_no_room_for_temporary_files_is_one_message(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("share", [0.9, 1.5, 3.0, 3.9])
+@pytest.mark.parametrize("share", [0.9, 1.5, 3.0, 3.8])
 def test_a_limit_on_the_size_of_files_is_one_message_and_a_clean_end(
     share: float, forks: Forks, bench: Bench, reference: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -78,7 +78,7 @@ def calls(trainers: Forks, bench: Bench, folder: Path) -> list[str]:
 
 
 def test_killed_at_any_call_a_training_ends_with_the_same_bits(
-    trainers: Forks, bench: Bench, tmp_path: Path
+    trainers: Forks, bench: Bench, tmp_path: Path, places: slice
 ) -> None:
     whole = made(bench.root / "runs")
     count = len(calls(trainers, bench, tmp_path))
@@ -87,7 +87,7 @@ def test_killed_at_any_call_a_training_ends_with_the_same_bits(
         outcomes = list(
             pool.map(
                 lambda nth: strike(trainers, bench, tmp_path / f"{nth}", nth, ["kill"], whole),
-                range(1, count + 1),
+                range(1, count + 1)[places],
             )
         )
     assert {outcome.code for outcome in outcomes} == {-signal.SIGKILL}
@@ -111,7 +111,7 @@ def together(trainers: Forks, lock: Path, commands: list[list[str]]) -> list[Out
     with lock.open("w") as held, ThreadPoolExecutor(len(commands)) as pool:
         fcntl.flock(held, fcntl.LOCK_EX)
         running = [pool.submit(trainers.run, command, lock=str(lock)) for command in commands]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600  # a hang
         while len(list(lock.parent.glob("lock.*"))) < len(commands):
             assert time.monotonic() < deadline
             time.sleep(0.01)
