@@ -17,6 +17,7 @@ TIMEOUT_SECONDS = 8.0
 TRIES = 4
 """How often one request is made; a range that begins further on in a file is another request."""
 NOUNS = {"model": "model", "dataset": "data set"}
+OF = {"model": "an encoder", "dataset": "a dataset"}
 
 
 def meant_what_is_here(error: GaamError, name: str, kind: str) -> GaamError:
@@ -66,7 +67,7 @@ def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
         raise  # said already; some are OSErrors too
     except errors.HFValidationError as error:
         raise ConfigError(
-            f"'{repo_id}' is neither an existing path nor a {noun} id",
+            f"'{repo_id}' is neither an existing path nor the id of {OF[kind]}",
             expected="a folder, a file, or an id like 'owner/name'",
             found=_first_line(error),
         ) from error

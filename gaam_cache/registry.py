@@ -107,6 +107,8 @@ def nearest(
     plain = _plain(word[:LONGEST_WORD])
     if plain in known:
         return known[plain]
+    if one_slip := difflib.get_close_matches(plain, known, 1, 0.9):
+        return known[one_slip[0]]
     shorter = [name for name in known if plain.startswith(f"{name}-")]  # 'focal-loss'
     longer = [name for name in known if plain and name.startswith(f"{plain}-")]  # 'student'
     if shorter or longer:

@@ -54,8 +54,12 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     """
     spec = parse_attention(text)
     cls = registry.load("gaam_decoder.attention", spec.name, kind="mechanism")
-    with on_paper():
-        attention = build_attention(spec, num_layers, hidden_size)
+    try:
+        with on_paper():
+            attention = build_attention(spec, num_layers, hidden_size)
+    except ConfigError as error:
+        error.details.setdefault("where", f"--attn {text}")
+        raise
     frames = [b for b in cls.__mro__[1:] if issubclass(b, Attention) and b is not Attention]
     explained = {
         name: text for base in (*reversed(frames), cls) for name, text in _arguments(base).items()

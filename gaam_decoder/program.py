@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gaam_decoder.adamw import Stacked, adamw, clipped
 from gaam_decoder.decoder import Decoder
@@ -151,9 +150,7 @@ class Program:
     def _call(self, module: nn.Module, tensors: tuple[Stacked, ...], *inputs: Any) -> Tensor:
         """A module with the parameters and buffers of one seed."""
         kind, lower = inputs[0].device.type, self._autocast
-        # Of a few layers or latents: plain products can be stacked and compiled, the kernels for
-        # long sequences cannot.
-        with torch.autocast(kind, lower, enabled=lower is not None), sdpa_kernel(SDPBackend.MATH):
+        with torch.autocast(kind, lower, enabled=lower is not None):
             result: Tensor = functional_call(module, tensors, inputs)
         return result
 

@@ -5,12 +5,11 @@ B batch, L layers, W width, Q query heads, H key-value heads, E = W / Q.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
 
 
 class GroupedQueryAttention(nn.Module):
@@ -62,15 +61,13 @@ class GroupedQueryAttention(nn.Module):
         """(B, L, W) -> (B, L, W)."""
         q_BQLE, k_BQLE = self._query_and_key(x_BLW)
         v_BQLE = self._to_queries(self._heads(self.v_proj(x_BLW), self.kv_heads))
-        scale = self._scale(q_BQLE)
-        y_BQLE = functional.scaled_dot_product_attention(q_BQLE, k_BQLE, v_BQLE, scale=scale)
+        y_BQLE = softmax_attention(q_BQLE, k_BQLE, v_BQLE, self._scale(q_BQLE))
         return self.out_proj(self.norm(y_BQLE.transpose(1, 2).flatten(2)))
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
         """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
         q_BQLE, k_BQLE = self._query_and_key(x_BLW)
-        score_BQLL = q_BQLE @ k_BQLE.transpose(-1, -2) * self._scale(q_BQLE)
-        return torch.softmax(score_BQLL, dim=-1)
+        return softmax_weights(q_BQLE, k_BQLE, self._scale(q_BQLE))
 
     def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
         q_BQLE = self._heads(self.q_proj(x_BLW), self.query_heads)

@@ -5,12 +5,11 @@ B batch, L layers, D hidden size, H heads, E = D / H.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import heads_over_features
+from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
 
 ALIASES = ("multi-head", "self-attention", "softmax", "transformer")
 
@@ -61,8 +60,7 @@ class MHA(Attention):
         """Attend over layers, or over samples if ``published``: (B, L, D) -> (B, L, D)."""
         if self.depends_on_batch:
             x_BLD = x_BLD.transpose(0, 1)
-        q_BHLE, k_BHLE, v_BHLE = self._projected(x_BLD)
-        y_BHLE = functional.scaled_dot_product_attention(q_BHLE, k_BHLE, v_BHLE)
+        y_BHLE = softmax_attention(*self._projected(x_BLD))
         y_BLD = self.out_proj(y_BHLE.transpose(1, 2).flatten(2))
         return y_BLD.transpose(0, 1) if self.depends_on_batch else y_BLD
 
@@ -74,5 +72,4 @@ class MHA(Attention):
         if self.depends_on_batch:
             return None
         q_BHLE, k_BHLE, _ = self._projected(x_BLD)
-        score_BHLL = q_BHLE @ k_BHLE.transpose(-1, -2) / q_BHLE.shape[-1] ** 0.5
-        return torch.softmax(score_BHLL, dim=-1)
+        return softmax_weights(q_BHLE, k_BHLE)

@@ -31,4 +31,5 @@ class MHABN(MHA):
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Attend and normalise: (B, L, D) -> (B, L, D)."""
-        return self.bn(super().forward(x_BLD))
+        y_BLD = super().forward(x_BLD)
+        return self.bn(y_BLD.to(self.bn.weight.dtype))  # statistics are never bfloat16

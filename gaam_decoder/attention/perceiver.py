@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
 
 
 class _MultiHead(nn.Module):
@@ -30,12 +30,12 @@ class _MultiHead(nn.Module):
     def forward(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
         q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
         v_BHLE = self._heads(self.v_proj(key_BLW))
-        y_BHQE = functional.scaled_dot_product_attention(q_BHQE, k_BHLE, v_BHLE)
+        y_BHQE = softmax_attention(q_BHQE, k_BHLE, v_BHLE)
         return self.out_proj(y_BHQE.transpose(1, 2).flatten(2))
 
     def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
         q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
-        return torch.softmax(q_BHQE @ k_BHLE.transpose(-1, -2) / q_BHQE.shape[-1] ** 0.5, dim=-1)
+        return softmax_weights(q_BHQE, k_BHLE)
 
 
 class Perceiver(Attention):

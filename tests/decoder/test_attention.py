@@ -102,8 +102,9 @@ def test_output_and_gradients_are_finite(text: str, kind: str) -> None:
     for key, parameter in attention.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key
-        # layers that are all alike give most mechanisms nothing to choose between
-        if kind != "constant" and not without_gradient(key):
+        # layers that are all alike give most mechanisms nothing to choose between, and of huge ones
+        # a softmax reads a single one
+        if kind not in ("constant", "huge") and not without_gradient(key):
             assert parameter.grad.abs().sum() > 0, key
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import gaam_decoder
+from gaam_cache import registry
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig, engine, features
@@ -65,6 +66,15 @@ def test_a_run_says_how_it_was_run(config: TrainConfig) -> None:
     assert run.engine["dtype"] == run.recipe["dtype"] == "bfloat16"
     assert run.engine["data"] == "memory"
     assert run.key != gaam_decoder.train(config)[0].key
+
+
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.attention"))
+def test_every_mechanism_trains_in_bfloat16_as_in_float32(name: str, config: TrainConfig) -> None:
+    config = replace(config, attn=(name,), epochs=1, lr=1e-5, seeds=(0, 1), select="last")
+    (exact,) = gaam_decoder.train(config)
+    (rounded,) = gaam_decoder.train(replace(config, dtype="bfloat16"))
+    gap = np.median(np.abs(rounded.logits - exact.logits))
+    assert gap < 0.1 * np.abs(exact.logits).mean() + 0.02
 
 
 def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) -> None:
@@ -192,6 +202,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import gaam_decoder
+from gaam_cache import registry
 from gaam_decoder import TrainConfig
 def private():
     status = Path("/proc/self/status").read_text().splitlines()

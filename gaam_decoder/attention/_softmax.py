@@ -1,0 +1,43 @@
+"""Softmax attention: queries that read keys and values by scaled dot products.
+
+B batch, H heads, Q queries, L layers, E size of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None) -> Tensor:
+    """``softmax_l(scale * q . k_l)``, (B, H, Q, L): how much each query reads of each layer.
+
+    Numerics:
+        Written out: of a few layers or latents plain products can be stacked over seeds, compiled,
+        and run in bfloat16 under autocast, where the softmax stays float32. The library's fused
+        kernels, for long sequences, cannot. Each factor is scaled before the product, which may
+        overflow where its scaled value does not.
+
+    Args:
+        query_BHQE: queries.
+        key_BHLE: keys.
+        scale: default ``1 / sqrt(E)``.
+    """
+    root = (query_BHQE.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    return torch.softmax((root * query_BHQE) @ (root * key_BHLE).transpose(-1, -2), dim=-1)
+
+
+def softmax_attention(
+    query_BHQE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, scale: float | None = None
+) -> Tensor:
+    """``sum_l softmax_l(scale * q . k_l) v_l``, (B, H, Q, E).
+
+    Args:
+        query_BHQE: queries.
+        key_BHLE: keys.
+        value_BHLE: values.
+        scale: default ``1 / sqrt(E)``.
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1.
+    """
+    return softmax_weights(query_BHQE, key_BHLE, scale) @ value_BHLE

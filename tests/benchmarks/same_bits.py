@@ -1,0 +1,174 @@
+"""Does a change of the code change any number? Digests of all that a small study consists of.
+
+    python -m tests.benchmarks.same_bits --record before.json
+    python -m tests.benchmarks.same_bits --compare before.json
+
+A cache of every pooling in every storage type; runs of every mechanism with every head, also in
+folds, in a sweep of layers, poolings and rates, and compiled; the same reports in every format, and
+the pictures. What is no result (seconds, folders, versions of ours) is set to fixed values. Digests
+are those of one machine and one version of torch: they are made and compared, never kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gaam_cache
+import gaam_decoder
+from gaam_cache import registry
+from gaam_cache.config import ExtractConfig
+from gaam_cache.files import sealed_text, unsealed
+from gaam_decoder import TrainConfig, load_runs
+from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._pictures import save_pictures
+from tests.conftest import build_encoder, random_rows, write_csv
+
+SEEDS = (0, 1, 2)
+
+
+def main() -> None:
+    """Record or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--compare", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = digests(Path(name).resolve())
+    if options.record:
+        options.record.write_text(json.dumps(found, indent=1))
+        print(f"{len(found):,} digests recorded")
+    if options.compare:
+        before = json.loads(options.compare.read_text())
+        changed = sorted(key for key in before.keys() & found.keys() if before[key] != found[key])
+        lost, new = sorted(before.keys() - found.keys()), sorted(found.keys() - before.keys())
+        for what, keys in (("other", changed), ("lost", lost), ("new", new)):
+            for key in keys:
+                print(f"{what}: {key}")
+        print(f"{len(before.keys() & found.keys()) - len(changed):,} of {len(before):,} the same")
+        raise SystemExit(bool(changed or lost))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """All of the study, name -> SHA-256."""
+    found: dict[str, bytes] = {}
+    encoder = build_encoder(folder / "encoder", "bert", num_layers=4)
+    write_csv(folder / "data" / "train.csv", random_rows(90, 1))
+    write_csv(folder / "data" / "test.csv", random_rows(41, 2))
+    for storage in ("float32", "bfloat16", "float16"):
+        cache = folder / f"cache-{storage}"
+        config = ExtractConfig(
+            encoder=str(encoder),
+            dataset=str(folder / "data"),
+            out=cache,
+            pool=("mean", "last", "first", "max"),
+            shard_rows=32,
+            storage_dtype=storage,
+            device="cpu",
+        )
+        gaam_cache.extract(config)
+        for file in sorted(cache.glob("shards/*.h5")):
+            # the name holds the digest; the content holds the fingerprint, which a format decides
+            found[f"{storage}/{file.name[:-12]}"] = _arrays(file)
+    base = TrainConfig(
+        cache=folder / "cache-float16",
+        runs=folder / "runs",
+        seeds=SEEDS,
+        epochs=3,
+        batch_size=16,
+        lr=0.01,
+        compile="off",
+        device="cpu",
+    )
+    for name, config in _studies(base).items():
+        gaam_decoder.train(config)
+        for run in sorted(config.runs.glob("[!.]*/run.json")):
+            _settle(run, folder)
+            for file in ("weights.safetensors", "test.safetensors"):
+                found[f"{name}/{run.parent.name}/{file}"] = (run.parent / file).read_bytes()
+            log = [json.loads(line) for line in (run.parent / "log.jsonl").open()]
+            kept = [{key: line[key] for key in line if key != "seconds"} for line in log]
+            found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
+        tables = build_tables(load_runs(config.runs), None)
+        for format in registry.names("gaam_decoder.reports"):
+            stream = io.StringIO()
+            registry.load("gaam_decoder.reports", format, kind="report format")().write(
+                tables, stream
+            )
+            text = stream.getvalue().replace(str(folder), "FOLDER")
+            found[f"{name}/report.{format}"] = text.encode()
+        for picture in sorted(Path(p) for p in save_pictures(tables, folder / f"{name}-figures")):
+            if picture.suffix == ".png":
+                found[f"{name}/{picture.name}"] = picture.read_bytes()
+    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
+
+
+def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
+    from dataclasses import replace
+
+    everything = tuple(registry.names("gaam_decoder.attention"))
+    heads = tuple(registry.names("gaam_decoder.heads"))
+    some = ("gaam", "mha", "none", "laplace:heads=2,location=median")
+    runs = base.runs.parent
+    return {
+        "all": replace(base, attn=everything, head=heads, runs=runs / "all"),
+        "folds": replace(base, attn=some, folds=3, runs=runs / "folds"),
+        "sweep": replace(
+            base,
+            attn=some[:2],
+            lr=(0.01, 0.1),
+            pool=("mean", "last"),
+            layers=(None, (1, 4)),
+            runs=runs / "sweep",
+        ),
+        "protocol": replace(
+            base,
+            attn=some,
+            select="test",
+            schedule="plateau",
+            clip_grad_norm=0.5,
+            loss="focal",
+            dtype="bfloat16",
+            seed_batch=2,
+            runs=runs / "protocol",
+        ),
+        "compiled": replace(base, attn=some[:2], compile="on", runs=runs / "compiled"),
+        "failed": replace(base, attn=some[:3], lr=1e30, runs=runs / "failed"),
+    }
+
+
+def _settle(path: Path, folder: Path) -> None:
+    """Set what is no result."""
+    log = path.with_name("log.jsonl")
+    lines: list[dict[str, Any]] = [json.loads(line) for line in log.open()]
+    text = "".join(json.dumps(line | {"seconds": 0.5}) + "\n" for line in lines).encode()
+    log.write_bytes(text)
+    about = unsealed(json.loads(path.read_text()))
+    about["seeds"] = [seed | {"seconds": 0.5} for seed in about["seeds"]]
+    about["files"]["log.jsonl"] = {
+        "bytes": len(text),
+        "sha256": hashlib.sha256(text).hexdigest(),
+    }
+    about["cache"]["path"] = "somewhere"
+    path.write_text(sealed_text(about))
+
+
+def _arrays(file: Path) -> bytes:
+    import h5py
+
+    with h5py.File(file) as opened:
+        return b"".join(key.encode() + opened[key][:].tobytes() for key in sorted(opened))
+
+
+if __name__ == "__main__":
+    main()
