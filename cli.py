@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 import gaam_cache
-from gaam_cache import interruption, next_step, registry, settings
+from gaam_cache import registry
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.foreign_text import tell, visible_values
-from gaam_cache.progress import Progress, show_progress, show_warnings
-from gaam_cache.refusal import as_refusal
-from gaam_cache.streams import careful_streams
-from gaam_cache.usage import Command
+from gaam_cache.messages.foreign_text import tell, visible_values
+from gaam_cache.messages.refusal import as_refusal
+from gaam_cache.terminal import interruption, next_step, settings
+from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
+from gaam_cache.terminal.streams import careful_streams
+from gaam_cache.terminal.usage import Command
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
-    from gaam_decoder.runs import RunResult
+    from gaam_decoder.runs.result import RunResult
 
 app = typer.Typer(
     name="gaam",
@@ -267,7 +268,7 @@ def ablate(
 @app.command(cls=Command)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
-    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(registry.names("gaam_decoder.reports")), default="terminal")] = None,
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(registry.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -282,7 +283,7 @@ def report(
     name = format or ("json" if as_json else "terminal")
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
-    writer = registry.load("gaam_decoder.reports", name, kind="report format")()
+    writer = registry.load("gaam_decoder.reports.formats", name, kind="report format")()
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     tables = build_tables(load_runs(runs), spec)
     if figures:
@@ -299,17 +300,17 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say what a cache or a run is."""
-    import gaam_cache.describe
-    import gaam_decoder.describe
+    import gaam_cache.inspect
+    import gaam_decoder.inspect
 
     if not path.exists():
         raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
-    package = gaam_cache if gaam_cache.describe.is_cache(path) else gaam_decoder
-    about = package.describe.describe(path)
+    package = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
+    about = package.inspect.describe(path)
     if as_json:
         _print_json(about)
     else:
-        tell(package.describe.in_words(visible_values(about)))
+        tell(package.inspect.in_words(visible_values(about)))
     raise typer.Exit(3 if about.get("damage") else 0)
 
 
@@ -351,15 +352,15 @@ def verify(
 
     --prune, --recompute, --seed and --device are for caches.
     """
-    import gaam_cache.describe
-    import gaam_decoder.verify
+    import gaam_cache.inspect
+    import gaam_decoder.runs.verify
 
     options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
     options |= {"seed": seed, "device": device}
-    of_runs = not gaam_cache.describe.is_cache(path) and gaam_decoder.verify.is_runs(path)
+    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.verify.is_runs(path)
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = (
-            gaam_decoder.verify.verify(path, progress=progress)
+            gaam_decoder.runs.verify.verify(path, progress=progress)
             if of_runs
             else gaam_cache.verify(path, progress=progress, **options)
         )
@@ -375,7 +376,7 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 
 def _shards_kept(out: Path) -> str:
-    from gaam_cache.undone import kept_in_words  # NumPy: not for --help
+    from gaam_cache.engines.undone import kept_in_words  # NumPy: not for --help
 
     return kept_in_words(out)
 
@@ -394,7 +395,7 @@ def _prepare_training() -> None:
         # threads that spin for long while they wait make small steps many times slower on a shared
         # machine; threads that sleep at once make them twice as slow on a quiet one
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    from gaam_decoder.engine import keep_freed_memory
+    from gaam_decoder.training.engine import keep_freed_memory
 
     keep_freed_memory()
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
-    from gaam_cache.estimate import estimate
-    from gaam_cache.extract import extract
-    from gaam_cache.verify import Verification, verify
+    from gaam_cache.extraction.estimate import estimate
+    from gaam_cache.extraction.extract import extract
+    from gaam_cache.verification.verify import Verification, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,10 +41,10 @@ lazy_attributes(
         "EmbeddingCache": "cache",
         "ExtractConfig": "config",
         "GaamError": "errors",
-        "estimate": "estimate",
-        "Verification": "verify",
-        "extract": "extract",
+        "estimate": "extraction.estimate",
+        "Verification": "verification.verify",
+        "extract": "extraction.extract",
         "open_cache": "cache",
-        "verify": "verify",
+        "verify": "verification.verify",
     },
 )

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.check_memory import CheckMemory
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.layout import embeddings_key, missing_shards, planned_receipt
-from gaam_cache.plan import Plan, read_plan
-from gaam_cache.receipt import NUMPY_DTYPES, DatasetSpec, Receipt
-from gaam_cache.shard_reader import Run, ShardReader, consecutive
+from gaam_cache.format.layout import embeddings_key, missing_shards, planned_receipt
+from gaam_cache.format.plan import Plan, read_plan
+from gaam_cache.format.receipt import NUMPY_DTYPES, DatasetSpec, Receipt
+from gaam_cache.reading.check_memory import CheckMemory
+from gaam_cache.reading.shard_reader import Run, ShardReader, consecutive
 
 
 class ShardedArray:

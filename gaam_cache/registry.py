@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.checks import LONGEST_WORD, check_device, shortened
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import LONGEST_WORD, check_device, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

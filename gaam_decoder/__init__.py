@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING
 from gaam_cache.registry import lazy_attributes
 
 if TYPE_CHECKING:
-    from gaam_decoder.ablate import ablate
+    from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
-    from gaam_decoder.failures import check_failures
-    from gaam_decoder.plan import plan
-    from gaam_decoder.run_folders import load_runs
-    from gaam_decoder.runs import RunResult
-    from gaam_decoder.sweep import train
+    from gaam_decoder.runs.result import RunResult
+    from gaam_decoder.runs.run_folders import load_runs
+    from gaam_decoder.training.failures import check_failures
+    from gaam_decoder.training.plan import plan
+    from gaam_decoder.training.sweep import train
 
 __all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "load_runs", "plan", "train"]
 
 lazy_attributes(
     __name__,
     {
-        "RunResult": "runs",
+        "RunResult": "runs.result",
         "TrainConfig": "config",
-        "ablate": "ablate",
-        "check_failures": "failures",
-        "load_runs": "run_folders",
-        "plan": "plan",
-        "train": "sweep",
+        "ablate": "analysis.ablate",
+        "check_failures": "training.failures",
+        "load_runs": "runs.run_folders",
+        "plan": "training.plan",
+        "train": "training.sweep",
     },
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gaam_cache import registry
-from gaam_cache.checks import shortened
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import shortened
 
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""

@@ -27,9 +27,9 @@ os.environ |= {
 import hypothesis
 
 import gaam_cache
-from gaam_cache import interruption
 from gaam_cache.config import ExtractConfig
-from gaam_cache.undone import LEASE_FOLDER
+from gaam_cache.engines.undone import LEASE_FOLDER
+from gaam_cache.terminal import interruption
 
 hypothesis.settings.register_profile(
     "gaam",  # a busy machine is slow, and that is no failure
@@ -60,6 +60,14 @@ WORDS = [
 ARCHITECTURES = ("llama", "gpt2", "bert")
 USER_CACHE = os.environ["XDG_CACHE_HOME"]
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_configure() -> None:
+    """A job in the background of a script ignores signals, and so would all that it starts."""
+    for number in interruption.SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 def pytest_unconfigure() -> None:

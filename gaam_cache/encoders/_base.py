@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.batching import Batching
 from gaam_cache.config import ExtractConfig
+from gaam_cache.extraction.batching import Batching
 
 if TYPE_CHECKING:
     import torch

@@ -8,10 +8,10 @@ import torch
 import transformers
 from torch import nn
 
-from gaam_cache.checks import shortened
 from gaam_cache.encoders._forward import text_part
 from gaam_cache.encoders._weights import skeleton
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import shortened
 
 DEFAULT_MAX_LENGTH = 512
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gaam_cache.encoders._pooling import POOLINGS
 from gaam_cache.errors import ConfigError
-from gaam_cache.pooling import POOLINGS
 
 Mask = Literal["never", "where padded", "always"]
 """When a batch comes with an attention mask."""

@@ -12,11 +12,18 @@ from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
-from gaam_cache.files import Identity
-from gaam_cache.fingerprint import hash_file
-from gaam_cache.foreign_text import visible
-from gaam_cache.hub import IS_WEIGHTS, WANTED, fetch_model, hub_only, no_safetensors, refuse_code
-from gaam_cache.strict_json import read_json
+from gaam_cache.format.files import Identity
+from gaam_cache.format.fingerprint import hash_file
+from gaam_cache.format.strict_json import read_json
+from gaam_cache.hub.fetch import (
+    IS_WEIGHTS,
+    WANTED,
+    fetch_model,
+    hub_only,
+    no_safetensors,
+    refuse_code,
+)
+from gaam_cache.messages.foreign_text import visible
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -19,6 +19,7 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._choices import choose_dtype, choose_max_length
 from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part, vocabulary
 from gaam_cache.encoders._locate import Located, locate
+from gaam_cache.encoders._pooling import check_names
 from gaam_cache.encoders._probe import probe
 from gaam_cache.encoders._weights import (
     draw_untrained,
@@ -27,9 +28,8 @@ from gaam_cache.encoders._weights import (
     untrained_identity,
 )
 from gaam_cache.errors import ConfigError
-from gaam_cache.files import Identity
-from gaam_cache.hub import IS_WEIGHTS, WANTED
-from gaam_cache.pooling import check_names
+from gaam_cache.format.files import Identity
+from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
 
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.progress import Report, counting, silent
 from gaam_cache.sources._spool import TextSpool
+from gaam_cache.terminal.progress import Report, counting, silent
 
 Record = tuple[str, Mapping[str, Any]]
 """Where a record stands ('line 7') and its values by column name."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from gaam_cache.bundle import data_path
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
-from gaam_cache.progress import Report, silent
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources.files import FileSource
+from gaam_cache.terminal.progress import Report, silent
 
 
 class BundledSource(Source):

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
-from gaam_cache.hub import hub_only
-from gaam_cache.progress import Report, silent
+from gaam_cache.hub.fetch import hub_only
 from gaam_cache.sources._base import Rows, Source, collect, text_columns
 from gaam_cache.sources._csv import read_csv
 from gaam_cache.sources._jsonl import read_jsonl
 from gaam_cache.sources._parquet import read_parquet
+from gaam_cache.terminal.progress import Report, silent
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
-from gaam_cache.hub import COMMIT, recall, remember, resolve_revision
-from gaam_cache.hub_errors import gated, hub_errors
-from gaam_cache.progress import Report, silent
+from gaam_cache.hub.errors import gated, hub_errors
+from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
 from gaam_cache.sources._base import Rows, Source, collect
+from gaam_cache.terminal.progress import Report, silent
 
 
 class HubSource(Source):

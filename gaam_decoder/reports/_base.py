@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports import _compare, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import TestRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs.result import RunResult
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"

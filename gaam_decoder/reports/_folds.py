@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._scores import Part
-from gaam_decoder.runs import RunResult
+from gaam_decoder.runs.result import RunResult
 
 SPLITTING = ("train_split", "groups", "split_seed")
 """Settings that, with the number of folds, decide which rows a fold holds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 
 if TYPE_CHECKING:
-    from gaam_decoder.learned import ExponentDistribution, ParameterRange
+    from gaam_decoder.analysis.learned import ExponentDistribution, ParameterRange
     from gaam_decoder.reports._base import Row
 
 TITLE = "learned parameters after training, over heads, features and seeds"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _literature
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaam_cache.files import storage_errors, write_file
+from gaam_cache.format.files import storage_errors, write_file
 from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports.terminal import Terminal
+from gaam_decoder.reports.formats.terminal import Terminal
 
 
 def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:

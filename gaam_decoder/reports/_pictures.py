@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.files import write_file
-from gaam_cache.foreign_text import brief
+from gaam_cache.format.files import write_file
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._sheets import percent
-from gaam_decoder.runs import first_runs
+from gaam_decoder.runs.result import first_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

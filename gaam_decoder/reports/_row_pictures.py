@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.foreign_text import brief
-from gaam_decoder.importance import importance_factor, layer_contribution
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.analysis.importance import importance_factor, layer_contribution
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.runs import RunResult, by_seed
+from gaam_decoder.runs.result import RunResult, by_seed
 
 Array = NDArray[Any]
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder import stats
-from gaam_decoder.importance import Importance, importance_of
-from gaam_decoder.learned import ParameterRange, learned_ranges
+from gaam_decoder.analysis.importance import Importance, importance_of
+from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._scores import Part, Scores, scores_of
-from gaam_decoder.runs import RunResult, first_runs, on_training_rows
+from gaam_decoder.runs.result import RunResult, first_runs, on_training_rows
 
 Interval = tuple[float, float] | None
 

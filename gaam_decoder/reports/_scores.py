@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
-from gaam_decoder.runs import RunResult, first_runs
+from gaam_decoder.runs.result import RunResult, first_runs
 
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]

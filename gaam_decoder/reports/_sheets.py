@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table

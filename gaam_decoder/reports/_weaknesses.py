@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gaam_cache.foreign_text import brief
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import CONTROLS
 from gaam_decoder.reports._rows import Row

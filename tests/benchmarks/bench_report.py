@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gaam_decoder.run_writer import run_name, write_run
-from gaam_decoder.train import SeedResult
+from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.training.train import SeedResult
 from tests.benchmarks._machine import alternate, describe
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")

@@ -26,11 +26,11 @@ from typing import Any
 import torch
 
 import gaam_cache
-from gaam_cache import extract as extraction
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.lease import Lease, Leases
-from gaam_cache.worker import ShardWorker
+from gaam_cache.engines.lease import Lease, Leases
+from gaam_cache.extraction import extract as extraction
+from gaam_cache.extraction.worker import ShardWorker
 from tests.benchmarks._machine import describe
 from tests.conftest import build_encoder, random_rows, write_csv
 from tests.faults.conftest import published

@@ -34,13 +34,13 @@ import numpy as np
 import torch
 
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.data import Subset, TrainData
 from gaam_decoder.decoder import DecoderSpec
-from gaam_decoder.engine import Engine, choose_engine, groups_of, keep_freed_memory
-from gaam_decoder.features import Features
-from gaam_decoder.group import Group
 from gaam_decoder.specs import Spec
-from gaam_decoder.train import build_loss, train_group
+from gaam_decoder.training.data import Subset, TrainData
+from gaam_decoder.training.engine import Engine, choose_engine, groups_of, keep_freed_memory
+from gaam_decoder.training.features import Features
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.train import build_loss, train_group
 from tests.benchmarks._machine import (
     alternate,
     describe,

@@ -22,11 +22,11 @@ from torch.utils.data import DataLoader
 
 from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.data import Subset, TrainData, prepare_data
 from gaam_decoder.decoder import DecoderSpec, build_decoder
-from gaam_decoder.engine import keep_freed_memory
 from gaam_decoder.heads.conv import ConvHead
-from gaam_decoder.items import plan_items
+from gaam_decoder.training.data import Subset, TrainData, prepare_data
+from gaam_decoder.training.engine import keep_freed_memory
+from gaam_decoder.training.items import plan_items
 
 
 class PlainLoop:

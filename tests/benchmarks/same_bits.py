@@ -26,7 +26,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
-from gaam_cache.files import sealed_text, unsealed
+from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports._pictures import save_pictures
@@ -100,9 +100,9 @@ def digests(folder: Path) -> dict[str, str]:
             kept = [{key: line[key] for key in line if key != "seconds"} for line in log]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
         tables = build_tables(load_runs(config.runs), None)
-        for format in registry.names("gaam_decoder.reports"):
+        for format in registry.names("gaam_decoder.reports.formats"):
             stream = io.StringIO()
-            registry.load("gaam_decoder.reports", format, kind="report format")().write(
+            registry.load("gaam_decoder.reports.formats", format, kind="report format")().write(
                 tables, stream
             )
             text = stream.getvalue().replace(str(folder), "FOLDER")

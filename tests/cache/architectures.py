@@ -352,7 +352,7 @@ def names() -> list[str]:
 
 def walk(chosen: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     import gaam_cache.encoders.text
-    import gaam_cache.extract  # noqa: F401 once, not in every fork
+    import gaam_cache.extraction.extract  # noqa: F401 once, not in every fork
 
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory(prefix="gaam-architecture-") as folder:

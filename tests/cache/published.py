@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.fingerprint import fingerprint
-from gaam_cache.layout import shard_attributes
-from gaam_cache.plan import Plan, ShardSpec, rows_per_shard, write_plan
-from gaam_cache.receipt import ITEM_BYTES
-from gaam_cache.shard import build_image, publish
+from gaam_cache.format.fingerprint import fingerprint
+from gaam_cache.format.layout import shard_attributes
+from gaam_cache.format.plan import Plan, ShardSpec, rows_per_shard, write_plan
+from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.format.shard import build_image, publish
 
 
 def write_cache(

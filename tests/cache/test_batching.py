@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.batching import BATCH_COST_TOKENS, padding_share, token_budget_batches
+from gaam_cache.extraction.batching import BATCH_COST_TOKENS, padding_share, token_budget_batches
 
 LENGTHS = st.lists(st.integers(1, 600), min_size=1, max_size=200)
 

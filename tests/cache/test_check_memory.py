@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import gaam_cache
-from gaam_cache import check_memory, shard_reader
-from gaam_cache.check_memory import CheckMemory, Identity, memory_path
 from gaam_cache.errors import CacheError
-from gaam_cache.plan import read_plan
-from gaam_cache.receipt import read_receipt
+from gaam_cache.format.plan import read_plan
+from gaam_cache.format.receipt import read_receipt
+from gaam_cache.reading import check_memory, shard_reader
+from gaam_cache.reading.check_memory import CheckMemory, Identity, memory_path
 from tests.cache.published import write_random_cache
 
 SEES_STORES = check_memory.sees_stores

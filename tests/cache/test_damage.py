@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 
 import gaam_cache
-from gaam_cache import check_memory, shard_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamError
-from gaam_cache.strict_hdf5 import Inspector
+from gaam_cache.reading import check_memory
+from gaam_cache.verification import shard_checks
+from gaam_cache.verification.strict_hdf5 import Inspector
 from gaam_decoder import load_runs
 from tests.cache.damages import DAMAGES, Damage
 from tests.cache.forgery import edit_plan

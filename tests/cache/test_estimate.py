@@ -13,7 +13,7 @@ from gaam_cache.encoders._choices import choose_dtype
 from gaam_cache.encoders.text import TextEncoder
 from tests.conftest import Outcome
 
-MODULE = importlib.import_module("gaam_cache.estimate")
+MODULE = importlib.import_module("gaam_cache.extraction.estimate")
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,11 @@ import huggingface_hub
 import pytest
 
 import gaam_cache
-from gaam_cache import hub
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders import _locate
 from gaam_cache.encoders._locate import locate
 from gaam_cache.errors import ConfigError, HubError, NotFoundError
+from gaam_cache.hub import fetch as hub
 from gaam_cache.sources.hub import HubSource
 from tests.conftest import needs_minilm, random_rows, write_csv
 

@@ -22,7 +22,7 @@ import safetensors.numpy
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import HubError, StorageError
-from gaam_cache.hub_errors import TRIES, hub_errors
+from gaam_cache.hub.errors import TRIES, hub_errors
 from tests.cache.hub_server import Fault, Hub, Repository, Request, folder_content
 from tests.conftest import Outcome, build_encoder, write_csv
 

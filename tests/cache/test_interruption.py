@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaam_cache import interruption
-from gaam_cache.progress import show_progress
+from gaam_cache.terminal import interruption
+from gaam_cache.terminal.progress import show_progress
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache.layout import shard_attributes
-from gaam_cache.plan import ShardSpec, read_plan
-from gaam_cache.receipt import read_receipt, receipt_path
-from gaam_cache.shard import build_image
+from gaam_cache.format.layout import shard_attributes
+from gaam_cache.format.plan import ShardSpec, read_plan
+from gaam_cache.format.receipt import read_receipt, receipt_path
+from gaam_cache.format.shard import build_image
 from tests.cache.published import arrays_of, write_cache
 from tests.conftest import shard_bytes
 
@@ -29,7 +29,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
 import numpy as np
 import torch
 import gaam_cache
-from gaam_decoder import features
+from gaam_decoder.training import features
 
 seconds = {}
 def timed(name, function):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gaam_cache.pooling import POOLINGS
+from gaam_cache.encoders._pooling import POOLINGS
 
 LENGTHS = torch.tensor([1, 4, 7])
 

@@ -13,7 +13,7 @@ PACKAGES = [
     "gaam_cache.encoders",
     "gaam_decoder.attention",
     "gaam_decoder.heads",
-    "gaam_decoder.reports",
+    "gaam_decoder.reports.formats",
 ]
 
 
@@ -35,11 +35,10 @@ def test_unknown_names_list_the_valid_ones() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import gaam_cache.extract; assert callable(gaam_cache.extract)",
+        "import gaam_cache.extraction.extract; assert callable(gaam_cache.extract)",
         "import gaam_cache; assert callable(gaam_cache.extract); assert gaam_cache.open_cache",
-        "import gaam_decoder.train; assert callable(gaam_decoder.train)",
+        "import gaam_decoder.training.train; assert callable(gaam_decoder.train)",
         "from gaam_decoder import train, load_runs, TrainConfig, RunResult; assert callable(train)",
-        "from gaam_cache import extract; import gaam_cache.extract; assert callable(extract)",
     ],
 )
 def test_functions_called_like_their_module_stay_functions(code: str) -> None:

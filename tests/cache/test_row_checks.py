@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaam_cache
-from gaam_cache import row_checks
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamWarning
+from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows
 from tests.conftest import Outcome, write_csv
 
@@ -204,7 +204,7 @@ def test_other_warnings_are_shown_as_ever(
         raise gaam_cache.GaamError("enough")
 
     # by module: as an attribute of the package, 'extract' is the function
-    monkeypatch.setattr(sys.modules["gaam_cache.extract"], "extract", warn_twice)
+    monkeypatch.setattr(sys.modules["gaam_cache.extraction.extract"], "extract", warn_twice)
     with pytest.warns(RuntimeWarning, match="not ours"):
         outcome = gaam("extract", "--out", tmp_path / "c")
     assert outcome.err == "warning: two lines\nerror: enough\n"

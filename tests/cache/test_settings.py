@@ -6,7 +6,7 @@ import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.settings import preset_names, resolve
+from gaam_cache.terminal.settings import preset_names, resolve
 from gaam_decoder.config import TrainConfig
 
 

@@ -16,9 +16,9 @@ import pytest
 import typer.main
 
 import cli
-from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamError
+from gaam_cache.terminal import settings
 from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 

@@ -19,12 +19,12 @@ import pytest
 import safetensors.numpy
 from safetensors import safe_open
 
-from gaam_cache import hub_errors
 from gaam_cache.config import ExtractConfig
-from gaam_cache.files import sealed_text, unsealed
+from gaam_cache.format.files import sealed_text, unsealed
+from gaam_cache.hub import errors as hub_errors
 from gaam_decoder import load_runs
 from gaam_decoder.reports._base import build_tables
-from gaam_decoder.reports.terminal import Terminal
+from gaam_decoder.reports.formats.terminal import Terminal
 from tests.conftest import Outcome, needs_minilm, write_csv
 
 Gaam = Callable[..., Outcome]

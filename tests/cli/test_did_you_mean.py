@@ -11,7 +11,7 @@ import pytest
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.settings import preset_names, resolve
+from gaam_cache.terminal.settings import preset_names, resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 from tests.conftest import Outcome
@@ -21,7 +21,7 @@ PACKAGES = (
     "gaam_decoder.attention",
     "gaam_decoder.heads",
     "gaam_decoder.losses",
-    "gaam_decoder.reports",
+    "gaam_decoder.reports.formats",
 )
 
 

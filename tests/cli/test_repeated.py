@@ -14,7 +14,7 @@ import cli
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.settings import resolve
+from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention
 from tests.conftest import Outcome

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from gaam_cache import registry
-from gaam_decoder.reports import html
+from gaam_decoder.reports.formats import html
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-FORMATS = registry.names("gaam_decoder.reports")
+FORMATS = registry.names("gaam_decoder.reports.formats")
 ROOT = Path(__file__).parents[2]
 
 

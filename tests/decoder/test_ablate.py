@@ -15,12 +15,12 @@ from scipy import stats as scipy_stats
 import gaam_decoder
 from gaam_cache import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.files import sealed_text, unsealed
+from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
-from gaam_decoder.ablate import choose_layers
-from gaam_decoder.ablation import Ablation, Group
-from gaam_decoder.importance import Importance
-from gaam_decoder.runs import RUN_FILE
+from gaam_decoder.analysis.ablate import choose_layers
+from gaam_decoder.analysis.ablation import Ablation, Group
+from gaam_decoder.analysis.importance import Importance
+from gaam_decoder.runs.result import RUN_FILE
 from tests.conftest import Outcome
 
 

@@ -25,13 +25,14 @@ import gaam_decoder
 from gaam_cache import registry
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamWarning
-from gaam_cache.files import canonical_json, sealed_text, unsealed
-from gaam_decoder import TrainConfig, seed_store
-from gaam_decoder.items import plan_items
-from gaam_decoder.run_checks import RUN_FILES
-from gaam_decoder.runs import RUN_FILE, RunResult, read_run
-from gaam_decoder.seed_store import Checkpoint
-from gaam_decoder.verify import check_run
+from gaam_cache.format.files import canonical_json, sealed_text, unsealed
+from gaam_decoder import TrainConfig
+from gaam_decoder.runs import seed_store
+from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
+from gaam_decoder.runs.run_checks import RUN_FILES
+from gaam_decoder.runs.seed_store import Checkpoint
+from gaam_decoder.runs.verify import check_run
+from gaam_decoder.training.items import plan_items
 from tests.conftest import Outcome
 
 HANG_SECONDS = 60
@@ -240,7 +241,7 @@ def test_damage_to_a_run_is_detected_or_harmless_in_every_format(
     finished: Place, gaam: Gaam, tmp_path: Path, no_hang: None
 ) -> None:
     finished.restore()
-    formats = registry.names("gaam_decoder.reports")
+    formats = registry.names("gaam_decoder.reports.formats")
     counted = check_table(finished, gaam, tmp_path, commands_of(finished, formats), flips=16)
     for name in formats:
         assert counted["test.safetensors", f"report {name}", "harmless"] == 0

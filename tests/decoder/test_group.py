@@ -13,16 +13,17 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache import registry
-from gaam_decoder import TrainConfig, engine
-from gaam_decoder.data import Subset, TrainData
+from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
-from gaam_decoder.engine import Engine, groups_of
-from gaam_decoder.features import Features
-from gaam_decoder.group import Group
 from gaam_decoder.losses.cross_entropy import CrossEntropy
-from gaam_decoder.programs import Programs
-from gaam_decoder.schedule import Plateau
 from gaam_decoder.specs import parse_attention, parse_head
+from gaam_decoder.training import engine
+from gaam_decoder.training.data import Subset, TrainData
+from gaam_decoder.training.engine import Engine, groups_of
+from gaam_decoder.training.features import Features
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.programs import Programs
+from gaam_decoder.training.schedule import Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
@@ -189,7 +190,7 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
 
 
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    from gaam_decoder.seed_store import Checkpoint
+    from gaam_decoder.runs.seed_store import Checkpoint
 
     options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]

@@ -17,12 +17,12 @@ from safetensors.torch import load_file
 import gaam_decoder
 from gaam_cache import open_cache, registry
 from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder.analysis.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.decoder import build_attention
-from gaam_decoder.failures import what_to_try
-from gaam_decoder.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.reports._base import build_tables
-from gaam_decoder.reports.json import Json
+from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.specs import parse_attention
+from gaam_decoder.training.failures import what_to_try
 from tests.conftest import Outcome
 
 POSITIVE = st.floats(2**-10, 4, width=32)

@@ -16,17 +16,17 @@ from safetensors.numpy import load_file, save_file
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_cache.files import sealed_text, unsealed, write_file
+from gaam_cache.format.files import sealed_text, unsealed, write_file
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.ablate import _group
-from gaam_decoder.importance import importance_of
-from gaam_decoder.learned import learned_ranges
+from gaam_decoder.analysis.ablate import _group
+from gaam_decoder.analysis.importance import importance_of
+from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports._pictures import _log
-from gaam_decoder.reports.csv_seeds import CsvSeeds
-from gaam_decoder.runs import first_runs, read_run
-from gaam_decoder.tensor_files import DTYPES, TensorFile, tensor_parts
-from gaam_decoder.verify import check_run
+from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
+from gaam_decoder.runs.result import first_runs, read_run
+from gaam_decoder.runs.tensor_files import DTYPES, TensorFile, tensor_parts
+from gaam_decoder.runs.verify import check_run
 from tests.decoder.reports.conftest import build_run
 
 

@@ -15,12 +15,13 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.files import sealed_text, unsealed
-from gaam_decoder import RunResult, TrainConfig, items, sweep
+from gaam_cache.format.files import sealed_text, unsealed
+from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import build_decoder, stream_seed
-from gaam_decoder.group import Group
-from gaam_decoder.runs import RUN_VERSION
-from gaam_decoder.train import train_group
+from gaam_decoder.runs.result import RUN_VERSION
+from gaam_decoder.training import items, sweep
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.train import train_group
 from tests.conftest import WORDS, write_csv
 
 
@@ -52,7 +53,7 @@ def test_two_runs_give_the_same_bits_and_other_seeds_others(
 
 def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: Path) -> None:
     config = TrainConfig(attn=("gaam", "mha", "none"), cache=tiny_cache)
-    cache = gaam_decoder.sweep.open_cache(tiny_cache)
+    cache = gaam_decoder.training.sweep.open_cache(tiny_cache)
     heads = [
         build_decoder(items.decoder_spec(text, config, cache), seed=4).head.fc.weight
         for text in config.attn
@@ -65,7 +66,7 @@ def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: P
 
 def test_building_leaves_the_global_random_state_alone(tiny_cache: Path) -> None:
     config = TrainConfig(cache=tiny_cache)
-    spec = items.decoder_spec("mha", config, gaam_decoder.sweep.open_cache(tiny_cache))
+    spec = items.decoder_spec("mha", config, gaam_decoder.training.sweep.open_cache(tiny_cache))
     state = torch.random.get_rng_state()
     build_decoder(spec, seed=1)
     assert torch.equal(state, torch.random.get_rng_state())
@@ -234,7 +235,7 @@ def test_a_non_finite_loss_fails_the_seed_and_is_kept_as_failed(
                 decoder.head.fc.weight.fill_(torch.nan)
         return decoder
 
-    monkeypatch.setattr("gaam_decoder.group.build_decoder", poisoned)
+    monkeypatch.setattr("gaam_decoder.training.group.build_decoder", poisoned)
     run = one(config)
     assert run.failed == {1: "the loss became nan in epoch 1"}
     assert run.finished == (0, 2)
@@ -252,7 +253,7 @@ def test_options_that_do_not_fit_fail_before_training(config: TrainConfig) -> No
 def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
     share: float, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_decoder.features.RESIDENT_SHARE", share)
+    monkeypatch.setattr("gaam_decoder.training.features.RESIDENT_SHARE", share)
     run = one(replace(config, layers=(2, 3, 5, 6)))
     assert run.recipe["layers"] == "2-3,5-6"
     assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
@@ -328,7 +329,7 @@ def test_rows_that_do_not_fit_into_memory_come_from_the_map(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     in_memory = one(config)
-    monkeypatch.setattr("gaam_decoder.features.RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr("gaam_decoder.training.features.RESIDENT_SHARE", 0.0)
     mapped = one(replace(config, runs=tmp_path / "mapped"))
     np.testing.assert_array_equal(in_memory.logits, mapped.logits)
 

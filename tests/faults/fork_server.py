@@ -29,13 +29,13 @@ import scipy.stats  # noqa: F401
 import torch
 
 import cli
-import gaam_cache.lease
-import gaam_cache.worker
+import gaam_cache.engines.lease
+import gaam_cache.extraction.worker
 import gaam_decoder.reports._pictures
-import gaam_decoder.seed_store
-import gaam_decoder.sweep
-from gaam_cache import interruption
+import gaam_decoder.runs.seed_store
+import gaam_decoder.training.sweep
 from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.terminal import interruption
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 from tests.faults.machine import REFUSALS
 
@@ -106,7 +106,7 @@ def strike_of(job: dict[str, Any]) -> Strike:
 
 def note_batches(path: str, dies_after: int | None) -> None:
     """Write down the rows of every batch that is encoded, and die after some of them."""
-    encode = gaam_cache.worker.ShardWorker.encode
+    encode = gaam_cache.extraction.worker.ShardWorker.encode
     notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     batches = 0
 
@@ -124,7 +124,7 @@ def note_batches(path: str, dies_after: int | None) -> None:
 
         return encode(worker, shard, inputs, note)
 
-    gaam_cache.worker.ShardWorker.encode = noted  # type: ignore[method-assign]
+    gaam_cache.extraction.worker.ShardWorker.encode = noted  # type: ignore[method-assign]
 
 
 def prepare(job: dict[str, Any]) -> None:
@@ -152,8 +152,8 @@ def prepare(job: dict[str, Any]) -> None:
         time.time = lambda: float(job["clock"])
         time.time_ns = lambda: int(job["clock"]) * 10**9
     if job.get("other_machine"):
-        build = gaam_cache.worker.build_image
-        gaam_cache.worker.build_image = lambda arrays, attributes: build(
+        build = gaam_cache.extraction.worker.build_image
+        gaam_cache.extraction.worker.build_image = lambda arrays, attributes: build(
             arrays, {**attributes, "made_on": "another machine"}
         )
     if "lock" in job:
@@ -161,12 +161,14 @@ def prepare(job: dict[str, Any]) -> None:
         Path(f"{job['lock']}.{os.getpid()}").touch()
         fcntl.flock(lock, fcntl.LOCK_SH)
     if job.get("impatient"):
-        gaam_cache.lease.SHORTEST_PATIENCE_SECONDS = gaam_cache.lease.PATIENCE_IN_WORK = 0.0
+        gaam_cache.engines.lease.SHORTEST_PATIENCE_SECONDS = (
+            gaam_cache.engines.lease.PATIENCE_IN_WORK
+        ) = 0.0
     if "notes" in job:
         note_batches(job["notes"], job["dies_after"])
     if job.get("every_epoch"):
-        gaam_decoder.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-        gaam_decoder.seed_store.SHARE_OF_TIME = float("inf")
+        gaam_decoder.runs.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        gaam_decoder.runs.seed_store.SHARE_OF_TIME = float("inf")
     if "refusal" in job:
         REFUSALS[job["refusal"]]()
     if "ignored" in job:

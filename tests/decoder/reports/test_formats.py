@@ -14,12 +14,12 @@ import pytest
 
 from gaam_cache import registry
 from gaam_decoder.reports._base import Table, build_tables
-from gaam_decoder.reports.csv import Csv
-from gaam_decoder.reports.csv_seeds import CsvSeeds
-from gaam_decoder.reports.json import Json
-from gaam_decoder.reports.latex import Latex
-from gaam_decoder.reports.markdown import Markdown
-from gaam_decoder.reports.terminal import Terminal
+from gaam_decoder.reports.formats.csv import Csv
+from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
+from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.reports.formats.latex import Latex
+from gaam_decoder.reports.formats.markdown import Markdown
+from gaam_decoder.reports.formats.terminal import Terminal
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
 
 PDFLATEX = shutil.which("pdflatex")
@@ -83,7 +83,7 @@ def test_a_terminal_without_utf8_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> 
     assert b"generalized-gaussian" in raw.getvalue()
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports"))
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports.formats"))
 def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -> None:
     cache = {"dataset": NASTY, "fingerprint": "e" * 64}
     tables = build_tables(
@@ -94,7 +94,9 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -
         ]
     )
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports", name, kind="report format")().write(tables, stream)
+    registry.load("gaam_decoder.reports.formats", name, kind="report format")().write(
+        tables, stream
+    )
     text = " ".join(stream.getvalue().split()).replace("\\_", "_")
     if name.startswith("csv"):
         assert {line["optimistic"] for line in csv.DictReader(io.StringIO(stream.getvalue()))} == {

@@ -16,7 +16,7 @@ import pytest
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._page import DARK, LIGHT
 from gaam_decoder.reports._pictures import DETAILED, save_pictures
-from gaam_decoder.reports.html import Html
+from gaam_decoder.reports.formats.html import Html
 from tests.decoder.reports import chromium
 from tests.decoder.reports.chromium import Chromium
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run

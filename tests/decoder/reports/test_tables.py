@@ -16,7 +16,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._notes import claims, notes, warnings
 from gaam_decoder.reports._row_pictures import row_pictures
-from gaam_decoder.reports.json import Json
+from gaam_decoder.reports.formats.json import Json
 from tests.decoder.reports.conftest import answers, build_run
 
 
@@ -294,7 +294,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert everything([whole])["rows"][0]["folds"] == 3
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports"))
+@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports.formats"))
 def test_every_format_shows_a_cross_validation(name: str) -> None:
     log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
     tables = build_tables(
@@ -304,7 +304,9 @@ def test_every_format_shows_a_cross_validation(name: str) -> None:
         ]
     )
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports", name, kind="report format")().write(tables, stream)
+    registry.load("gaam_decoder.reports.formats", name, kind="report format")().write(
+        tables, stream
+    )
     assert "all 2 folds of the" in stream.getvalue()
     assert "fold 1 of 2 of the" in stream.getvalue()
 

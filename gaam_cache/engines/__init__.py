@@ -1,0 +1,1 @@
+"""Who runs the pieces: leases of those that share a folder."""

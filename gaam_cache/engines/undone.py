@@ -1,0 +1,100 @@
+"""Which shard to make next, where several extractors work on one cache."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gaam_cache.engines.lease import Holder, Lease, Leases
+from gaam_cache.errors import GaamError
+from gaam_cache.format.layout import missing_shards
+from gaam_cache.format.plan import ShardSpec, read_plan
+
+LEASE_FOLDER = "leases"
+
+
+class Undone:
+    """The shards that lack a receipt, as far as we know.
+
+    Args:
+        shards: in the order in which to try them.
+        leases: who is at work on what.
+        exists: whether a shard has its receipt by now.
+    """
+
+    def __init__(
+        self, shards: Sequence[ShardSpec], leases: Leases, exists: Callable[[ShardSpec], bool]
+    ) -> None:
+        self.rows = sum(shard.stop - shard.start for shard in shards)
+        """Of the shards that are neither encoded by us nor made by others."""
+        self._left = deque(shards)
+        self._leases = leases
+        self._exists = exists
+        self._holder = Holder()
+        self._lock = threading.Lock()
+
+    def take(self) -> tuple[ShardSpec, Lease] | None:
+        """The next shard that nobody makes; None where others make all that is left."""
+        for _ in range(len(self._left)):
+            shard = self._left.popleft()
+            if self._exists(shard):
+                self.finish(shard)
+                continue
+            lease = self._leases.take(shard.name)
+            if isinstance(lease, Holder):
+                self._holder = lease
+                self._left.append(shard)
+            elif self._is_ours(shard, lease):
+                return shard, lease
+        return None
+
+    def confirm(self, shard: ShardSpec, lease: Lease) -> bool:
+        """Whether a shard that was taken some time ago is still ours to make."""
+        if lease.lost():
+            self._leases.forget(lease)
+            self._left.append(shard)
+            return False
+        return self._is_ours(shard, lease)
+
+    def finish(self, shard: ShardSpec) -> None:
+        """Count a shard as done."""
+        with self._lock:  # the next is taken in a thread of its own
+            self.rows -= shard.stop - shard.start
+
+    def in_words(self) -> str:
+        """What we wait for."""
+        count = len(self._left)
+        what = f"{count:,} shards that others make" if count > 1 else "a shard that another makes"
+        return f"waiting for {what} ({self._holder.in_words()})"
+
+    def _is_ours(self, shard: ShardSpec, lease: Lease) -> bool:
+        if not self._exists(shard):
+            return True
+        lease.done()
+        self.finish(shard)
+        return False
+
+
+def order_of_work(shards: list[ShardSpec], *, alone: bool) -> list[ShardSpec]:
+    """From the first on where we are alone; else from anywhere, so that few want the same."""
+    start = 0 if alone or len(shards) < 2 else secrets.randbelow(len(shards))
+    return shards[start:] + shards[:start]
+
+
+def kept_in_words(out: Path) -> str:
+    """What an interrupted extraction leaves, for people."""
+    try:
+        plan = read_plan(out)
+        missing = len(missing_shards(out, plan))
+    except GaamError:
+        return "nothing was written"
+    count = sum(1 for _ in plan.shards())
+    if not missing:
+        return f"all {count:,} shards are there"
+    return (
+        f"{count - missing:,} of {count:,} shards are kept, what was in work will be made again: "
+        "run the same again"
+    )

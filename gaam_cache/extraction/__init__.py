@@ -1,0 +1,1 @@
+"""The single pass: rows in, pooled states of every layer out."""

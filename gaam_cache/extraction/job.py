@@ -1,0 +1,171 @@
+"""What an extraction has to know before it begins: rows, encoder, plan."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gaam_cache
+from gaam_cache import registry
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Encoder
+from gaam_cache.errors import DataError, GaamWarning
+from gaam_cache.format.fingerprint import fingerprint, hash_rows
+from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
+from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.sources._base import Rows, excerpt, find_source
+from gaam_cache.sources.files import FileSource
+from gaam_cache.terminal.progress import Report, counting, silent
+
+FEW_CLASSES = 20
+"""As many are named in a message; more, each of a row or two, are rarely classes."""
+
+
+class Job(NamedTuple):
+    """An extraction that is ready to begin: rows read and checked, encoder found."""
+
+    rows: dict[str, Rows]
+    encoder: Encoder
+    class_names: tuple[str, ...]
+    fields: dict[str, Any]
+    """What the fingerprint of its cache covers."""
+    shared_texts: dict[str, dict[str, int]]
+    """Rows of a split whose text a split has too."""
+
+
+def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
+    """Read the rows and find the encoder; writes nothing, loads no weights."""
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split, report) for split in config.splits}
+    class_names = _class_names(rows, config)
+    groups = list(row_checks.repeated_texts(rows, report))
+    warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
+    encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    fields = plan_fields(config, rows, class_names, encoder, report)
+    return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
+
+
+def plan_fields(
+    config: ExtractConfig,
+    rows: dict[str, Rows],
+    class_names: tuple[str, ...],
+    encoder: Encoder,
+    report: Report = silent,
+) -> dict[str, Any]:
+    """All that decides the numbers of a cache; known without its encoder's weights."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "encoder": encoder.identity(),
+        "storage_dtype": config.storage_dtype,
+        "class_names": list(class_names),
+        "rows": {name: len(part) for name, part in rows.items()},
+        "content": {
+            name: hash_rows(counting(part.texts, report, f"hashing '{name}'"), part.labels)
+            for name, part in rows.items()
+        },
+    }
+
+
+def make_plan(config: ExtractConfig, job: Job) -> Plan:
+    """The plan that these rows and this encoder, which must be loaded, call for."""
+    rows, encoder, fields = job.rows, job.encoder, job.fields
+    bytes_per_row = (
+        len(config.pool)
+        * encoder.num_layers
+        * encoder.hidden_size
+        * ITEM_BYTES[config.storage_dtype]
+    )
+    return Plan(
+        fingerprint=fingerprint(fields),
+        fingerprint_fields=fields,
+        encoder={
+            "name": encoder.name,
+            "path": _local_path(config.encoder),
+            "revision": encoder.revision,
+            "batching": encoder.batching,
+        },
+        dataset=_provenance(config, rows) | {"shared_texts": job.shared_texts},
+        num_layers=encoder.num_layers,
+        hidden_size=encoder.hidden_size,
+        pooling=config.pool,
+        storage_dtype=config.storage_dtype,
+        class_names=job.class_names,
+        rows={name: len(part) for name, part in rows.items()},
+        shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
+        created_with={
+            "gaam": gaam_cache.__version__,
+            **{name: version(name) for name in ("torch", "transformers", "h5py", "numpy")},
+        },
+    )
+
+
+def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
+    """What it takes to read the same rows again, from any folder."""
+    is_file = isinstance(find_source(config.dataset), FileSource)
+    return {
+        "name": config.dataset,
+        "path": _local_path(config.dataset) if is_file else None,
+        "revision": next(iter(rows.values())).revision,
+        "text_columns": list(config.text_columns),
+        "label_column": config.label_column,
+        "limit": config.limit,
+        "origin": {name: part.origin for name, part in rows.items()},
+    }
+
+
+def _local_path(name: str) -> str | None:
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else None
+
+
+def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
+    """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
+    reference = "train" if "train" in rows else next(iter(rows))
+    declared = rows[reference].class_names
+    labels = set(rows[reference].labels)
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
+    # '1' and '01' are one number: without a second key their order would be that of the set
+    names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
+    for split, part in rows.items():
+        unknown = set(part.labels) - set(names)
+        if unknown:
+            raise _unknown_label(min(unknown), split, reference, part, names, config)
+    return names
+
+
+def _unknown_label(
+    label: str,
+    split: str,
+    reference: str,
+    part: Rows,
+    names: tuple[str, ...],
+    config: ExtractConfig,
+) -> DataError:
+    known = [name if len(name) < 40 else excerpt(name) for name in names[:FEW_CLASSES]]
+    remedy = f"mend the labels, or add rows of that class to '{reference}'"
+    if config.limit is not None:
+        remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
+    elif len(names) > FEW_CLASSES and 2 * len(names) > len(part.labels):
+        remedy += (
+            f" (there are {len(names):,} classes: is '{config.label_column}' the column of the "
+            "classes? --label-column)"
+        )
+    shown = excerpt(label)
+    return DataError(
+        f"the label {shown} occurs in '{split}' but not in '{reference}'",
+        expected=f"one of: {', '.join(known)}"
+        + (f" and {len(names) - len(known):,} more" if len(names) > len(known) else ""),
+        found=shown,
+        where=f"{part.origin}, row {part.labels.index(label) + 1}",
+        hint=f"no decoder can learn a class without examples: {remedy}",
+    )
+
+
+def warn(messages: list[str], stacklevel: int) -> None:
+    """Warn of each; ``stacklevel`` as in ``warnings.warn``, counted from here."""
+    for message in messages:
+        warnings.warn(message, GaamWarning, stacklevel=stacklevel)  # the line that called extract

@@ -1,0 +1,80 @@
+"""A shard proves itself: some of its rows are encoded again, alone, before it is published.
+
+N rows, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import NumericsError
+from gaam_cache.extraction.batching import Batching
+from gaam_cache.extraction.deviation import relative
+
+ROWS_PER_PROOF = 500
+FEWEST = 2
+
+
+class Deviation(NamedTuple):
+    """How far a stored state is from that of its text alone."""
+
+    share: float
+    """``|stored - alone| / |alone|``."""
+    layer: int
+    """From 0."""
+    row: int
+    """In the shard, from 0."""
+
+
+def choose_rows(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> list[int]:
+    """Which rows of a shard prove it: one in 500, at least two, the same at every attempt.
+
+    First the shortest row of the batch with the longest, around which padding is greatest; the
+    others are spread evenly over the rows in order of their length.
+    """
+    count = min(len(lengths), max(FEWEST, -(-len(lengths) // ROWS_PER_PROOF)))
+    padding = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
+    most = batches[int(np.argmax(padding))]
+    first = int(min(most, key=lambda row: lengths[row]))
+    by_length = [int(row) for row in np.argsort(lengths, kind="stable")]
+    others = [row for row in by_length if row != first]
+    ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
+    steps = np.linspace(*ends, count - 1).round().astype(int)
+    return [first, *(others[step] for step in steps)]
+
+
+def largest_deviation(
+    stored_LD: NDArray[Any], alone_LD: NDArray[Any], storage_dtype: str
+) -> Deviation:
+    """Of one row; bfloat16 comes as its bits in uint16."""
+    share_L = relative(as_numbers(stored_LD, storage_dtype), alone_LD, storage_dtype)
+    layer = int(share_L.argmax())
+    return Deviation(float(share_L[layer]), layer, 0)
+
+
+def as_numbers(stored: NDArray[Any], storage_dtype: str) -> NDArray[Any]:
+    """States as they were stored, in a type that NumPy can compute with."""
+    if storage_dtype == "bfloat16":
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return stored
+
+
+def unproven(found: Deviation, limit: float, batching: Batching, where: str) -> NumericsError:
+    """What is said where a shard fails its proof."""
+    hint = "look at the machine: the same text gave two different states"
+    if batching != "alone":
+        hint = (
+            "delete this folder (rows that were not tried may be wrong too) and encode every text "
+            "alone, with --batch-tokens 1"
+        )
+    return NumericsError(
+        "a text has another state in its batch than alone; the shard was not published",
+        expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
+        found=f"{found.share:.1e} in layer {found.layer + 1}",
+        where=where,
+        hint=hint,
+    )

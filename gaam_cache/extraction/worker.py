@@ -1,0 +1,237 @@
+"""The three stages of one shard: tokenise, encode, write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._host_copy import CopyBack, bits
+from gaam_cache.errors import DataError, NumericsError
+from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
+from gaam_cache.extraction.deviation import proof_limit
+from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
+from gaam_cache.extraction.tally import Tally
+from gaam_cache.format.finite import first_not_finite
+from gaam_cache.format.layout import ROW_DATASETS, embeddings_key, shard_attributes
+from gaam_cache.format.plan import Plan, ShardSpec
+from gaam_cache.format.receipt import NUMPY_DTYPES, receipt_path
+from gaam_cache.format.shard import build_image, publish
+from gaam_cache.sources._base import Rows
+
+CPU_BATCH_TOKENS = 2048
+"""More is slower on a CPU: the activations leave its cache."""
+GPU_BATCH_TOKENS = 16384
+
+
+def batch_tokens(config: ExtractConfig, encoder: Encoder) -> int:
+    """The token budget of a batch: as configured, else what suits the device."""
+    if config.batch_tokens is not None:
+        return config.batch_tokens
+    return CPU_BATCH_TOKENS if encoder.device.type == "cpu" else GPU_BATCH_TOKENS
+
+
+class EncodedBatch(NamedTuple):
+    """Rows of a shard and their states."""
+
+    rows: NDArray[np.int64]
+    states: dict[str, Tensor]
+    """Pooling -> (B, L, D) in the storage type, on the host."""
+
+
+class EncodedShard(NamedTuple):
+    """States of a shard, and those of some of its rows once more."""
+
+    batches: list[EncodedBatch]
+    alone: dict[int, dict[str, Tensor]]
+    """Row in the shard -> pooling -> (1, L, D) float32, on the host."""
+
+
+class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
+    """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
+
+    def __init__(self, shard: ShardSpec, pooling: str, index: tuple[int, ...]) -> None:
+        super().__init__(shard.name, pooling, index)
+        self.shard = shard
+        self.pooling = pooling
+        self.index = index
+
+
+class ShardWorker:
+    """Makes the shards of a plan; each stage may run in a thread of its own."""
+
+    def __init__(
+        self, config: ExtractConfig, plan: Plan, encoder: Encoder, rows: dict[str, Rows]
+    ) -> None:
+        self.tally = Tally()
+        self._config = config
+        self._plan = plan
+        self._encoder = encoder
+        self._rows = rows
+        number = {name: index for index, name in enumerate(plan.class_names)}
+        self._labels = {
+            name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
+        }
+        self._batch_tokens = batch_tokens(config, encoder)
+        # the plan speaks for whoever began the cache, on a device that may not be ours
+        self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
+        self._copies = CopyBack(encoder.device)
+        self._started = time.perf_counter()
+
+    def prepare(self, shard: ShardSpec) -> Inputs:
+        """Tokenise the rows of a shard.
+
+        Raises:
+            DataError: a text of which the tokenizer makes nothing.
+        """
+        part = self._rows[shard.split]
+        inputs = self._encoder.prepare(part.texts[shard.start : shard.stop])
+        if 0 in inputs.lengths:
+            row = shard.start + inputs.lengths.index(0)
+            raise DataError(
+                "the tokenizer makes no token of a text",
+                expected="at least one token",
+                found=repr(part.texts[row]),
+                where=f"{part.origin}, row {row + 1}",
+                hint="remove the row",
+            )
+        return inputs
+
+    def exists(self, shard: ShardSpec) -> bool:
+        """Whether the shard has its receipt by now."""
+        return receipt_path(Path(self._config.out), shard.name).exists()
+
+    def encode(self, shard: ShardSpec, inputs: Inputs, tick: Callable[[int], None]) -> EncodedShard:
+        """Pooled states of one shard in the storage type, batch by batch; some rows also alone.
+
+        On a GPU this returns while the last batches are still being computed and copied: the device
+        never waits for the disk, nor for Python to look at a number.
+        """
+        dtype = getattr(torch, self._plan.storage_dtype)
+        batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+        cost, padded_cost = costs(inputs.lengths, self._batch_tokens, self.batching, batches)
+        self.tally.cost += cost
+        self.tally.padded_cost += padded_cost
+        encoded = []
+        done = 0
+        for batch in batches:
+            pooled = self._encoder.encode([inputs.items[i] for i in batch])
+            states = {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
+            encoded.append(EncodedBatch(batch, states))
+            done += len(batch)
+            lengths = [inputs.lengths[i] for i in batch]
+            self.tally.tokens += sum(lengths)
+            self.tally.padded_tokens += max(lengths) * len(batch)
+            tick(done)
+        self.tally.rows += done
+        self.tally.truncated += sum(inputs.truncated)
+        alone = {}
+        for row in choose_rows(inputs.lengths, batches):
+            pooled = self._encoder.encode_alone(inputs.items[row])
+            alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
+        return EncodedShard(encoded, alone)
+
+    def write(self, shard: ShardSpec, inputs: Inputs, encoded: EncodedShard) -> None:
+        """Check, prove and publish a shard.
+
+        Raises:
+            Unstorable: a state that the storage type cannot hold.
+            NumericsError: a state that is not that of its text alone.
+            StorageError: the file system refused.
+        """
+        self._copies.wait()
+        start = time.perf_counter()
+        plan = self._plan
+        label = self._labels[shard.split][shard.start : shard.stop]
+        row = np.arange(shard.start, shard.stop)
+        values = {"label": label, "row": row, "num_tokens": np.asarray(inputs.lengths)}
+        states = {name: self._assemble(shard, encoded.batches, name) for name in plan.pooling}
+        self._prove(shard, states, encoded.alone)
+        arrays = {
+            embeddings_key(plan, name): (plan.storage_dtype, values)
+            for name, values in states.items()
+        }
+        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        image, specs = build_image(arrays, shard_attributes(plan, shard))
+        self.tally.bytes += len(image)
+        self.tally.shards += publish(
+            Path(self._config.out),
+            shard.name,
+            image,
+            {
+                "fingerprint": plan.fingerprint,
+                "split": shard.split,
+                "start": shard.start,
+                "stop": shard.stop,
+                "truncated": sum(inputs.truncated),
+                "datasets": specs,
+            },
+        )
+        self.tally.write_seconds += time.perf_counter() - start
+
+    def _assemble(
+        self, shard: ShardSpec, encoded: list[EncodedBatch], pooling: str
+    ) -> NDArray[Any]:
+        """States of one pooling in data-set order, (rows, L, D), as NumPy sees them; all finite."""
+        shape = (shard.stop - shard.start, self._plan.num_layers, self._plan.hidden_size)
+        states = np.empty(shape, dtype=NUMPY_DTYPES[self._plan.storage_dtype])
+        for batch, tensors in encoded:
+            states[batch] = bits(tensors[pooling])
+        if (bad := first_not_finite(states, self._plan.storage_dtype)) is not None:
+            raise Unstorable(shard, pooling, bad)
+        return states
+
+    def _prove(
+        self,
+        shard: ShardSpec,
+        states: dict[str, NDArray[Any]],
+        alone: dict[int, dict[str, Tensor]],
+    ) -> None:
+        """Compare what is about to be published with states that were computed alone."""
+        dtype = self._plan.storage_dtype
+        worst = max(
+            largest_deviation(states[name][row], x_BLD[0].numpy(), dtype)._replace(row=row)
+            for row, pooled in alone.items()
+            for name, x_BLD in pooled.items()
+        )
+        self.tally.proven += len(alone)
+        self.tally.deviation = max(self.tally.deviation, worst.share)
+        limit = proof_limit(self._encoder.dtype, dtype)
+        if worst.share > limit:
+            where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
+            raise unproven(worst, limit, self.batching, where)
+
+    def explain(self, error: Unstorable) -> NumericsError:
+        """Say what the encoder yields where a state could not be stored; encodes that row again."""
+        place, layer, feature = error.index
+        part = self._rows[error.shard.split]
+        row = error.shard.start + place
+        items = self._encoder.prepare([part.texts[row]]).items
+        value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
+        overflow = bool(np.isfinite(value))
+        dtype = self._plan.storage_dtype
+        return NumericsError(
+            f"a state of layer {layer + 1} cannot be stored as {dtype}"
+            if overflow
+            else f"the encoder's layer {layer + 1} yields {value}",
+            expected=f"finite values up to {torch.finfo(getattr(torch, dtype)).max:g}",
+            found=f"{value:g} in feature {feature}",
+            where=f"{part.origin}, row {row + 1}",
+            hint="--storage-dtype float32 and a new --out"
+            if overflow
+            else "look at the row, or compute in --dtype float32 with a new --out",
+        )
+
+    def speed(self) -> str:
+        """Tokens per second so far, for people."""
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        share = 100 * self.tally.padding_share
+        return f"{self.tally.tokens / seconds:,.0f} tokens/s, {share:.1f}% padding"

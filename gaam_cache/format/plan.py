@@ -1,0 +1,259 @@
+"""The plan of a cache (``cache.json``): which rows lie in which shard. Written once, immutable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.encoders._base import describe_encoder
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.extraction.batching import BATCHINGS, Batching
+from gaam_cache.format.files import sealed_text, storage_errors, unsealed, write_file
+from gaam_cache.format.fingerprint import differences, fingerprint
+from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
+from gaam_cache.format.strict_json import MAX_BYTES, read_json
+from gaam_cache.messages.refusal import raise_if_refused
+
+FORMAT = "gaam-cache"
+FORMAT_VERSION = 1
+PLAN_FILE = "cache.json"
+MAX_SHARD_BYTES = 512 * 10**6
+MAX_SHARDS = 2**20
+"""Of one cache: what a reader lists and a folder can hold."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardSpec:
+    """One shard: rows ``start`` to ``stop`` (exclusive) of a split."""
+
+    split: str
+    index: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """File name without hash and suffix, such as ``train-00003``."""
+        return f"{self.split}-{self.index:05d}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """All that is known about a cache before its first shard is written."""
+
+    fingerprint: str
+    fingerprint_fields: dict[str, Any]
+    encoder: dict[str, Any]
+    dataset: dict[str, Any]
+    num_layers: int
+    hidden_size: int
+    pooling: tuple[str, ...]
+    storage_dtype: str
+    class_names: tuple[str, ...]
+    rows: dict[str, int]
+    """Rows of every split."""
+    shard_rows: int
+    """Rows of every shard but the last of a split."""
+    created_with: dict[str, str]
+
+    @property
+    def untrained_seed(self) -> int | None:
+        """Seed of the encoder's random weights; None where they are trained."""
+        untrained = self.fingerprint_fields["encoder"].get("untrained")
+        return None if untrained is None else untrained["seed"]
+
+    @property
+    def batching(self) -> Batching:
+        """Which texts may share a batch, as measured by whoever wrote the plan."""
+        found: Batching = self.encoder.get("batching", BATCHINGS[0])
+        return found
+
+    @property
+    def shared_texts(self) -> dict[str, dict[str, int]]:
+        """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
+        found: dict[str, dict[str, int]] = self.dataset.get("shared_texts", {})
+        return found
+
+    @property
+    def encoder_label(self) -> str:
+        """Name of the encoder for people, which says so where its weights are random."""
+        return describe_encoder(self.encoder["name"], self.untrained_seed)
+
+    def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
+        """The shards of one split, or of all, in order."""
+        for name in self.rows if split is None else (split,):
+            for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
+                stop = min(start + self.shard_rows, self.rows[name])
+                yield ShardSpec(split=name, index=index, start=start, stop=stop)
+
+    def to_json(self) -> str:
+        """The text of ``cache.json``."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        return sealed_text(content)
+
+
+def rows_per_shard(plan_bytes_per_row: int, shard_rows: int) -> int:
+    """Rows of a shard under both bounds: the number asked for and 512 MB."""
+    return max(1, min(shard_rows, MAX_SHARD_BYTES // plan_bytes_per_row))
+
+
+def write_plan(root: Path, plan: Plan) -> Plan:
+    """Write the plan, or adopt the one that is there if it has the same fingerprint.
+
+    Raises:
+        ConfigError: the folder holds a cache with another fingerprint; every field that differs
+            is named.
+        StorageError: the file system refused.
+    """
+    path = root / PLAN_FILE
+    content = plan.to_json().encode()
+    if len(content) > MAX_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
+        raise ConfigError(
+            "a cache that no reader would take",
+            expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_BYTES:,} bytes",
+            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
+            hint="raise --shard-rows, or look at --label-column",
+        )
+    with storage_errors(path):
+        there_already = path.exists()
+    if not there_already and write_file(path, content, exclusive=True):
+        return plan
+    return adopt_plan(root, plan.fingerprint_fields)
+
+
+def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
+    """The plan that is there, if its fingerprint covers these fields.
+
+    Raises:
+        NotFoundError: none is there.
+        ConfigError: another cache; every field that differs is named.
+    """
+    path = root / PLAN_FILE
+    there, ours = read_plan(root), fingerprint(fields)
+    if there.fingerprint != ours:
+        rows = differences(fields, there.fingerprint_fields)
+        width = max((len(name) for name, _, _ in rows), default=0)
+        table = "\n".join(
+            f"    {name:<{width}}  now {_short(now)}, in the folder {_short(then)}"
+            for name, now, then in rows
+        )
+        raise ConfigError(
+            f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
+            expected=f"fingerprint {ours[:12]}",
+            found=there.fingerprint[:12],
+            where=str(path.absolute()),
+            hint="choose another folder with --out, or delete this one",
+        )
+    return there
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 40 else value[:12] + "..."
+
+
+def read_plan(root: Path) -> Plan:
+    """Read and check ``cache.json``.
+
+    Raises:
+        NotFoundError: no cache in that folder.
+        CacheError: the plan is unreadable, of another version, or inconsistent.
+    """
+    path = root / PLAN_FILE
+    try:
+        content = unsealed(read_json(path))
+        if content.pop("format") != FORMAT:
+            raise ValueError("not a gaam cache")
+        version = content.pop("format_version")
+        if version is True or version != FORMAT_VERSION:
+            raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
+        for name in ("pooling", "class_names"):
+            if not isinstance(content[name], list):
+                raise ValueError(f"'{name}' is no array")
+            content[name] = tuple(content[name])
+        plan = Plan(**content)
+        _check(plan)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
+            raise _unusable(path, "no such file, though there are shards") from error
+        raise NotFoundError(
+            f"no cache at '{root}'",
+            expected=f"a folder with {PLAN_FILE}",
+            found="no such file in it" if root.is_dir() else "no such folder",
+            where=str(root.absolute()),
+            hint="build one with 'gaam extract', or name another folder",
+        ) from error
+    except KeyError as error:
+        raise _unusable(path, f"no key {error}") from error
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise_if_refused(error, path)
+        raise _unusable(path, str(error)) from error
+    return plan
+
+
+def _unusable(path: Path, found: str) -> CacheError:
+    return CacheError(
+        "the plan of the cache is unusable",
+        expected="cache.json as gaam wrote it",
+        found=found,
+        where=str(path.absolute()),
+        hint=f"move {path} away and run the gaam extract that made it again: "
+        "it writes the plan anew and keeps every shard that fits it",
+    )
+
+
+def _check(plan: Plan) -> None:
+    counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *plan.rows.values()]
+    if not all(type(n) is int and 0 < n < 2**40 for n in counts):
+        raise ValueError("sizes must be positive whole numbers")
+    shards = sum(-(-rows // plan.shard_rows) for rows in plan.rows.values())
+    if shards > MAX_SHARDS:
+        raise ValueError(f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
+    if not plan.pooling or not all(re.fullmatch(r"[a-z]{1,16}", name) for name in plan.pooling):
+        raise ValueError("bad pooling names")
+    if len(set(plan.pooling)) != len(plan.pooling):
+        raise ValueError("a pooling is there twice")
+    if not plan.rows or not all(NAME_PATTERN.fullmatch(split) for split in plan.rows):
+        raise ValueError("bad split names")
+    if plan.storage_dtype not in ITEM_BYTES:
+        raise ValueError(f"unknown storage dtype {plan.storage_dtype!r}")
+    if not plan.class_names or not all(isinstance(name, str) for name in plan.class_names):
+        raise ValueError("bad class names")
+    if not all(isinstance(source.get("name"), str) for source in (plan.encoder, plan.dataset)):
+        raise ValueError("encoder and dataset must have a name")
+    if plan.encoder.get("batching", BATCHINGS[0]) not in BATCHINGS:
+        raise ValueError(f"the encoder's batching must be one of: {', '.join(BATCHINGS)}")
+    for split, others in plan.shared_texts.items():
+        if not all(type(n) is int and 0 < n <= plan.rows[split] for n in others.values()):
+            raise ValueError("'shared_texts' must hold numbers of rows")
+    if not isinstance(plan.encoder["revision"], str | None):
+        raise ValueError("the encoder's revision must be a string or null")
+    _check_fingerprint(plan)
+
+
+def _check_fingerprint(plan: Plan) -> None:
+    """The plan says some things twice; only what the fingerprint covers is trustworthy."""
+    fields = plan.fingerprint_fields
+    if fingerprint(fields) != plan.fingerprint:
+        raise ValueError("the fingerprint does not match its fields")
+    encoder = fields["encoder"]
+    if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
+        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    content = fields["content"]
+    if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
+        raise ValueError("'content' must name a hash for every split")
+    untrained = encoder.get("untrained")
+    if untrained is not None and type(untrained["seed"]) is not int:
+        raise ValueError("the seed of an untrained encoder must be a whole number")
+    pairs = {
+        "pooling": (list(plan.pooling), encoder["pooling"]),
+        "rows": (plan.rows, fields["rows"]),
+        "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
+        "class_names": (list(plan.class_names), fields["class_names"]),
+    }
+    for name, (said, covered) in pairs.items():
+        if said != covered:
+            raise ValueError(f"'{name}' is not what the fingerprint covers")

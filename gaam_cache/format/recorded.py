@@ -1,0 +1,72 @@
+"""The extraction that made a cache, as its plan records it: a configuration, and a command line."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.format.plan import Plan
+from gaam_cache.terminal import settings
+
+
+def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+    """The extraction that made a cache, as far as its plan records it.
+
+    Raises:
+        CacheError: the plan does not record it.
+    """
+    encoder, dataset = plan.encoder, plan.dataset
+    identity = plan.fingerprint_fields["encoder"]
+    given = {
+        "encoder": encoder.get("path") or encoder["name"],
+        "revision": encoder["revision"],
+        "untrained_encoder": plan.untrained_seed is not None,
+        "encoder_seed": plan.untrained_seed,
+        "dataset": dataset.get("path") or dataset["name"],
+        "dataset_revision": dataset.get("revision"),
+        "text_columns": dataset.get("text_columns"),
+        "label_column": dataset.get("label_column"),
+        "limit": dataset.get("limit"),
+        "splits": list(plan.rows),
+        "out": out,
+        "pool": list(plan.pooling),
+        "max_length": identity["max_length"],
+        "dtype": identity["dtype"],
+        "storage_dtype": plan.storage_dtype,
+        "shard_rows": plan.shard_rows,
+        **changes,
+    }
+    try:
+        return settings.resolve(ExtractConfig, "extract", given, environ={})
+    except ConfigError as error:
+        raise CacheError(
+            "the plan does not say how to read its rows and encoder again",
+            found=" ".join(str(error).split()),
+            where=str(out.absolute()),
+        ) from error
+
+
+def extract_command(config: ExtractConfig) -> str:
+    """The command line of an extraction; what is at its default is left out."""
+    words = ["gaam", "extract"]
+    defaults = settings.defaults(ExtractConfig)
+    for field, option in {
+        **{name: name for name in defaults if name not in {"text_columns", "splits"}},
+        "text_columns": "text-column",
+        "splits": "split",
+    }.items():
+        value = getattr(config, field)
+        if value == defaults[field] and field != "out":
+            continue
+        if value is True:
+            words.append(f"--{option.replace('_', '-')}")
+            continue
+        for item in value if field in {"text_columns", "splits"} else [value]:
+            text = ",".join(item) if isinstance(item, tuple) else str(item)
+            words += [f"--{option.replace('_', '-')}", text]
+    if not all(word.isprintable() for word in words):
+        return "the gaam extract that made the cache"
+    return shlex.join(words)

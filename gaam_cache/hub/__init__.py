@@ -1,0 +1,1 @@
+"""The hub of models and data sets, and its errors in words."""

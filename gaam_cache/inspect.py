@@ -1,0 +1,150 @@
+"""What ``gaam inspect`` says about a cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gaam_cache.cache import Split
+from gaam_cache.encoders._base import describe_encoder
+from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.format.layout import missing_shards, planned_receipt
+from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
+from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
+from gaam_cache.reading.check_memory import CheckMemory
+
+SHOWN = 20
+"""Damages that are listed for people."""
+
+
+def is_cache(path: Path) -> bool:
+    """Whether a folder is or was a cache, in whatever state it is."""
+    return os.path.lexists(path / PLAN_FILE) or (path / SHARD_FOLDER).is_dir()
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """A cache, complete or not, damaged or not, as JSON values.
+
+    ``damage`` lists what is there and not what it must be: what can be seen without reading every
+    byte, and of the first damaged shard of a split also what its bytes say. ``gaam verify`` lists
+    all of it.
+
+    Raises:
+        NotFoundError: no cache there.
+        StorageError: the folder cannot be listed.
+    """
+    about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute())}
+    try:
+        plan = read_plan(path)
+    except CacheError as error:
+        count = sum(1 for file in (path / SHARD_FOLDER).glob("*-?????*.json"))
+        damage = [_damage(PLAN_FILE, error)]
+        return about | {"complete": False, "damage": damage, "receipts": count}
+    missing = missing_shards(path, plan)
+    damage = []
+    splits: dict[str, dict[str, Any]] = {}
+    memory = CheckMemory()
+    for name, rows in plan.rows.items():
+        splits[name] = {"rows": rows}
+        receipts, faults = _receipts(path, plan, name, set(missing))
+        damage += faults
+        if len(receipts) * plan.shard_rows >= rows:
+            try:
+                splits[name] |= _describe_split(Split(path, plan, name, receipts, memory))
+            except CacheError as error:
+                damage.append(_damage(f"split '{name}'", error))
+    encoder = plan.fingerprint_fields["encoder"]
+    return about | {
+        "complete": not missing and not damage,
+        "shards": sum(1 for _ in plan.shards()),
+        "missing_shards": missing,
+        "damage": damage,
+        "fingerprint": plan.fingerprint,
+        "encoder": plan.encoder["name"],
+        "untrained_seed": plan.untrained_seed,
+        "revision": plan.encoder["revision"],
+        "dataset": plan.dataset["name"],
+        "num_layers": plan.num_layers,
+        "hidden_size": plan.hidden_size,
+        "pooling": list(plan.pooling),
+        "storage_dtype": plan.storage_dtype,
+        "compute_dtype": encoder["dtype"],
+        "max_length": encoder["max_length"],
+        "class_names": list(plan.class_names),
+        "splits": splits,
+        "created_with": plan.created_with,
+    }
+
+
+def _receipts(
+    root: Path, plan: Plan, split: str, missing: set[str]
+) -> tuple[list[Receipt], list[dict[str, str]]]:
+    """Of the shards that are whole as far as is seen from outside; and what the others are."""
+    receipts, damage = [], []
+    for shard in plan.shards(split):
+        if shard.name not in missing:
+            try:
+                receipts.append(planned_receipt(root, plan, shard))
+            except CacheError as error:
+                damage.append(_damage(shard.name, error))
+    return receipts, damage
+
+
+def _describe_split(split: Split) -> dict[str, Any]:
+    counts = np.bincount(split.labels, minlength=len(split.class_names))
+    return {
+        "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
+        "mean_tokens": round(float(split.num_tokens.mean()), 1),
+        "truncated_rows": split.truncated,
+        "bytes": split.nbytes,
+    }
+
+
+def _damage(what: str, error: GaamError) -> dict[str, str]:
+    return {
+        "what": what,
+        "why": " ".join(error.reason.split()),
+        "repair": error.details.get("to do", ""),
+    }
+
+
+def in_words(about: dict[str, Any]) -> str:
+    """The result of ``describe`` as lines for people."""
+    damage = [
+        f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
+        for one in about["damage"][:SHOWN]
+    ]
+    if len(about["damage"]) > SHOWN:
+        damage.append(f"  damaged      {len(about['damage']) - SHOWN:,} more")
+    if "fingerprint" not in about:
+        head = f"cache {about['path']}: DAMAGED, its plan cannot be used"
+        return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
+    missing = about["missing_shards"]
+    state = "complete" if not missing else f"incomplete, {len(missing)} shards are missing"
+    if damage:
+        there = about["shards"] - len(missing)
+        state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
+    revision = f" at {about['revision'][:12]}" if about["revision"] else ""
+    encoder = describe_encoder(about["encoder"], about["untrained_seed"])
+    lines = [
+        f"cache {about['path']}: {state}",
+        f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}",
+        f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
+        f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
+        f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
+        f"  fingerprint  {about['fingerprint'][:12]}",
+    ]
+    for name, split in about["splits"].items():
+        line = f"  {name:<12} {split['rows']:,} rows"
+        if "bytes" in split:
+            classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
+            shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+            line += (
+                f" ({shown}), {split['mean_tokens']} tokens on average, "
+                f"{split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
+            )
+        lines.append(line)
+    return "\n".join([*lines, *damage])

@@ -1,0 +1,1 @@
+"""What is said: text from elsewhere made harmless, refusals in words."""

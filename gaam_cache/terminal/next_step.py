@@ -1,0 +1,47 @@
+"""What to type next, so that a shell takes it as it is printed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+FOLDS = 5
+
+
+def after_extract(path: str | Path) -> str:
+    """The training that this cache can be used for: splits, layers and rows are what they are.
+
+    Raises:
+        CacheError: no plan, or a damaged one.
+    """
+    from gaam_cache.format.plan import read_plan  # imports numpy
+
+    plan = read_plan(Path(path))
+    words = ["gaam train", "--attn", "laplace" if plan.num_layers > 1 else "mha"]
+    words += ["--cache", in_shell(path)]
+    learned = "train" if "train" in plan.rows else next(iter(plan.rows))
+    content = plan.fingerprint_fields["content"]
+    others = [s for s in plan.rows if s != learned and content[s] != content[learned]]
+    if learned != "train":
+        words += ["--train-split", learned]
+    rows = plan.rows[learned]
+    if not others:
+        folds = max(2, min(FOLDS, rows))
+        words += ["--folds", str(folds)]
+        rows -= -(-rows // folds)
+    elif "test" not in others:
+        words += ["--test-split", others[0]]
+    if rows <= len(plan.class_names):  # perhaps no class has a row to spare for the choice
+        words += ["--select", "last"]
+    return " ".join(words)
+
+
+def after_training(runs: str | Path) -> str:
+    """The report of a folder of runs."""
+    return f"gaam report {in_shell(runs)}"
+
+
+def in_shell(path: str | Path) -> str:
+    """A path as one word of a shell that no command takes for an option."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -1,0 +1,1 @@
+"""Whether a cache on disk is what it says: every byte, every number, every row."""

@@ -1,0 +1,169 @@
+"""Encode some rows again, alone, and compare with what a cache holds.
+
+R rows, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gaam_cache import registry
+from gaam_cache.errors import CacheError
+from gaam_cache.extraction.deviation import recompute_limit, relative
+from gaam_cache.extraction.proof import as_numbers
+from gaam_cache.format.fingerprint import differences
+from gaam_cache.format.layout import embeddings_key, planned_receipt
+from gaam_cache.format.plan import Plan, ShardSpec
+from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
+from gaam_cache.format.recorded import recorded_config
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recomputed:
+    """How far stored states are from states that were computed alone."""
+
+    rows: int
+    seed: int
+    device: str
+    deviation: tuple[float, ...]
+    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
+    limit: float
+    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    far: dict[str, str]
+    """Shard -> why it counts as bad."""
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        worst = max(self.deviation)
+        verdict = "within" if worst <= self.limit else "BEYOND"
+        head = (
+            f"  recomputed   {self.rows} rows alone on {self.device} (seed {self.seed}): "
+            f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
+            "explains"
+        )
+        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
+        lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
+        return "\n".join([head, *(f"    layer {line}" for line in lines)])
+
+
+def recompute(
+    root: Path,
+    plan: Plan,
+    shards: Sequence[ShardSpec],
+    count: int,
+    *,
+    seed: int,
+    device: str,
+    report: Callable[[int, int, str], None],
+) -> Recomputed:
+    """Encode random rows one at a time and compare them with the cache.
+
+    Args:
+        root: the cache.
+        plan: its plan.
+        shards: those to choose rows from, all of them whole.
+        count: rows, at most all there are.
+        seed: decides which.
+        device: auto, cpu, cuda or cuda:N.
+        report: called with (rows done, rows in all, what is going on).
+
+    Raises:
+        CacheError: the rows or the encoder are no longer those of the cache.
+        NotFoundError: the data set or the encoder is no longer there.
+    """
+    from gaam_cache.extraction.job import plan_fields
+    from gaam_cache.sources._base import find_source
+
+    config = recorded_config(plan, root, device=device)
+    report(0, count, "reading the rows")
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split, report) for split in config.splits}
+    encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
+    chosen = _choose(shards, count, seed)
+    report(0, len(chosen), "loading the encoder")
+    encoder.load()
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+    far: dict[str, str] = {}
+    for done, (shard, row) in enumerate(chosen, start=1):
+        part = rows[shard.split]
+        inputs = encoder.prepare([part.texts[row]])
+        alone = encoder.encode_alone(inputs.items[0])
+        stored = _stored_row(root, plan, shard, row)
+        here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+        for pooling, states_BLD in alone.items():
+            alone_LD = states_BLD[0].cpu().numpy()
+            stored_LD = stored[embeddings_key(plan, pooling)]
+            here_L = np.maximum(here_L, relative(stored_LD, alone_LD, plan.storage_dtype))
+        deviation_L = np.maximum(deviation_L, here_L)
+        expected = (plan.class_names.index(part.labels[row]), inputs.lengths[0])
+        found = (int(stored["label"]), int(stored["num_tokens"]))
+        if found != expected:
+            why = f"row {row} has label and number of tokens {found}, must be {expected}"
+            far.setdefault(shard.name, why)
+        elif not here_L.max() <= limit:
+            layer = int(here_L.argmax())
+            far.setdefault(
+                shard.name,
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"more than {limit:.1e}",
+            )
+        report(done, len(chosen), "encoding rows alone")
+    return Recomputed(
+        rows=len(chosen),
+        seed=seed,
+        device=str(encoder.device),
+        deviation=tuple(deviation_L.tolist()),
+        limit=limit,
+        far=far,
+    )
+
+
+def _check_same(plan: Plan, now: dict[str, Any], root: Path) -> None:
+    rows = differences(now, plan.fingerprint_fields)
+    if not rows:
+        return
+    raise CacheError(
+        "the encoder or the data set is no longer what the cache was made from",
+        expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
+        found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+        where=str(root.absolute()),
+        hint="bring them back to verify against them; the cache itself is unchanged by this",
+    )
+
+
+def _choose(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
+    """Random rows without repetition, as (shard, row in its split), in order."""
+    ends = np.cumsum([shard.stop - shard.start for shard in shards])
+    total = int(ends[-1])
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for index in np.sort(rng.choice(total, min(count, total), replace=False)).tolist():
+        place = int(np.searchsorted(ends, index, side="right"))
+        chosen.append((shards[place], shards[place].stop - (int(ends[place]) - index)))
+    return chosen
+
+
+def _stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str, NDArray[Any]]:
+    """All arrays of one row."""
+    receipt = planned_receipt(root, plan, shard)
+    stored = {}
+    for key, spec in receipt.datasets.items():
+        values = np.memmap(
+            root / SHARD_FOLDER / receipt.file,
+            dtype=NUMPY_DTYPES[spec.dtype],
+            mode="r",
+            offset=spec.offset,
+            shape=spec.shape,
+        )
+        stored[key] = as_numbers(np.array(values[row - shard.start]), spec.dtype)
+    return stored

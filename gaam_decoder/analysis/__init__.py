@@ -1,0 +1,1 @@
+"""What a finished run attends to, and whether that matters."""

@@ -1,0 +1,124 @@
+"""How much a trained mechanism reads of every layer: pure functions of mean attention maps.
+
+S seeds, L layers, D features (1 where all features share a weight), H heads, Q queries.
+
+Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, the Importance Factor: the attention map
+averaged over the evaluation rows, min-max normalised. Deviation: it is taken for every seed, then
+averaged over seeds, so that its spread is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_decoder.runs.result import RunResult, by_seed
+
+Floats = NDArray[np.floating[Any]]
+FLAT = 4 * float(np.finfo(np.float32).eps)
+"""A map whose relative range is smaller is constant: what is left is rounding."""
+NO_MAP = "the mechanism has no attention map to take importance from"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Importance:
+    """Importance of every layer, averaged over finished seeds."""
+
+    layers: tuple[int, ...]
+    """Numbers of the layers in the encoder, from 1."""
+    seeds: tuple[int, ...]
+    contribution: tuple[float, ...]
+    """Share of the summed map, in percent."""
+    contribution_sd: tuple[float, ...] | None
+    """Over seeds; None for one seed."""
+    factor: tuple[float, ...]
+    """Importance factor, in [0, 1], averaged over the features of the layer."""
+    factor_sd: tuple[float, ...] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: one object per layer."""
+        empty = (None,) * len(self.layers)
+        values = zip(
+            self.layers,
+            self.contribution,
+            self.contribution_sd or empty,
+            self.factor,
+            self.factor_sd or empty,
+            strict=True,
+        )
+        names = ("layer", "contribution", "contribution_sd", "factor", "factor_sd")
+        return {
+            "seeds": list(self.seeds),
+            "layers": [dict(zip(names, value, strict=True)) for value in values],
+        }
+
+
+def layer_map(map_S: Floats) -> NDArray[np.float64]:
+    """A mean attention map as weights of layers and features.
+
+    Args:
+        map_S: (S, L, D) or (S, L, 1) of a gate; (S, H, Q, L) of what reads layers, which is
+            averaged over heads and queries.
+
+    Returns:
+        (S, L, D) or (S, L, 1).
+    """
+    wide = map_S.astype(np.float64)
+    return wide.mean((1, 2))[..., None] if wide.ndim == 4 else wide
+
+
+def importance_factor(map_S: Floats) -> NDArray[np.float64]:
+    """``IF = (w - min w) / (max w - min w)`` of every seed's mean map.
+
+    A constant map, on which nothing stands out, has importance 0 everywhere.
+
+    Shape:
+        map_S as in ``layer_map``; the result (S, L, D) or (S, L, 1), in [0, 1].
+    """
+    map_SLD = layer_map(map_S)
+    low_S11 = map_SLD.min((1, 2), keepdims=True)
+    range_S11 = map_SLD.max((1, 2), keepdims=True) - low_S11
+    flat_S11 = range_S11 <= FLAT * np.abs(map_SLD).max((1, 2), keepdims=True)
+    return np.where(flat_S11, 0.0, (map_SLD - low_S11) / np.where(flat_S11, 1.0, range_S11))
+
+
+def layer_contribution(map_S: Floats) -> NDArray[np.float64]:
+    """Each layer's share of the summed map in percent, (S, L).
+
+    Every layer of a map of zeros has the same share.
+    """
+    sum_SL = layer_map(map_S).sum(2)
+    total_S1 = sum_SL.sum(1, keepdims=True)
+    empty_S1 = total_S1 == 0
+    share_SL = sum_SL / np.where(empty_S1, 1.0, total_S1)
+    return 100 * np.where(empty_S1, 1 / sum_SL.shape[1], share_SL)
+
+
+def importance_of(runs: Sequence[RunResult]) -> Importance | None:
+    """Importance over all finished seeds of runs that differ in their seeds alone.
+
+    Returns:
+        None where the mechanism has no attention map (``NO_MAP``), or no seed finished.
+    """
+    maps = by_seed(runs, lambda run: run.attention_map)
+    if not maps:
+        return None
+    map_S = np.stack(list(maps.values()))
+    contribution_SL = layer_contribution(map_S)
+    factor_SL = importance_factor(map_S).mean(2)
+    return Importance(
+        layers=runs[0].layer_numbers,
+        seeds=tuple(maps),
+        contribution=tuple(contribution_SL.mean(0).tolist()),
+        contribution_sd=_sd(contribution_SL),
+        factor=tuple(factor_SL.mean(0).tolist()),
+        factor_sd=_sd(factor_SL),
+    )
+
+
+def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:
+    return tuple(value_SL.std(0, ddof=1).tolist()) if len(value_SL) > 1 else None

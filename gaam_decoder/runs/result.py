@@ -1,0 +1,323 @@
+"""A run directory <-> RunResult.
+
+S seeds, N test rows, C classes.
+
+A run is one mechanism trained under one recipe on one cache, over some seeds::
+
+    runs/laplace-linear-1f9c2a7b-s0-9/
+      run.json             what was run, where, on what, per seed how it went, and size and SHA-256
+                           of the other files; it carries its own digest and is written last
+      log.jsonl            one line per seed and epoch
+      weights.safetensors  every parameter of every seed, stacked: (S, ...)
+      test.safetensors     logits (S, N, C), labels (N,), mean attention map (S, ...), and learned
+                           parameters as they are used, learned.NAME (S, ...)
+
+It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
+its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
+before a file is first used, what lies in it whenever it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.format.files import unsealed
+from gaam_cache.format.strict_json import read_json
+from gaam_decoder import stats
+from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.runs import run_checks
+from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
+from gaam_decoder.runs.run_files import HashedFiles, check_size, reading
+from gaam_decoder.runs.tensor_files import TensorFile
+from gaam_decoder.specs import row_title
+
+RUN_VERSION = 1
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What a finished run says: everything a report needs, and nothing it has to recompute."""
+
+    path: Path
+    key: str
+    """Hash of mechanism, recipe and cache; runs that share it differ in their seeds alone."""
+    attention: str
+    head: str
+    recipe: dict[str, Any]
+    """Training settings that change the numbers."""
+    cache: dict[str, Any]
+    """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
+    class_names."""
+    environment: dict[str, Any]
+    parameters: dict[str, int]
+    majority_accuracy: float
+    seeds: tuple[int, ...]
+    failed: dict[int, str]
+    epochs: dict[int, int]
+    """Epoch that was kept, per seed."""
+    seconds: dict[int, float]
+    learned_start: dict[str, list[float]] = field(default_factory=dict)
+    """Smallest and largest value of every learned parameter before training."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
+
+    files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
+
+    @cached_property
+    def _hashed(self) -> HashedFiles:
+        return HashedFiles(self.path, self.files)
+
+    def opened(self, name: str) -> AbstractContextManager[BufferedReader]:
+        """A file of the run, of which every byte is what was written; see ``HashedFiles``."""
+        return self._hashed.opened(name)
+
+    def check_digest(self, name: str) -> None:
+        """Hash a file of the run, if that was not done.
+
+        Raises:
+            CacheError: it is not what was written.
+            StorageError: it cannot be read now.
+        """
+        with self.opened(name):
+            pass
+
+    def _failures(self) -> list[bool]:
+        return [seed in self.failed for seed in self.seeds]
+
+    def _logits(self) -> NDArray[np.float32]:
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            logits = tensors.read("logits")
+            classes = len(self.cache["class_names"])
+            run_checks.check_logits(logits, self._failures(), len(self.labels), classes)
+            return logits
+
+    @cached_property
+    def logits(self) -> NDArray[np.float32]:
+        """Test logits, (S, N, C); NaN for failed seeds."""
+        return self._logits()
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Test labels, (N,)."""
+        with self.opened(TEST_FILE) as file:
+            labels = TensorFile(file).read("labels")
+            run_checks.check_labels(labels, self.recipe, self.cache)
+            return labels
+
+    @cached_property
+    def attention_map(self) -> NDArray[np.float32] | None:
+        """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
+
+        NaN for failed seeds; None where the mechanism has none.
+        """
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            if "attention_map" not in set(tensors):
+                return None
+            shape = tensors.shape("attention_map")
+            run_checks.check_map(shape, len(self.seeds), len(self.layer_numbers))
+            return tensors.read("attention_map")
+
+    @cached_property
+    def learned(self) -> dict[str, NDArray[np.float32]]:
+        """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
+        found = {}
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            for name in tensors:
+                if name.startswith("learned."):
+                    run_checks.check_stacked(name, tensors.shape(name), len(self.seeds))
+                    found[name.removeprefix("learned.")] = tensors.read(name)
+        return found
+
+    @property
+    def layer_numbers(self) -> tuple[int, ...]:
+        """Layers that it learned from, as the encoder counts them from 1."""
+        some = self.recipe.get("layers")
+        return parse_layers(some) if some else tuple(range(1, self.cache["layers"] + 1))
+
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """Seeds that did not fail."""
+        return tuple(seed for seed in self.seeds if seed not in self.failed)
+
+    @property
+    def failure(self) -> str | None:
+        """Why no seed finished, as the first of them says; None where one did."""
+        return None if self.finished else self.failed[self.seeds[0]]
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        """Predicted class of every test row, (finished seeds, N)."""
+        return self.finished_logits().argmax(-1)
+
+    def finished_logits(self) -> NDArray[np.float32]:
+        """Test logits of the seeds that did not fail, (finished seeds, N, C).
+
+        They are not kept in memory by this: a report reads those of hundreds of runs.
+        """
+        logits = vars(self).get("logits")
+        if logits is None:
+            logits = self._logits()
+        return logits[np.logical_not(self._failures())] if self.failed else logits
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.
+
+        ``accuracy`` is on the rows that choose the epoch; None where none do.
+        """
+        with self.opened(LOG_FILE) as file:
+            log = [json.loads(line) for line in file]
+            run_checks.check_log(log, self.seeds, self.failed, self.recipe["epochs"])
+            return log
+
+    @cached_property
+    def accuracy(self) -> NDArray[np.float64]:
+        """Test accuracy of every finished seed, a fraction."""
+        return np.array([stats.accuracy(row, self.labels) for row in self.predictions])
+
+    @cached_property
+    def macro_f1(self) -> NDArray[np.float64]:
+        """Macro-averaged F1 of every finished seed."""
+        classes = len(self.cache["class_names"])
+        return np.array([stats.macro_f1(row, self.labels, classes) for row in self.predictions])
+
+    @property
+    def title(self) -> str:
+        """Decoder and what of the recipe a sweep varies."""
+        part = {name: self.recipe.get(name) for name in ("pool", "lr", "layers", "fold")}
+        return row_title(self.attention, self.head, **part)
+
+    @property
+    def select(self) -> str:
+        """Selection protocol: val, last or test."""
+        return str(self.recipe["select"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: what was run and how every seed ended."""
+        accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=True))
+        return {
+            "kind": "run",
+            "path": str(self.path.absolute()),
+            "attention": self.attention,
+            "head": self.head,
+            "recipe": self.recipe,
+            "parameters": self.parameters,
+            "cache": self.cache,
+            "majority_accuracy": self.majority_accuracy,
+            "seeds": [
+                {
+                    "seed": seed,
+                    "accuracy": accuracy.get(seed),
+                    "epoch": self.epochs[seed],
+                    "seconds": self.seconds[seed],
+                    "failed": self.failed.get(seed),
+                }
+                for seed in self.seeds
+            ],
+            "environment": self.environment,
+            "engine": self.engine,
+        }
+
+    def summary(self) -> str:
+        """One line for people."""
+        text = f"{self.title}: "
+        if len(self.accuracy):
+            spread = stats.standard_deviation(self.accuracy)
+            text += f"{100 * self.accuracy.mean():.1f}%"
+            text += f" (sd {100 * spread:.1f})" if spread is not None else ""
+            text += f" over {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+            text += f", {len(self.failed)} FAILED" if self.failed else ""
+        else:
+            text += f"0 of {len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} finished: "
+            text += str(self.failure)
+        mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
+        text += f", {mean_seconds:.2f} s a seed"
+        text += " (compiled" if self.engine["compiled"] else " (not compiled"
+        text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
+        return f"{text}  {self.path}"
+
+
+def read_run(path: Path) -> RunResult:
+    """Read one run directory; of its files beside run.json only the sizes are looked at.
+
+    Raises:
+        CacheError: not a run, damaged, or of another version.
+        StorageError: it cannot be read now.
+    """
+    with reading(path / RUN_FILE):
+        try:
+            content = unsealed(read_json(path / RUN_FILE))
+            version = content.pop("run_version")
+            if version != RUN_VERSION:
+                raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
+            run_checks.check_about(content)
+            seeds = content.pop("seeds")
+            for name, about in content["files"].items():
+                check_size(os.lstat(path / name), about["bytes"], name)
+            return RunResult(
+                path=path,
+                seeds=tuple(entry["seed"] for entry in seeds),
+                failed={entry["seed"]: entry["failed"] for entry in seeds if entry["failed"]},
+                epochs={entry["seed"]: entry["epoch"] for entry in seeds},
+                seconds={entry["seed"]: entry["seconds"] for entry in seeds},
+                **content,
+            )
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+
+def on_training_rows(recipe: Mapping[str, Any]) -> bool:
+    """Whether the rows that are tested under a recipe are those that were learned from."""
+    if recipe.get("fold") is not None:
+        return False
+    # also of two splits that hold the same rows
+    same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
+    return same or bool(recipe.get("allow_train_as_test"))
+
+
+def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
+    """For every seed the run that counts: the first that holds it, finished or failed.
+
+    Args:
+        runs: runs that differ in their seeds alone; the first is the first by folder name.
+
+    Returns:
+        Runs by seed, ascending.
+    """
+    found: dict[int, RunResult] = {}
+    for run in sorted(runs, key=lambda run: run.path.name):
+        for seed in run.seeds:
+            found.setdefault(seed, run)
+    return dict(sorted(found.items()))
+
+
+def by_seed(
+    runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
+) -> dict[int, NDArray[Any]]:
+    """Entries of the seeds that finished, each from the run that counts for it.
+
+    Args:
+        runs: runs that differ in their seeds alone.
+        read: (S, ...) of a run, one entry for each of its seeds; None where it has none.
+    """
+    found = {}
+    for seed, run in first_runs(runs).items():
+        if seed not in run.failed and (values := read(run)) is not None:
+            found[seed] = values[run.seeds.index(seed)]
+    return found

@@ -1,0 +1,122 @@
+"""SeedResults -> a run directory, by one rename; ``runs`` says what lies in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gaam_cache.format.files import (
+    Parts,
+    make_folder,
+    sealed_text,
+    storage_errors,
+    sync_folder,
+    write_synced,
+)
+from gaam_decoder.runs.result import RUN_FILE, RUN_VERSION
+from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.seed_store import SeedResult
+from gaam_decoder.runs.tensor_files import tensor_parts
+
+
+def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
+    """Folder name of a run: readable in front, unambiguous behind."""
+    slug = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
+    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
+    if len(text) > 40:
+        text = f"{len(seeds)}x{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{slug[:80]}-{key[:8]}-s{text}"
+
+
+def write_run(
+    runs: Path,
+    name: str,
+    results: Sequence[SeedResult],
+    labels: torch.Tensor,
+    about: dict[str, Any],
+) -> Path:
+    """Publish a finished run by one rename; a run of that name that is there already wins.
+
+    Args:
+        runs: folder of all runs.
+        name: from ``run_name``.
+        results: one per seed, in order.
+        labels: test labels, (N,).
+        about: the part of run.json that the seeds share.
+    """
+    seeds = [
+        {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
+        for r in results
+    ]
+    test = {"logits": _stacked([r.test_logits for r in results]), "labels": labels.cpu().numpy()}
+    maps = [r.attention_map for r in results if r.attention_map is not None]
+    if maps:
+        nothing = torch.full_like(maps[0], torch.nan)
+        test["attention_map"] = _stacked(
+            [nothing if r.attention_map is None else r.attention_map for r in results]
+        )
+    for key in results[0].learned:
+        test[f"learned.{key}"] = _stacked([r.learned[key] for r in results])
+    weights = {key: _stacked([r.weights[key] for r in results]) for key in results[0].weights}
+    order = {"seeds": json.dumps([r.seed for r in results])}
+    log = "".join(json.dumps(entry) + "\n" for r in results for entry in r.log)
+    contents: dict[str, Parts] = {
+        WEIGHTS_FILE: tensor_parts(weights, order),
+        TEST_FILE: tensor_parts(test, order),
+        LOG_FILE: [log.encode()],
+    }
+    files = {name: _about_file(parts) for name, parts in contents.items()}
+    content = {"run_version": RUN_VERSION, **about, "seeds": seeds, "files": files}
+    final = runs / name
+    temporary = runs / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    with storage_errors(final, option="--runs"):
+        try:
+            make_folder(runs)
+            temporary.mkdir()
+            for file, parts in contents.items():
+                write_synced(temporary / file, parts)
+            write_synced(temporary / RUN_FILE, sealed_text(content).encode())
+            sync_folder(temporary)
+            try:
+                if not (final / RUN_FILE).exists():
+                    temporary.rename(final)
+            except OSError:
+                if not (final / RUN_FILE).exists():
+                    raise
+            sync_folder(runs)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return final
+
+
+def _stacked(values: Sequence[torch.Tensor]) -> NDArray[Any]:
+    return np.stack([value.cpu().numpy() for value in values])
+
+
+def _about_file(parts: Parts) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return {"bytes": sum(map(len, parts)), "sha256": digest.hexdigest()}
+
+
+def temporary_runs(runs: Path, key: str) -> list[Path]:
+    """Folders of runs of this key that are being written, or were when their writer died."""
+    return list(runs.glob(f".*-{key[:8]}-s*.tmp"))
+
+
+def remove_unfinished(runs: Path, key: str) -> None:
+    """Drop what a writer that died left; for the only process that may write runs of this key."""
+    for folder in temporary_runs(runs, key):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,313 @@
+"""Finished seeds of runs that are still unfinished, and the last epoch of those at work.
+
+Every file carries a digest of its name and content, says which work it belongs to, how that work
+was begun and which seeds were to be trained together. What is damaged, swapped or foreign counts as
+absent; since every file says how to go on, the training still ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaam_cache.errors import GaamWarning
+from gaam_cache.format.files import open_sealed, seal_parts, storage_errors, write_file
+from gaam_cache.messages.foreign_text import visible
+from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
+from gaam_decoder.training.engine import Engine
+
+SECONDS_BETWEEN_CHECKPOINTS = 2.0
+SHARE_OF_TIME = 0.05
+"""Of the training that writing checkpoints may take."""
+
+
+@dataclass(kw_only=True, slots=True)
+class SeedResult:
+    """What one seed left behind; tensors on the CPU."""
+
+    seed: int
+    failed: str | None
+    """Why it stopped, or None."""
+    epoch: int
+    """Epoch that was kept, from 1; 0 where it failed."""
+    seconds: float
+    """Of a seed that was trained in a group: the time of the group divided by its size."""
+    weights: dict[str, Tensor]
+    test_logits: Tensor
+    """(N, C); NaN where it failed."""
+    attention_map: Tensor | None
+    """Mean over the test rows."""
+    learned: dict[str, Tensor]
+    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
+    log: list[dict[str, Any]]
+
+
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What a training that was stopped left behind."""
+
+    results: dict[int, SeedResult] = field(default_factory=dict)
+    at_work: Groups = field(default_factory=list)
+    """Seeds of every group that left a checkpoint."""
+    engines: list[Engine] = field(default_factory=list)
+    """How it was begun; several where the device has changed since."""
+    planned: Groups = field(default_factory=list)
+    """Seeds that were to be trained together."""
+
+
+class Checkpoint:
+    """The state of one group of seeds after its last epoch, in one file.
+
+    It is written so seldom that it takes a small share of the time: what a kill costs is the
+    epochs since then, never the result.
+    """
+
+    def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
+        """Use ``SeedStore.checkpoint``."""
+        self.path = path
+        self._begun = dict(begun or {})
+        self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write one."""
+        return time.monotonic() >= self._next
+
+    def save(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+        """Replace what was there.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        start = time.monotonic()
+        _publish(self.path, tensors, {**self._begun, **about})
+        end = time.monotonic()
+        wait = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
+        self._next = end + wait
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Tensors and the rest; None where there is none. ``SeedStore.load`` has looked at it."""
+        try:
+            return _read(self.path)
+        except (OSError, ValueError):
+            return None
+
+
+class SeedStore:
+    """A folder with a dot before its name: groups of seeds that are finished or at work.
+
+    A group is saved by one rename, with all its seeds: which seeds are trained together then never
+    depends on when a training was interrupted.
+
+    Args:
+        runs: folder of all runs.
+        name: of the work, readable.
+        key: of the runs that come of it.
+    """
+
+    def __init__(self, runs: Path, name: str, key: str) -> None:
+        """The folder is made when something is saved."""
+        self.folder = runs / f".{name}.partial"
+        self._begun: dict[str, Any] = {"key": key}
+
+    def begin(self, engine: Engine, planned: Groups) -> None:
+        """Say what every file that is saved from now on says of the whole work."""
+        self._begun |= {"engine": asdict(engine), "planned": planned}
+
+    def save(self, results: Sequence[SeedResult]) -> None:
+        """Write the seeds of one group.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        tensors: dict[str, Tensor] = {}
+        for result in results:
+            own = {f"weights.{name}": value for name, value in result.weights.items()}
+            own |= {f"learned.{name}": value for name, value in result.learned.items()}
+            own["logits"] = result.test_logits
+            if result.attention_map is not None:
+                own["attention_map"] = result.attention_map
+            tensors |= {f"{result.seed}.{name}": value for name, value in own.items()}
+        names = ("seed", "failed", "epoch", "seconds", "log")
+        about = [{name: getattr(result, name) for name in names} for result in results]
+        seeds = [result.seed for result in results]
+        _publish(self._path("done", seeds), tensors, {**self._begun, "seeds": about})
+        with storage_errors(self.folder, option="--runs"):
+            self.checkpoint(seeds).path.unlink(missing_ok=True)
+
+    def load(self) -> Work:
+        """What is whole; what is not is removed, with one warning that names it.
+
+        Raises:
+            StorageError: it cannot be read now, or what is damaged cannot be removed.
+        """
+        results: dict[int, SeedResult] = {}
+        at_work: Groups = []
+        begun: list[dict[str, Any]] = []
+        damaged: dict[str, str] = {}
+        with storage_errors(self.folder, option="--runs"):
+            if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+                damaged[self.folder.name] = "it is no folder"
+                _remove(self.folder)
+            for path in sorted(self.folder.glob("*")):
+                if path.name.startswith("."):
+                    continue  # a temporary file, which goes with the folder
+                try:
+                    found, seeds, about = self._load(path)
+                except ValueError as error:
+                    damaged[path.name] = str(error)
+                    _remove(path)
+                    continue
+                begun.append(about)
+                results |= found
+                at_work += [] if found else [seeds]
+        if damaged:
+            self._warn(damaged)
+        planned = dict.fromkeys(tuple(group) for about in begun for group in about["planned"])
+        return Work(
+            results=results,
+            at_work=at_work,
+            engines=[Engine(**about["engine"]) for about in begun],
+            planned=[list(group) for group in planned],
+        )
+
+    def _load(self, path: Path) -> tuple[dict[int, SeedResult], list[int], dict[str, Any]]:
+        """Finished seeds of a file, all its seeds, and what it says of the whole work.
+
+        Raises:
+            ValueError: it is not a whole file of this work.
+        """
+        is_done = path.name.startswith("done-")
+        try:
+            tensors, about = _read(path, with_tensors=is_done)
+            if about["key"] != self._begun["key"]:
+                raise ValueError("it belongs to other runs")
+            Engine(**about["engine"])
+            if not is_done:
+                return {}, [int(seed) for seed in about["seeds"]], about
+            results = {
+                entry["seed"]: _result(entry, _with_prefix(tensors, f"{entry['seed']}."))
+                for entry in about["seeds"]
+            }
+            return results, list(results), about
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"it was written by another version: {error!r}") from error
+
+    def _warn(self, damaged: dict[str, str]) -> None:
+        names = "; ".join(f"'{name}': {reason}" for name, reason in damaged.items())
+        warnings.warn(
+            visible(
+                f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, the "
+                f"seeds or epochs in it are trained again ({names})"
+            ),
+            GaamWarning,
+            stacklevel=2,
+        )
+
+    def _path(self, kind: str, seeds: Sequence[int]) -> Path:
+        digest = hashlib.sha256(" ".join(map(str, seeds)).encode()).hexdigest()[:16]
+        return self.folder / f"{kind}-{digest}.safetensors"
+
+    def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:
+        """Where the group of these seeds keeps its last epoch."""
+        return Checkpoint(self._path("group", seeds), self._begun)
+
+    def remove(self) -> None:
+        """Drop what was published; groups of other seeds that are still at work stay.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        with storage_errors(self.folder, option="--runs"):
+            for path in self.folder.glob("done-*.safetensors"):
+                group = path.with_name(path.name.replace("done-", "group-", 1))
+                group.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+            if not any(self.folder.glob("group-*.safetensors")):
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    def remove_if_in(self, published: Set[int]) -> None:
+        """Drop what a kill left between publishing a run and ``remove``."""
+        if set(self.load().results) <= published:
+            self.remove()
+
+
+def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:
+    """Seeds in groups as they were when the work was begun, and those that were in none.
+
+    First those at work, then those that were planned together and of which nothing is there.
+    """
+    left = set(seeds)
+    groups: Groups = []
+    for group in work.at_work:
+        if left & set(group):
+            groups.append(group)
+            left -= set(group)
+    for group in work.planned:
+        if left >= set(group) and group:
+            groups.append(group)
+            left -= set(group)
+    return groups, sorted(left)
+
+
+def _publish(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+    parts = tensor_parts(arrays, {"about": json.dumps(about)})
+    write_file(path, seal_parts(path.name, parts), option="--runs")
+
+
+def _read(path: Path, *, with_tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``_publish`` wrote.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, or there is none.
+    """
+    try:
+        with open_sealed(path) as file:
+            found = TensorFile(file)
+            about = json.loads(found.metadata["about"])
+            names = found if with_tensors else ()
+            return {name: torch.from_numpy(found.read(name)) for name in names}, about
+    except (IsADirectoryError, FileNotFoundError, KeyError) as error:
+        raise ValueError(f"{path.name} is no file of gaam: {error}") from error
+
+
+def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:
+    return SeedResult(
+        weights=_with_prefix(own, "weights."),
+        learned=_with_prefix(own, "learned."),
+        test_logits=own["logits"],
+        attention_map=own.get("attention_map"),
+        **entry,
+    )
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without that beginning."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever lies there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

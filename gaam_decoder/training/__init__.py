@@ -1,0 +1,1 @@
+"""Mechanisms x seeds -> runs."""

@@ -1,0 +1,156 @@
+"""What every seed learns from, is chosen by and is tested on.
+
+N rows, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gaam_cache.cache import EmbeddingCache, Split
+from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.format.files import read_bytes
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.training.features import Features
+from gaam_decoder.training.protocol import Rows, grouped_folds, holdout, stratified_folds
+
+LARGEST_GROUPS = 2**30
+"""Bytes of a file of groups."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subset:
+    """Rows of a split with their labels, on the device."""
+
+    features: Features
+    rows: Rows
+    label_N: Tensor  # noqa: N815 a shape suffix
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainData:
+    """What every seed of every mechanism learns from, is chosen by and is tested on."""
+
+    train: Subset
+    choose: Subset | None
+    """Rows that choose the epoch; None keeps the last."""
+    test: Subset
+
+
+Loaded = dict[tuple[str, str | None, tuple[int, ...] | None], Features]
+"""Features by split, pooling and layers, so that the folds of a sweep share them."""
+
+
+def prepare_data(
+    cache: EmbeddingCache,
+    config: TrainConfig,
+    device: torch.device,
+    loaded: Loaded | None = None,
+) -> TrainData:
+    """Load the splits that a config names and say which rows learn, choose and test.
+
+    Raises:
+        ConfigError: the cache has no such split or pooling, too few rows to hold any out, or a file
+            of groups that does not fit.
+    """
+    loaded = {} if loaded is None else loaded
+
+    def features(split: Split) -> Features:
+        (layers,), (pool,) = config.layer_sets, config.pools
+        name = (split.name, pool, layers)
+        if name not in loaded:
+            array = split.pooled(pool) if pool else split.embeddings
+            if layers is not None:
+                array = array.keeping([layer - 1 for layer in layers])
+            loaded[name] = Features(array, device)
+        return loaded[name]
+
+    def subset(split: Split, rows: Rows) -> Subset:
+        labels = torch.from_numpy(split.labels[rows]).to(device)
+        return Subset(features=features(split), rows=rows, label_N=labels)
+
+    train_split = cache[config.train_split]
+    train_rows = np.arange(len(train_split))
+    if config.folds is not None:
+        held_N = fold_rows(train_split.labels, config)
+        test = subset(train_split, held_N)
+        train_rows = np.setdiff1d(train_rows, held_N)
+    else:
+        test_split = cache[config.test_split]
+        test = subset(test_split, np.arange(len(test_split)))
+    choose = None
+    if config.select == "val":
+        labels = train_split.labels[train_rows]
+        first, second = holdout(labels, config.val_fraction, config.split_seed)
+        if not len(second):
+            raise ConfigError(
+                "no rows can be held out to choose the epoch",
+                expected=f"a class with two or more rows in '{config.train_split}'",
+                found=f"{len(train_rows)} rows, each the only one of its class",
+                hint="--select last, which chooses nothing",
+            )
+        choose = subset(train_split, train_rows[second])
+        train_rows = train_rows[first]
+    elif config.select == "test":
+        choose = test
+    return TrainData(train=subset(train_split, train_rows), choose=choose, test=test)
+
+
+def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
+    """Rows of the train split that the fold of a config tests.
+
+    Raises:
+        ConfigError: more folds than rows or groups, or not one name per row.
+    """
+    count, fold = config.folds or 1, config.fold or 1
+    if config.groups is None:
+        if count > len(labels):
+            raise ConfigError(
+                "more folds than rows",
+                expected=f"--folds of at most {len(labels)}, the rows of '{config.train_split}'",
+                found=f"--folds {count}",
+            )
+        return stratified_folds(labels, count, config.split_seed)[fold - 1]
+    names = read_groups(config.groups)
+    if len(names) != len(labels):
+        raise ConfigError(
+            f"'{config.groups}' does not fit the split '{config.train_split}'",
+            expected=f"{len(labels)} lines, one per row in the order of the data set",
+            found=f"{len(names)} lines",
+        )
+    if count > len(set(names)):
+        raise ConfigError(
+            "more folds than groups",
+            expected=f"--folds of at most {len(set(names))}, the names in '{config.groups}'"
+            if len(set(names)) > 1
+            else f"two names or more in '{config.groups}'",
+            found=f"--folds {count}" if len(set(names)) > 1 else f"one name for all {count} folds",
+        )
+    return grouped_folds(names, count, config.split_seed)[fold - 1]
+
+
+def read_groups(path: Path) -> list[str]:
+    """One name per line.
+
+    Raises:
+        NotFoundError: no such file, or not UTF-8.
+    """
+    try:
+        # links are the user's own; a pipe would be waited for, a device never ends
+        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise NotFoundError(
+            f"cannot read the groups '{path}'",
+            expected="--groups FILE, UTF-8 text with one name per row of the train split",
+            found=getattr(error, "strerror", None) or str(error),
+        ) from error
+    return text.splitlines()

@@ -1,0 +1,185 @@
+"""How a group of seeds is run: how many together, compiled or not, in which arithmetic.
+
+S seeds, B batch, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
+from gaam_decoder.training.features import free_memory
+
+COMPILER_SECONDS = 20.0
+"""What compiling a step and an evaluation may cost, generously."""
+EAGER_SECONDS_PER_NUMBER = 3e-8
+"""Measured: what a compiler saves of a step of gates and the linear head, per number of the batch,
+on two cores."""
+WORKING_SET = 8 * 2**20
+"""Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
+KEPT_BYTES = 512 * 2**20
+MOST_SEEDS = {"cpu": 32, "cuda": 256}
+MEMORY_SHARE = 0.4
+"""Share of the free memory that a group may take."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """How seeds were run; kept with every run."""
+
+    device: str
+    dtype: Literal["float32", "bfloat16"]
+    """Of matrix products; parameters, optimiser and loss are float32."""
+    seed_batch: int
+    """Seeds together at most."""
+    compiled: bool
+    why: str
+    """Why it is compiled or not, and why seeds are run together or not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def in_words(self) -> str:
+        """Half a line for people."""
+        together = (
+            f"up to {self.seed_batch} seeds together" if self.seed_batch > 1 else "one by one"
+        )
+        how = "compiled" if self.compiled else "not compiled"
+        return f"{together}, {how}, {self.dtype}, {self.device} ({self.why})"
+
+
+def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
+    """Seeds in groups of at most ``most``, in order, whose sizes differ by at most one.
+
+    What is left when the first groups are done is grouped as it was before.
+    """
+    count = -(-len(seeds) // most)
+    small, larger = divmod(len(seeds), count) if count else (0, 0)
+    ends = np.cumsum([small + (i < larger) for i in range(count)])
+    return [list(seeds[end - small - (i < larger) : end]) for i, end in enumerate(ends)]
+
+
+def resolve_dtype(asked: str, device: torch.device) -> Literal["float32", "bfloat16"]:
+    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it."""
+    if asked == "auto":
+        if device.type == "cuda":
+            has_it = torch.cuda.get_device_capability(device) >= (8, 0)
+        else:
+            features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+            has_it = bool(features.get("avx512_bf16") or features.get("amx_bf16"))
+        return "bfloat16" if has_it else "float32"
+    return "bfloat16" if asked == "bfloat16" else "float32"
+
+
+def choose_engine(
+    spec: DecoderSpec, config: TrainConfig, device: torch.device, *, num_seeds: int, num_rows: int
+) -> Engine:
+    """How to run ``num_seeds`` seeds of a decoder over ``num_rows`` rows.
+
+    A pure function of its arguments, the free memory and whether a compiler is there.
+    """
+    with torch.device("meta"):
+        decoder = build_decoder(spec, seed=0)
+    together, why_together = _seeds_together(decoder, spec, config, device)
+    compiled, why_compiled = _compiled(spec, config, device, num_seeds, num_rows)
+    if compiled and device.type == "cpu" and not decoder.head.compiles:
+        why_compiled += f", all but the {spec.head.name} head"
+    return Engine(
+        device=str(device),
+        dtype=resolve_dtype(config.dtype, device),
+        seed_batch=together,
+        compiled=compiled,
+        why=f"{why_together}; {why_compiled}",
+    )
+
+
+def _seeds_together(
+    decoder: Decoder, spec: DecoderSpec, config: TrainConfig, device: torch.device
+) -> tuple[int, str]:
+    if not decoder.attention.stackable:
+        return 1, f"{spec.attention.name} cannot be stacked"
+    if config.seed_batch is not None:
+        return config.seed_batch, "as asked"
+    activations = activation_bytes(decoder, spec, config.batch_size)
+    parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
+    # parameters, gradients, two moments and the best epoch so far; gradients of activations
+    per_seed = 5 * parameters + 2 * activations
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
+    why = "as memory allows"
+    cached = WORKING_SET * torch.get_num_threads() // activations
+    if device.type == "cpu" and cached < most:
+        most, why = cached, "as caches allow"
+    return max(1, most), why
+
+
+def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> int:
+    """What autograd keeps of one batch of one seed, in bytes; ``decoder`` is on 'meta'."""
+    kept = 0
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal kept
+        kept += tensor.numel() * tensor.element_size()
+        return tensor
+
+    noise = torch.empty(batch_size, decoder.num_noise, device="meta") if decoder.num_noise else None
+    x_BLD = torch.empty(batch_size, spec.num_layers, spec.hidden_size, device="meta")
+    decoder.train()
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        decoder(x_BLD, noise)
+    return max(kept, x_BLD.numel() * x_BLD.element_size())
+
+
+def _compiled(
+    spec: DecoderSpec, config: TrainConfig, device: torch.device, num_seeds: int, num_rows: int
+) -> tuple[bool, str]:
+    if config.compile == "off":
+        return False, "as asked"
+    if (missing := missing_compiler(device.type)) is not None:
+        return False, missing
+    if config.compile == "on":
+        return True, "as asked"
+    numbers = config.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
+    if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
+        return False, "too little work for a compiler"
+    return True, "enough work for a compiler"
+
+
+def keep_freed_memory() -> None:
+    """Tell the C library to keep what a step frees for the next step, where it is glibc.
+
+    Handed back to the system, it would come back page by page, all zeroed: a tenth of a step of the
+    conv head. At most ``KEPT_BYTES`` are kept.
+    """
+    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+    with contextlib.suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_threshold, 32 * 2**20)  # the most that glibc takes
+        libc.mallopt(trim_threshold, KEPT_BYTES)
+
+
+@functools.cache
+def missing_compiler(device_type: str) -> str | None:
+    """Why ``torch.compile`` cannot work here, or None."""
+    if device_type == "cuda" and importlib.util.find_spec("triton") is None:
+        return "no Triton here"
+    from torch._inductor import cpp_builder
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError, RuntimeError):
+        return "no C++ compiler here"
+    return None

@@ -1,0 +1,241 @@
+"""What a config asks for, one by one: decoders, recipes, and the runs that are there already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from gaam_cache import registry
+from gaam_cache.cache import EmbeddingCache
+from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.messages.checks import shortened
+from gaam_decoder.config import TrainConfig, train_as_test
+from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
+from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.training.data import read_groups
+from gaam_decoder.training.engine import resolve_dtype
+
+NOT_RECIPE = (
+    *("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile"),
+    *("track", "skip_impossible"),
+    *("fold", "folds", "groups"),
+)
+"""Settings that are recorded elsewhere or do not change the numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One decoder under one recipe: a row of the table to be."""
+
+    spec: DecoderSpec
+    config: TrainConfig
+    key: str
+
+    def __str__(self) -> str:
+        """Decoder and what of the recipe a sweep varies."""
+        (layers,) = self.config.layer_sets
+        return row_title(
+            self.spec.attention,
+            self.spec.head,
+            pool=self.config.pools[0],
+            lr=self.config.lrs[0],
+            layers=spell_layers(layers) if layers else None,
+            fold=f"{self.config.fold}/{self.config.folds}" if self.config.fold else None,
+        )
+
+
+def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
+    """Everything that a config asks for, in order.
+
+    Raises:
+        ConfigError: an option does not fit the cache, or not all of a sweep can be built.
+
+    Warns:
+        GaamWarning: for everything that is left out, where that was asked for.
+    """
+    config = _check_splits(config, cache)
+    config = _check_pools(config, cache)
+    config = _check_layers(config, cache.num_layers)
+    config = replace(config, dtype=resolve_dtype(config.dtype, device))
+    items: list[Item] = []
+    impossible: list[Item] = []
+    reasons: dict[DecoderSpec, ConfigError | None] = {}
+    for single in config.recipes():
+        spec = decoder_spec(single.attn[0], single, cache)
+        item = Item(spec=spec, config=single, key=key_of(spec, single, cache))
+        if spec not in reasons:
+            reasons[spec] = _why_impossible(spec)
+        (items if reasons[spec] is None else impossible).append(item)
+    if impossible:
+        whats = {_what(item): reasons[item.spec] for item in impossible}
+        _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
+    return items
+
+
+def _why_impossible(spec: DecoderSpec) -> ConfigError | None:
+    """Why a decoder cannot be built: known before any training."""
+    try:
+        with on_paper():
+            build_decoder(spec, seed=0)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _what(item: Item) -> str:
+    """A decoder and its layers: what of an item decides whether it can be built."""
+    return row_title(
+        item.spec.attention, item.spec.head, layers=spell_layers(item.config.layer_sets[0])
+    )
+
+
+def _refuse_or_warn(
+    whats: dict[str, ConfigError | None], impossible: int, possible: int, *, skip: bool
+) -> None:
+    first, error = next(iter(whats.items()))
+    assert error is not None
+    if skip and possible:
+        for what, why in whats.items():
+            warnings.warn(f"left out: {what}: {why and why.message}", GaamWarning, stacklevel=4)
+        return
+    found = error.details.get("found", "")
+    found = error.message if found in error.message else f"{error.message}: {found}"
+    others = f"; nor can {', '.join(list(whats)[1:4])}" if len(whats) > 1 else ""
+    others += f" and {len(whats) - 4} more" if len(whats) > 4 else ""
+    raise ConfigError(
+        f"{first} cannot be built{others}",
+        expected=error.details.get("expected"),
+        found=found,
+        where=f"{impossible} of {impossible + possible} combinations; the other {possible} can"
+        if possible
+        else None,
+        hint="--skip-impossible trains those that can" if possible else error.details.get("to do"),
+    )
+
+
+def lacking_seeds(config: TrainConfig, runs: list[RunResult]) -> list[int]:
+    """Seeds of a config that no run has."""
+    return sorted(set(config.seeds) - {seed for run in runs for seed in run.seeds})
+
+
+def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
+    """The config, in which training rows are allowed as test rows only where they are.
+
+    Raises:
+        ConfigError: the cache has no such split, or rows to test on are those to learn from.
+    """
+    named = {"--train-split": config.train_split}
+    if config.folds is None:
+        named["--test-split"] = config.test_split
+    for option, split in named.items():
+        if split not in cache:
+            (only, *others) = cache
+            alone = config.folds is None and not others
+            raise _not_there(
+                "split",
+                option,
+                split,
+                cache,
+                tuple(cache),
+                f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
+            )
+    content = cache.plan.fingerprint_fields["content"]
+    same = config.folds is None and content[config.train_split] == content[config.test_split]
+    if same and not config.allow_train_as_test:
+        raise train_as_test(
+            f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
+        )
+    return replace(config, allow_train_as_test=same)
+
+
+def _check_pools(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
+    """The config, in which naming the first pooling is the same as naming none.
+
+    Raises:
+        ConfigError: the cache has no such pooling, or one is named twice.
+    """
+    there = cache.plan.pooling
+    for pool in config.pools:
+        if pool is not None and pool not in there:
+            raise _not_there("pooling", "--pool", pool, cache, there)
+    return replace(config, pool=tuple(pool or there[0] for pool in config.pools))
+
+
+def _not_there(
+    kind: str,
+    option: str,
+    name: str,
+    cache: EmbeddingCache,
+    there: Sequence[str],
+    hint: str | None = None,
+) -> ConfigError:
+    meant = registry.nearest(name, there)
+    option_of_extract = {"split": "--split", "pooling": "--pool"}[kind]
+    return ConfigError(
+        f"the cache has no {kind} '{shortened(name)}'",
+        expected=f"one of: {', '.join(there)}",
+        found=f"{option} {shortened(name)}",
+        where=str(cache.root.absolute()),
+        hint=f"did you mean '{meant}'?"
+        if meant
+        else hint or f"extract it with {option_of_extract}",
+    )
+
+
+def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
+    """The config, in which naming all layers is the same as naming none.
+
+    Raises:
+        ConfigError: the encoder has no such layer, or two sets turn out to be the same.
+    """
+    sets = config.layer_sets
+    beyond = sorted({layer for one in sets for layer in one or () if layer > num_layers})
+    if beyond:
+        raise ConfigError(
+            "the encoder of the cache has no such layer",
+            expected=f"--layers from 1 to {num_layers}",
+            found=spell_numbers(beyond),
+            where=str(config.cache.absolute()),
+        )
+    return replace(
+        config, layers=tuple(None if len(one or ()) == num_layers else one for one in sets)
+    )
+
+
+def decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
+    """The decoder of a mechanism under the first head of a config."""
+    return DecoderSpec(
+        attention=parse_attention(text),
+        head=parse_head(config.heads[0]),
+        num_layers=len(config.layer_sets[0] or range(cache.num_layers)),
+        hidden_size=cache.hidden_size,
+        num_classes=len(cache.class_names),
+    )
+
+
+def recipe_of(config: TrainConfig) -> dict[str, Any]:
+    """The settings that change the numbers, as JSON values."""
+    recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
+    recipe |= {"lr": config.lrs[0], "pool": config.pools[0]}
+    recipe["loss"] = str(parse_loss(config.loss))
+    layers = config.layer_sets[0]
+    recipe["layers"] = spell_numbers(layers) if layers else None
+    recipe["fold"] = f"{config.fold}/{config.folds}" if config.fold else None
+    if config.groups is not None:
+        names = "\n".join(read_groups(config.groups))
+        recipe["groups"] = hashlib.sha256(names.encode()).hexdigest()[:16]
+    return recipe
+
+
+def key_of(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
+    """The hash of decoder, recipe and cache: what makes two runs the same but for their seeds."""
+    fields = [str(spec.attention), str(spec.head), recipe_of(config), cache.fingerprint]
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

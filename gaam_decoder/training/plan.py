@@ -1,0 +1,188 @@
+"""What a training would do: a list, with an estimate of the time. Nothing is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from gaam_cache import registry
+from gaam_cache.cache import open_cache
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.runs.run_folders import runs_of_key
+from gaam_decoder.specs import row_title
+from gaam_decoder.training.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.engine import COMPILER_SECONDS, Engine, choose_engine
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.items import Item, lacking_seeds, plan_items
+from gaam_decoder.training.train import build_loss
+
+TIMED_STEPS = 3
+FUSED_SPEED = 20.0
+"""Measured: how much faster all but matrix products is for seeds together and compiled."""
+STAGED_SPEED = 1.3
+"""Measured: how much faster a step is where a compiler leaves the head alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRun:
+    """One row of the table to be."""
+
+    attention: str
+    head: str
+    pool: str
+    lr: float
+    layers: str
+    """Layer numbers, or 'all'."""
+    fold: str | None
+    seeds: str
+    """Seeds still to be trained; empty where all are there."""
+    num_seeds: int
+    seconds: float
+    """Estimate, from a few steps of one seed that were timed."""
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainPlan:
+    """Everything that a config asks for."""
+
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimate for all."""
+        return sum(run.seconds for run in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"seconds": self.seconds, "runs": [asdict(run) for run in self.runs]}
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        lines = []
+        for run in self.runs:
+            layers = run.layers if run.layers != "all" else None
+            what = row_title(
+                run.attention,
+                run.head,
+                pool=run.pool,
+                lr=run.lr,
+                layers=layers,
+                fold=run.fold,
+            )
+            if run.num_seeds:
+                what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
+            else:
+                what += ": all seeds are there"
+            lines.append(what)
+        count = sum(run.num_seeds for run in self.runs)
+        total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
+        total += f", about {_duration(self.seconds)}"
+        return "\n".join([*lines, total])
+
+
+def plan(config: TrainConfig) -> TrainPlan:
+    """List what ``train`` would do and time a few steps of every decoder.
+
+    Raises:
+        ConfigError: an argument does not fit the cache.
+        NotFoundError: no cache.
+        CacheError: an incomplete or damaged cache, or a damaged run.
+    """
+    device = registry.resolve_device(config.device)
+    cache = open_cache(config.cache)
+    loaded: Loaded = {}
+    timed: dict[DecoderSpec, float] = {}
+    runs = []
+    for item in plan_items(config, cache, device):
+        seeds = lacking_seeds(config, runs_of_key(config.runs, item.key))
+        seconds, how = 0.0, ""
+        if seeds:
+            data = prepare_data(cache, item.config, device, loaded)
+            rows = len(data.train)
+            engine = choose_engine(
+                item.spec, item.config, device, num_seeds=len(seeds), num_rows=rows
+            )
+            if item.spec not in timed:
+                timed[item.spec] = _seconds_per_row(item, data, engine)
+            seconds = timed[item.spec] * rows * item.config.epochs * len(seeds)
+            seconds += COMPILER_SECONDS if engine.compiled else 0.0
+            how = engine.in_words()
+        runs.append(_planned(item, seeds, seconds, how))
+    return TrainPlan(runs=tuple(runs))
+
+
+def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedRun:
+    config = item.config
+    return PlannedRun(
+        attention=str(item.spec.attention),
+        head=str(item.spec.head),
+        pool=str(config.pools[0]),
+        lr=config.lrs[0],
+        layers=spell_layers(config.layer_sets[0]),
+        fold=f"{config.fold}/{config.folds}" if config.fold else None,
+        seeds=spell_numbers(seeds),
+        num_seeds=len(seeds),
+        seconds=seconds,
+        how=how,
+    )
+
+
+def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
+    """Of one seed over a few batches; where it will be compiled, what is known to remain of it."""
+    size = item.config.batch_size
+    few = data.train.rows[: size * TIMED_STEPS]
+    train = replace(data.train, rows=few, label_N=data.train.label_N[: len(few)])
+    group = Group(
+        item.spec,
+        replace(data, train=train, choose=None),
+        item.config,
+        [0],
+        loss_of=build_loss(item.config),
+        engine=replace(engine, compiled=False),
+    )
+    best = float("inf")
+    for _ in range(2):  # the first warms up
+        start = time.perf_counter()
+        group.train_epoch()
+        if data.train.label_N.is_cuda:
+            torch.cuda.synchronize(data.train.label_N.device)
+        best = min(best, time.perf_counter() - start)
+    if engine.compiled and not group.decoder.head.compiles:
+        best /= STAGED_SPEED
+    elif engine.compiled:
+        with FlopCounterMode(display=False) as counter:
+            group.train_epoch()
+        products = min(best, counter.get_total_flops() / _product_speed(group, engine))
+        best = products + (best - products) / FUSED_SPEED
+    return best / len(few)
+
+
+def _product_speed(group: Group, engine: Engine) -> float:
+    """Floating-point operations a second of a matrix product of the size that decoders have."""
+    dtype = torch.bfloat16 if engine.dtype == "bfloat16" else torch.float32
+    a = torch.ones(512, 512, device=group.state.loss_S.device, dtype=dtype)
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        float((a @ a)[0, 0])  # waits for the device
+        best = min(best, time.perf_counter() - start)
+    return 2 * 512**3 / best
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

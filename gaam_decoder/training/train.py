@@ -1,0 +1,114 @@
+"""Seeds of one decoder from initialisation to results.
+
+N rows, C classes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gaam_cache import registry
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.losses._base import Loss
+from gaam_decoder.runs.seed_store import Checkpoint, SeedResult
+from gaam_decoder.specs import parse_loss
+from gaam_decoder.training.data import Subset, TrainData
+from gaam_decoder.training.engine import Engine
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.programs import Programs
+
+
+def build_loss(config: TrainConfig) -> Loss:
+    """The loss that a config names."""
+    spec = parse_loss(config.loss)
+    return registry.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
+
+
+def train_group(
+    spec: DecoderSpec,
+    data: TrainData,
+    config: TrainConfig,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    programs: Programs | None = None,
+) -> tuple[list[SeedResult], bool]:
+    """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
+
+    A loss that is not finite ends that seed as failed, and so do logits of test rows that are not;
+    nothing is retried.
+
+    Args:
+        spec: the decoder.
+        data: rows.
+        config: recipe and protocol.
+        seeds: initialisation and order of the rows.
+        engine: how they are run.
+        checkpoint: where the last epoch is kept, and taken up again.
+        on_epoch: called with (epoch from 1, mean training loss).
+        programs: what earlier groups compiled.
+
+    Returns:
+        One result per seed, in order, and whether the arithmetic was compiled to the end.
+    """
+    group = Group(
+        spec, data, config, seeds, loss_of=build_loss(config), engine=engine, programs=programs
+    )
+    if checkpoint is not None:
+        group.resume(checkpoint)
+    while not group.finished():
+        loss = group.train_epoch()
+        if checkpoint is not None and checkpoint.due and not group.finished():
+            group.save(checkpoint)
+        on_epoch(group.epochs_done, loss)
+    start = time.perf_counter()
+    logits_SNC = group.logits(data.test, group.kept_state()).float().cpu()
+    results = [_result(group, place, logits_SNC[place]) for place in range(len(seeds))]
+    seconds = (group.seconds + time.perf_counter() - start) / len(seeds)
+    for result in results:
+        result.seconds = seconds
+    return results, group.program.kernels.compiled
+
+
+def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
+    member = group.members[place]
+    if member.failed is None and not bool(torch.isfinite(logits_NC).all()):
+        member.failed = "the logits of the test rows are not finite"
+    names = group.decoder.state_dict()  # without buffers that are not part of it
+    weights = {name: group.kept[name][place].cpu() for name in names}
+    group.decoder.load_state_dict(weights)
+    failed = member.failed is not None
+    return SeedResult(
+        seed=member.seed,
+        failed=member.failed,
+        epoch=0 if failed else member.best_epoch,
+        seconds=0.0,
+        weights=weights,
+        test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
+        attention_map=None if failed else _mean_attention_map(group, group.data.test),
+        learned={
+            name: value.detach().cpu().clone().contiguous()
+            for name, value in group.decoder.attention.learned().items()
+        },
+        log=member.log,
+    )
+
+
+@torch.inference_mode()
+def _mean_attention_map(group: Group, subset: Subset) -> Tensor | None:
+    attention = group.decoder.attention.eval()
+    total: Tensor | None = None
+    for x_BLD in subset.features.batches(subset.rows, group.eval_batch_size(subset)):
+        weights = attention.attention_map(x_BLD.float())
+        if weights is None:
+            return None
+        part = weights.double().sum(0)
+        total = part if total is None else total + part
+    return None if total is None else (total / len(subset)).float().cpu()
