@@ -57,6 +57,14 @@ ConfigFile = Annotated[
 ]
 
 
+class _Command(Command):
+    """A command that lets no variable be that nobody reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        settings.check_variables(gaam_cache.ExtractConfig, TrainConfig)
+        return super().invoke(ctx)
+
+
 def _option(*names: str, help: str, default: Any = None, metavar: str | None = None) -> Any:
     """An option whose value is None unless given; ``default`` is what the help says."""
     text = ", ".join(default) if isinstance(default, tuple) else default
@@ -88,7 +96,7 @@ def _main(
     """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
     encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
@@ -149,7 +157,7 @@ def extract(
         tell(f"next: {next_step.after_extract(summary.path)}")
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def train(
     attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(registry.names('gaam_decoder.attention'))}.")] = None,
     preset: Annotated[str | None, _option("--preset", help="A recipe of data/presets, such as paper.")] = None,
@@ -232,7 +240,7 @@ def train(
     gaam_decoder.check_failures(results, resolved.seeds)
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def ablate(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     num_layers: Annotated[int, typer.Option("--num-layers", help="Layers of each group.")] = 3,
@@ -265,7 +273,7 @@ def ablate(
     result.check()
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(registry.names("gaam_decoder.reports.formats")), default="terminal")] = None,
@@ -294,7 +302,7 @@ def report(
     write_report(writer, tables, out)
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def inspect(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")],
     as_json: AsJson = False,
@@ -314,7 +322,7 @@ def inspect(
     raise typer.Exit(3 if about.get("damage") else 0)
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def describe(
     attn: Annotated[str | None, typer.Option("--attn", metavar="NAME[:key=value,...]", help="One mechanism; without it, all are listed.")] = None,
     layers: Annotated[int, typer.Option("--layers", min=1, max=10_000, help="Layers of the encoder.")] = 40,
@@ -338,7 +346,7 @@ def describe(
         tell(catalogue.catalogue_in_words(about, width))
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
@@ -357,7 +365,15 @@ def verify(
 
     options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
     options |= {"seed": seed, "device": device}
+    if seed and not recompute:
+        raise ConfigError("--seed says which rows --recompute takes", expected="--recompute N")
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.verify.is_runs(path)
+    if of_runs and (prune or recompute or device != "auto"):
+        raise ConfigError(
+            "--prune, --recompute and --device are for caches",
+            expected="gaam verify RUNS alone",
+            where=str(path.absolute()),
+        )
     with show_progress("verify", "steps", quiet=quiet) as progress:
         result = (
             gaam_decoder.runs.verify.verify(path, progress=progress)

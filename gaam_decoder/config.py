@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache import registry
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import check_at_least, check_device, shortened
+from gaam_cache.messages.checks import check_at_least, check_device, option_of, shortened
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import parse_list, parse_pools, parse_rates, parse_seed_batch
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
@@ -148,6 +148,16 @@ class TrainConfig:
                 found=f"--folds {self.folds} and --test-split {shortened(self.test_split)}",
                 hint=f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
             )
+        for option, chooses in (("val_fraction", False), ("split_seed", self.folds is not None)):
+            given = getattr(self, option)
+            if self.select != "val" and not chooses and given != _DEFAULTS[option]:
+                raise ConfigError(
+                    f"{option_of(option)} plays no part with --select {self.select}",
+                    expected="--select val, which holds out a part of train"
+                    + (" (or --folds)" if option == "split_seed" else ""),
+                    found=f"{option_of(option)} {given}",
+                    hint=f"leave {option_of(option)} out",
+                )
         if self.groups is not None and self.folds is None:
             raise ConfigError(
                 "--groups says what a fold keeps together",
@@ -204,6 +214,9 @@ class TrainConfig:
             replace(self, attn=(attention,), head=head, pool=pool, lr=lr, layers=layers, fold=fold)
             for attention, head, pool, lr, layers, fold in combinations
         ]
+
+
+_DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}
 
 
 def train_as_test(found: str) -> ConfigError:

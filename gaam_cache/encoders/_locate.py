@@ -59,6 +59,8 @@ class Located:
             return [single]
         try:
             named = {str(name) for name in read_json(index)["weight_map"].values()}
+            if not named:
+                raise ValueError("the 'weight_map' is empty")
         except (OSError, ValueError, RecursionError, KeyError, AttributeError) as error:
             raise ConfigError(
                 f"'{self.path}' holds no weights that can be found",
@@ -216,7 +218,24 @@ def _checked(path: Path, weights: bool) -> Located:
         ("tokenizer_config.json", "fast_tokenizer_files"),
     ):
         _refuse_paths(path / name, key)
+    _refuse_other_weights(path / "config.json")
     return Located(path=path, revision=None, weights=weights)
+
+
+def _refuse_other_weights(file: Path) -> None:
+    """Transformers would load the weights that are named there, and not those of the usual name."""
+    try:
+        named = read_json(file).get("transformers_weights")
+    except (OSError, ValueError, RecursionError):
+        return  # whoever reads it for its content says what is wrong
+    if named not in (None, WEIGHTS):
+        raise ConfigError(
+            "the configuration of the encoder names weights of its own",
+            expected=f"weights in {WEIGHTS}, or in the files that {INDEX} names",
+            found=f"transformers_weights: {visible(str(named)[:120])}",
+            where=str(file),
+            hint=f"copy the folder, call those weights {WEIGHTS} there and remove the setting",
+        )
 
 
 def _refuse_paths(file: Path, key: str) -> None:

@@ -81,12 +81,21 @@ def load_trained(
             dtype=getattr(torch, dtype),
             local_files_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # said below, by name and size
             **options,
         )
     # a pooler sits on top of the last layer and plays no part here
     _own(model)
-    missing = set(info["missing_keys"]) & _names_in(model, text_part(model))
-    missing = {key for key in missing if "pooler" not in key}
+    used = {key for key in _names_in(model, text_part(model)) if "pooler" not in key}
+    for key, there, expected in sorted(info["mismatched_keys"]):
+        if key in used:
+            raise ConfigError(
+                f"the weights of '{name}' are not those of its configuration",
+                expected=f"{key} of the size {' x '.join(map(str, expected))}",
+                found=" x ".join(map(str, there)),
+                where=str(files[0].parent),
+            )
+    missing = set(info["missing_keys"]) & used
     if missing:
         raise ConfigError(
             f"the weights of '{name}' are incomplete",

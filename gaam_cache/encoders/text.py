@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from gaam_cache import registry
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.encoders._choices import choose_dtype, choose_max_length
+from gaam_cache.encoders._choices import (
+    check_depth,
+    check_tokenizer,
+    choose_dtype,
+    choose_max_length,
+    random_tokens,
+)
 from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part, vocabulary
 from gaam_cache.encoders._locate import Located, locate
 from gaam_cache.encoders._pooling import check_names
@@ -31,6 +37,8 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import Identity
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
 
+TWICE = 8
+"""Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
 
 
@@ -95,7 +103,9 @@ class TextEncoder(Encoder):
             expected="a text encoder and tokenizer that transformers knows by itself",
         ):
             model_config = transformers.AutoConfig.from_pretrained(located.path, **options)
+            check_depth(model_config)
             tokenizer = transformers.AutoTokenizer.from_pretrained(located.path, **options)
+            check_tokenizer(tokenizer, located.path)
             encoder = cls(located, config, tokenizer, model_config)
         encoder._seen = seen
         return encoder
@@ -143,6 +153,8 @@ class TextEncoder(Encoder):
             ConfigError: the tokenizer cuts nothing.
         """
         cut = self._token_ids(rows, max_length=self.max_length)
+        if self._token_ids(rows[:TWICE], max_length=self.max_length) != cut[:TWICE]:
+            raise random_tokens(self.name, "other tokens the second time")
         if (longest := max(map(len, cut), default=0)) > self.max_length:
             raise ConfigError(
                 "the tokenizer does not cut texts at --max-length",
@@ -159,17 +171,26 @@ class TextEncoder(Encoder):
         return Inputs(items=cut, lengths=[len(ids) for ids in cut], truncated=truncated)
 
     def _token_ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
-        encoded = self._tokenizer(
-            list(rows),
-            add_special_tokens=True,
-            padding=False,
-            truncation=max_length is not None,
-            max_length=max_length,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-        return encoded["input_ids"]
+        try:
+            encoded = self._tokenizer(
+                list(rows),
+                add_special_tokens=True,
+                padding=False,
+                truncation=max_length is not None,
+                max_length=max_length,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+                verbose=False,
+            )
+        except Exception as error:  # tokenizers of others raise what they like
+            raise ConfigError(
+                "the tokenizer cannot read a text",
+                found=f"{type(error).__name__}: {error}",
+                where=self.name,
+                hint="look at the tokenizer: has it a token for what it does not know?",
+            ) from error
+        ids: list[list[int]] = encoded["input_ids"]
+        return ids
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model.
@@ -228,7 +249,7 @@ class TextEncoder(Encoder):
 
     def _has_token_types(self) -> bool:
         """Whether the tokenizer tells tokens of one text apart by a type."""
-        encoded = self._tokenizer(["a"], return_token_type_ids=True, verbose=False)
+        encoded = self._tokenizer([""], return_token_type_ids=True, verbose=False)
         return any(map(any, encoded.get("token_type_ids") or []))
 
     def _pad_id(self, size: int | None) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -142,16 +142,30 @@ def _from_environment(
     """
     ours = {_variable(name): name for name in fields}
     theirs = {_variable(field.name) for cls in others for field in dataclasses.fields(cls)}
+    _check_variables(ours.keys() | theirs, environ)
+    return {name: environ[variable] for variable, name in ours.items() if variable in environ}
+
+
+def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse a variable that would be ours and sets a field of none of these dataclasses.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    known = {_variable(field.name) for cls in classes for field in dataclasses.fields(cls)}
+    _check_variables(known, environ)
+
+
+def _check_variables(known: Set[str], environ: Mapping[str, str]) -> None:
     for variable in sorted(environ):
-        if variable.startswith(PREFIX) and variable not in ours.keys() | theirs:
+        if variable.startswith(PREFIX) and variable not in known:
             raise registry.unknown(
                 "variable",
                 variable,
-                sorted(ours.keys() | theirs),
+                sorted(known),
                 where="the environment",
-                hint=_unset(variable, ours.keys() | theirs),
+                hint=_unset(variable, known),
             )
-    return {name: environ[variable] for variable, name in ours.items() if variable in environ}
 
 
 def _unset(variable: str, known: Iterable[str]) -> str:

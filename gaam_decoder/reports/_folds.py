@@ -66,7 +66,13 @@ def fold_of(run: RunResult) -> tuple[int, int] | None:
 
 
 def _split(run: RunResult) -> str:
-    return f" of the '{run.recipe.get('train_split', 'train')}' split"
+    """Of what the folds are, and what else decides which rows they hold."""
+    text = f" of the '{run.recipe.get('train_split', 'train')}' split"
+    if seed := run.recipe.get("split_seed"):
+        text += f", split seed {seed}"
+    if groups := run.recipe.get("groups"):
+        text += f", groups {str(groups)[:8]} kept together"
+    return text
 
 
 def _place(run: RunResult) -> tuple[Any, ...]:

@@ -135,10 +135,13 @@ def _intervals(table: Table) -> Iterator[str]:
     if any(len(row.scores.seeds) == 1 for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
     bounds = [interval for row in table.rows for interval in (row.interval, row.bootstrap)]
+    bounds += [
+        one for found in table.comparisons if found for one in (found.interval, found.bootstrap)
+    ]
     if any(found and found[1] - found[0] < NO_WIDTH for found in bounds):
         yield (
-            "an interval without width is no certainty: all seeds are right on equally many rows, "
-            "or all on the same"
+            "an interval without width is no certainty: all seeds are right on equally many rows "
+            "(of a difference: differ alike), or all on the same"
         )
     for label, row in labelled(table):
         if late := row.still_learning:

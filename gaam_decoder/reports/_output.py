@@ -9,9 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import storage_errors, write_file
+from gaam_cache.format.plan import PLAN_FILE
+from gaam_cache.format.receipt import SHARD_FOLDER
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports.formats.terminal import Terminal
+from gaam_decoder.runs.result import RUN_FILE
 
 
 def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:
@@ -26,8 +30,17 @@ def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> N
             None: stdout.
 
     Raises:
+        ConfigError: a folder that holds a run or a cache.
         StorageError: the file system refused; a file that was there is as it was.
     """
+    if out is not None and (kept := _results_beside(out)):
+        raise ConfigError(
+            f"'{out}' lies among results, which a report must not replace",
+            expected="a file somewhere else",
+            found=f"{kept} beside it",
+            where=str(out.absolute()),
+            hint="choose another --out",
+        )
     if out is None and isinstance(writer, Terminal):
         writer.write(tables, sys.stdout)  # its width, colour and encoding are those of the screen
         return
@@ -39,6 +52,14 @@ def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> N
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text.getvalue())
+
+
+def _results_beside(out: Path) -> str | None:
+    """What shows that the folder of a file is that of a run, of a cache or of its shards."""
+    folder = Path(os.path.realpath(out)).parent
+    signs = [folder / RUN_FILE, folder / PLAN_FILE]
+    signs += [folder.parent / PLAN_FILE] if folder.name == SHARD_FOLDER else []
+    return next((sign.name for sign in signs if os.path.lexists(sign)), None)
 
 
 def _write(out: Path, content: bytes) -> None:

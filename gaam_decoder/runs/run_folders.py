@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gaam_cache.errors import CacheError, NotFoundError
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
+from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
 from gaam_decoder.runs.run_checks import RUN_FILES, TEST_FILE
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
@@ -90,12 +91,21 @@ def load_runs(path: str | Path) -> list[RunResult]:
 
     Raises:
         NotFoundError: no finished run there.
-        CacheError: damaged runs.
+        CacheError: damaged runs, or none of them finished.
         StorageError: one that cannot be read now.
+
+    Warns:
+        GaamWarning: runs that are not finished.
     """
     runs, damaged = sound_runs(path)
     if damaged:
         raise damaged_runs(damaged, len(runs) + len(damaged))
+    if unfinished := unfinished_runs(Path(path).expanduser()):
+        warnings.warn(
+            f"not among the runs, because they are not finished: {brief(', '.join(unfinished))}",
+            GaamWarning,
+            stacklevel=2,
+        )
     return runs
 
 
@@ -109,15 +119,20 @@ def sound_runs(path: str | Path) -> tuple[list[RunResult], dict[Path, CacheError
     folder = Path(path).expanduser()
     found = [folder] if is_run(folder) else run_folders(folder)
     if not found:
-        unfinished = unfinished_runs(folder)
+        if unfinished := unfinished_runs(folder):
+            raise CacheError(
+                f"no run in '{folder}' is finished",
+                expected=f"folders with {RUN_FILE}",
+                found=f"{len(unfinished)} unfinished",
+                where=str(folder.absolute()),
+                hint="the same 'gaam train' again finishes them",
+            )
         raise NotFoundError(
             f"no finished runs in '{folder}'",
             expected=f"folders with {RUN_FILE}",
-            found=f"{len(unfinished)} unfinished" if unfinished else "none",
+            found="none",
             where=str(folder.absolute()),
-            hint="the same 'gaam train' again finishes them"
-            if unfinished
-            else "make one with 'gaam train', or name another folder",
+            hint="make one with 'gaam train', or name another folder",
         )
     runs: list[RunResult] = []
     damaged: dict[Path, CacheError] = {}

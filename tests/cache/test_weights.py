@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import text
@@ -177,18 +179,90 @@ def test_lists_of_versions_name_no_other_folder(file: str, key: str, folder: Pat
         opened(folder)
 
 
-def test_a_configuration_cannot_choose_other_weights(folder: Path) -> None:
-    plain = opened(folder)
-    plain.load()
+@pytest.mark.parametrize("name", ["other.safetensors", "../w.safetensors", "gone", "", 7])
+def test_a_configuration_cannot_choose_other_weights(name: Any, folder: Path) -> None:
     weights = {key: x + 1 for key, x in load_file(folder / WEIGHTS).items()}
     save_file(weights, folder / "other.safetensors", metadata={"format": "pt"})
     content = json.loads((folder / "config.json").read_text())
-    content["transformers_weights"] = "other.safetensors"
-    (folder / "config.json").write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps(content | {"transformers_weights": name}))
+    with pytest.raises(ConfigError, match="names weights of its own"):
+        opened(folder)
+    (folder / "config.json").write_text(json.dumps(content | {"transformers_weights": WEIGHTS}))
+    opened(folder).load()
+
+
+def test_a_tokenizer_that_draws_its_tokens_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = opened(folder)
+    token_ids = TextEncoder._token_ids
+    count = itertools.count()
+
+    def drawn(self: TextEncoder, rows: Any, max_length: int | None = None) -> list[list[int]]:
+        ids = token_ids(self, rows, max_length)
+        return [[*one, next(count) % 3] for one in ids]
+
+    monkeypatch.setattr(TextEncoder, "_token_ids", drawn)
+    with pytest.raises(ConfigError, match="tokens at random"):
+        encoder.prepare(["goal", "bank"])
+
+
+@pytest.mark.parametrize("dropout", [0.5, 0.01])
+def test_dropout_of_a_tokenizer_is_refused_and_none_is_not(dropout: float, folder: Path) -> None:
+    vocabulary = {word: place for place, word in enumerate(["[UNK]", "a", "b", "ab"])}
+    for share in (dropout, 0.0, None):
+        model = models.BPE(vocabulary, [("a", "b")], dropout=share, unk_token="[UNK]")
+        Tokenizer(model).save(str(folder / "tokenizer.json"))
+        if share:
+            with pytest.raises(ConfigError, match=f"dropout {dropout:g}"):
+                opened(folder)
+        else:
+            assert opened(folder)
+
+
+def test_an_encoder_without_a_tokenizer_is_none(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"holds no tokenizer|cannot read the encoder"):
+        opened(folder)
+    for file in folder.glob("*token*"):
+        file.unlink()
+    with pytest.raises(ConfigError, match=r"holds no tokenizer|cannot read the encoder"):
+        opened(folder)
+
+
+def test_a_text_that_the_tokenizer_cannot_read_is_one_message(folder: Path) -> None:
+    model = models.WordLevel({"goal": 0, "bank": 1}, unk_token="[UNK]")
+    Tokenizer(model).save(str(folder / "tokenizer.json"))
     encoder = opened(folder)
     encoder.load()
-    for key, expected in plain._forward.model.state_dict().items():
-        assert torch.equal(encoder._forward.model.state_dict()[key], expected)
+    assert encoder.prepare(["goal"]).lengths == [1]
+    with pytest.raises(ConfigError, match="cannot read a text"):
+        encoder.prepare(["goal", "zzz"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("hidden_size", 64, "are not those of its configuration"),
+        ("vocab_size", 7, "are not those of its configuration"),
+        ("intermediate_size", 3, "are not those of its configuration"),
+        ("num_hidden_layers", 1_000_000, "too many layers"),
+    ],
+)
+def test_weights_of_another_size_are_named(
+    setting: str, value: int, message: str, folder: Path
+) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | {setting: value}))
+    with pytest.raises(ConfigError, match=message):
+        opened(folder).load()
+
+
+def test_an_index_without_weights_is_refused(folder: Path) -> None:
+    split(folder)
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": {}}))
+    with pytest.raises(ConfigError, match="is empty"):
+        opened(folder).load()
 
 
 def test_damaged_weights_are_one_message(folder: Path) -> None:

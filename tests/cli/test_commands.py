@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -464,3 +465,34 @@ def test_a_folder_that_is_gone_is_said_before_a_library_ends_the_process(
     )
     assert outcome.returncode == 1, outcome
     assert "the current folder is gone" in outcome.stderr
+
+
+def test_options_that_runs_do_not_have_are_refused(gaam: Gaam, runs: Path) -> None:
+    for options in (["--prune"], ["--recompute", 2], ["--device", "cpu"], ["--seed", 3]):
+        outcome = gaam("verify", runs, *options)
+        assert (outcome.code, outcome.out) == (2, ""), options
+    assert gaam("verify", runs).code == 0
+
+
+@pytest.mark.parametrize("command", ["extract", "train", "report", "inspect", "describe", "verify"])
+def test_no_command_takes_a_variable_that_nobody_reads(
+    command: str, gaam: Gaam, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAAM_SEED", "3")
+    outcome = gaam(command, *([] if command in ("extract", "train", "describe") else [runs]))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "did you mean 'GAAM_SEEDS'" in outcome.err
+
+
+def test_what_is_not_finished_is_incomplete(gaam: Gaam, runs: Path) -> None:
+    (run, _) = sorted(runs.glob("[!.]*"))
+    run.rename(run.with_name(f".{run.name}.partial"))
+    outcome = gaam("report", runs)
+    assert outcome.code == 0
+    assert f"not finished: {run.name}" in outcome.err
+    for other in runs.glob("[!.]*"):
+        shutil.rmtree(other)
+    for command in ("report", "inspect"):
+        outcome = gaam(command, runs)
+        assert outcome.code == 3, command
+        assert "1 unfinished" in outcome.err

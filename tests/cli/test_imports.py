@@ -13,8 +13,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED_FROM_CACHE = {
     "cache",
     "errors",
-    "format.files",
-    "format.strict_json",
+    "format",
     "messages",
     "messages.checks",
     "messages.foreign_text",

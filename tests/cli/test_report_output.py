@@ -99,6 +99,37 @@ def test_a_report_to_a_file_is_there_whole_or_what_was_there_stays(
     assert not list(where.rglob(".*"))
 
 
+@pytest.mark.parametrize("sign", ["run.json", "cache.json", "../cache.json"])
+@pytest.mark.parametrize("name", ["test.safetensors", "new", "link"])
+def test_a_report_replaces_no_results(
+    sign: str, name: str, gaam: Gaam, runs: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cache" / "shards"
+    folder.mkdir(parents=True)
+    (folder / sign).write_text("{}")
+    (folder / "test.safetensors").write_text("results")
+    (folder / "link").symlink_to("test.safetensors")
+    outcome = gaam("report", runs, "--out", folder / name)
+    assert outcome.code == 2
+    assert "lies among results" in outcome.err
+    assert (folder / "test.safetensors").read_text() == "results"
+    assert not (folder / "new").exists()
+    assert gaam("report", runs, "--out", tmp_path / "cache" / "table").code == (
+        2 if sign == "../cache.json" else 0
+    )
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "10", "40", "79", "80"])
+def test_no_number_is_cut_on_a_narrow_screen(
+    columns: str, gaam: Gaam, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = gaam("report", runs).out
+    assert "\u2026" not in shown
+    monkeypatch.setenv("COLUMNS", "80")
+    assert gaam("report", runs).out == shown
+
+
 def test_json_and_another_format_are_two_answers(gaam: Gaam, runs: Path) -> None:
     outcome = gaam("report", runs, "--json", "--format", "csv")
     assert (outcome.code, outcome.out) == (2, "")

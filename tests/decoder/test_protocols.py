@@ -54,6 +54,18 @@ def test_folds_have_no_test_split(split: str, config: TrainConfig, gaam: Gaam) -
     assert gaam("train", "--folds", 2, "--test-split", split).code == 2
 
 
+@pytest.mark.parametrize("select", ["last", "test"])
+@pytest.mark.parametrize("setting", [{"val_fraction": 0.2}, {"split_seed": 3}])
+def test_what_chooses_nothing_is_refused(
+    select: str, setting: dict[str, float], config: TrainConfig
+) -> None:
+    with pytest.raises(ConfigError, match="plays no part with --select"):
+        replace(config, select=select, **setting)
+    assert replace(config, **setting)
+    if "split_seed" in setting:
+        assert replace(config, select=select, folds=2, **setting)
+
+
 def test_a_run_says_how_many_texts_its_splits_share(
     encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
 ) -> None:

@@ -21,6 +21,8 @@ from gaam_decoder.reports._sheets import Sheet
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
+LEAST_WIDTH = 80
+"""On a narrower screen lines wrap: in a narrower table numbers would be cut."""
 LONGEST_NAME = 20
 LONGEST_PART = 60
 """Characters of each line in the column of decoders, which it may fold."""
@@ -56,6 +58,7 @@ class Terminal(Format):
         """Write the tables; width and colour follow the stream."""
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
+        console.width = max(console.width, LEAST_WIDTH)
         for number, table in enumerate(tables):
             if number:
                 console.print()

@@ -247,6 +247,7 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
         build_run("none", right, fold="3/5"),
         build_run("none", right, fold="2/4"),
         build_run("none", right, fold="2/4", split_seed=1),
+        build_run("none", right, fold="2/4", groups="0123456789"),
         build_run("none", answers(6, 0.8, 1, num_rows=401)),
     ]
     tables = build_tables(runs)
@@ -255,6 +256,10 @@ def test_runs_on_other_splits_or_folds_are_another_table() -> None:
         *("test split 'test'", "test split 'other'", "fold 2 of 5 of the 'train' split"),
     ]
     assert "fold 2 of 5" in tables[2].title()
+    places = {table.where for table in tables}
+    assert len(places) == len(tables) - 1, "only the last, of other rows, is called as another"
+    assert "fold 2 of 4 of the 'train' split, split seed 1" in places
+    assert "fold 2 of 4 of the 'train' split, groups 01234567 kept together" in places
 
 
 def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
