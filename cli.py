@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 import gaam_cache
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.messages.refusal import as_refusal
@@ -159,13 +159,13 @@ def extract(
 
 @app.command(cls=_Command)
 def train(
-    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(registry.names('gaam_decoder.attention'))}.")] = None,
+    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(plugins.names('gaam_decoder.attention'))}.")] = None,
     preset: Annotated[str | None, _option("--preset", help="A recipe of data/presets, such as paper.")] = None,
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
     seeds: Annotated[Strings, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list; repeatable, which makes a list.")] = None,
-    head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(registry.names('gaam_decoder.heads'))}.")] = None,
-    loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(registry.names('gaam_decoder.losses'))}.")] = None,
+    head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}.")] = None,
+    loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(plugins.names('gaam_decoder.losses'))}.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
@@ -276,7 +276,7 @@ def ablate(
 @app.command(cls=_Command)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
-    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(registry.names("gaam_decoder.reports.formats")), default="terminal")] = None,
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -291,7 +291,7 @@ def report(
     name = format or ("json" if as_json else "terminal")
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
-    writer = registry.load("gaam_decoder.reports.formats", name, kind="report format")()
+    writer = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     tables = build_tables(load_runs(runs), spec)
     if figures:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.cache import Split
-from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.layout import missing_shards, planned_receipt
-from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
+from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
 from gaam_cache.reading.check_memory import CheckMemory
 

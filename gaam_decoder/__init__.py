@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gaam_cache.registry import lazy_attributes
+from gaam_cache.plugins import lazy_attributes
 
 if TYPE_CHECKING:
     from gaam_decoder.analysis.ablate import ablate

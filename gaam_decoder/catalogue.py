@@ -13,7 +13,7 @@ import typing
 from itertools import pairwise
 from typing import Any
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import build_attention, on_paper
@@ -35,7 +35,7 @@ def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
-        listed[kind] = [_entry(package, name, kind) for name in registry.names(package)]
+        listed[kind] = [_entry(package, name, kind) for name in plugins.names(package)]
     for entry in listed["mechanism"]:
         entry |= _size(entry["name"], num_layers, hidden_size)
     return listed
@@ -53,7 +53,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
     spec = parse_attention(text)
-    cls = registry.load("gaam_decoder.attention", spec.name, kind="mechanism")
+    cls = plugins.load("gaam_decoder.attention", spec.name, kind="mechanism")
     try:
         with on_paper():
             attention = build_attention(spec, num_layers, hidden_size)
@@ -93,7 +93,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
 
 
 def _entry(package: str, name: str, kind: str) -> dict[str, Any]:
-    cls = registry.load(package, name, kind=kind)
+    cls = plugins.load(package, name, kind=kind)
     options = {key: default for key, (_, default) in plugin_options(cls).items()}
     return {"name": name, "summary": _parts(cls)["summary"], "options": options}
 

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import check_at_least, check_device, option_of, shortened
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
@@ -113,7 +113,7 @@ class TrainConfig:
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
         loss = parse_loss(self.loss)
-        registry.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
+        plugins.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
         for name, values in self._axes().items():
             if not values:
                 raise ConfigError("nothing to train", expected=f"at least one --{name}")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.heads._base import Head
@@ -103,7 +103,7 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     Raises:
         ConfigError: an option does not fit these dimensions.
     """
-    cls = registry.load("gaam_decoder.attention", spec.name, kind="mechanism")
+    cls = plugins.load("gaam_decoder.attention", spec.name, kind="mechanism")
     return cls(num_layers, hidden_size, **dict(spec.options))
 
 
@@ -116,6 +116,6 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         torch.manual_seed(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
         torch.manual_seed(stream_seed(seed, "head"))
-        cls = registry.load("gaam_decoder.heads", spec.head.name, kind="head")
+        cls = plugins.load("gaam_decoder.heads", spec.head.name, kind="head")
         head = cls(*attention.output_shape, spec.num_classes, **dict(spec.head.options))
     return Decoder(attention, head)

@@ -7,7 +7,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 
@@ -69,7 +69,7 @@ def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
         ConfigError: unknown name or option, an option twice, or a value of the wrong type.
     """
     name, _, tail = text.strip().partition(":")
-    valid = registry.names(package)
+    valid = plugins.names(package)
     if "," in name:
         each = " ".join(f"{option} {part}" for part in name.split(",") if part)
         several = f"give the option several times: {shortened(each)}"
@@ -83,7 +83,7 @@ def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
         "found": f"{option} {shortened(text)}",
         "hint": f"did you mean '{meant}'?" if meant else None,
     }
-    known = plugin_options(registry.load(package, name, kind=kind, **details))
+    known = plugin_options(plugins.load(package, name, kind=kind, **details))
     options: dict[str, Any] = {}
     written: dict[str, str] = {}
     for part in tail.split(",") if tail else ():
@@ -111,7 +111,7 @@ def _option_in_the_name(name: str, package: str, valid: list[str], kind: str) ->
     plain = name.casefold().replace("_", "-")
     for first in (one for one in valid if plain.startswith(f"{one}-")):
         key = plain.removeprefix(f"{first}-").replace("-", "_")
-        options = plugin_options(registry.load(package, first, kind=kind))
+        options = plugin_options(plugins.load(package, first, kind=kind))
         if key in options and options[key][0] is bool:
             return f"{first}:{key}=true"
     return None
@@ -127,9 +127,9 @@ def _unknown_option(
     option: str,
 ) -> ConfigError:
     name, key = text.partition(":")[0], part.partition("=")[0].strip()
-    meant = registry.nearest(key, known)
+    meant = plugins.nearest(key, known)
     hint = f"did you mean '{meant}=...'?" if meant else None
-    if not meant and registry.nearest(key.partition(":")[0], valid):
+    if not meant and plugins.nearest(key.partition(":")[0], valid):
         hint = f"several: {option} {name} {option} {shortened(key)}"
     return ConfigError(
         f"unknown option '{shortened(part)}' of {kind} '{name}'",
@@ -146,12 +146,12 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
         if value in kinds:
             return value
         expected = f"one of: {', '.join(map(str, kinds))}"
-        meant = registry.nearest(value, map(str, kinds))
+        meant = plugins.nearest(value, map(str, kinds))
     elif kinds[0] is bool:
         if value in ("true", "false"):
             return value == "true"
         expected = "true or false"
-        meant = registry.nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
+        meant = plugins.nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
     else:
         try:
             parsed = kinds[0](value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.extraction.batching import Batching
+from gaam_cache.format.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
     import torch
@@ -25,11 +25,6 @@ class Inputs:
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
-
-
-def describe_encoder(name: str, untrained_seed: int | None) -> str:
-    """What to call an encoder, trained or not."""
-    return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
 
 
 class Encoder(ABC):

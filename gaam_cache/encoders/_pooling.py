@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.registry import unknown
+from gaam_cache.plugins import unknown
 
 
 def _real_B1T1(x_BTD: Tensor, length_B: Tensor) -> Tensor:

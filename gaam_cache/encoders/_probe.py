@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gaam_cache.encoders._deviation import ROUNDING, relative
 from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
-from gaam_cache.extraction.batching import BATCHINGS, Batching
-from gaam_cache.extraction.deviation import ROUNDING, relative
+from gaam_cache.format.plan import BATCHINGS, Batching
 
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
 """Of texts that are tried together: neighbours enough for what only now and then goes wrong, as

@@ -13,7 +13,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from gaam_cache import registry
+from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._choices import (
@@ -74,7 +74,7 @@ class TextEncoder(Encoder):
         self.name = config.encoder
         self.revision = located.revision
         self.max_length = choose_max_length(config.max_length, tokenizer, model_config)
-        self.device = registry.resolve_device(config.device)
+        self.device = devices.resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
         if config.untrained_encoder:
             self.untrained_seed = config.encoder_seed or 0

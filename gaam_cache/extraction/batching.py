@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.format.plan import BATCHINGS, Batching
+
 BATCH_COST_TOKENS = 64
 """What one more batch costs beside its tokens (launching, Python), in tokens; measured on MiniLM
 on a CPU it is 15 to 60."""
-
-Batching = Literal["padded", "equal lengths", "alone"]
-"""Which texts may share a batch: any, those of exactly equal length, or none."""
-BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
-"""From the cheapest to the strictest."""
 
 
 def token_budget_batches(

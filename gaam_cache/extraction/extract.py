@@ -18,6 +18,7 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.engines.lease import Lease, Leases
 from gaam_cache.engines.undone import LEASE_FOLDER, Undone, order_of_work
 from gaam_cache.extraction.job import make_plan, prepare_job, warn
+from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import EncodedShard, ShardWorker, Unstorable
@@ -25,7 +26,6 @@ from gaam_cache.format.files import storage_errors
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, write_plan
 from gaam_cache.format.receipt import SHARD_FOLDER
-from gaam_cache.format.repair import discard_broken
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.terminal.progress import Report, silent

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gaam_cache
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder
 from gaam_cache.errors import DataError, GaamWarning
@@ -44,7 +44,7 @@ def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
-    encoder: Encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    encoder: Encoder = plugins.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     fields = plan_fields(config, rows, class_names, encoder, report)
     return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
 

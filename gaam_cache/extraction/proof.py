@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.encoders._deviation import relative
 from gaam_cache.errors import NumericsError
-from gaam_cache.extraction.batching import Batching
-from gaam_cache.extraction.deviation import relative
+from gaam_cache.format.plan import Batching
 
 ROWS_PER_PROOF = 500
 FEWEST = 2

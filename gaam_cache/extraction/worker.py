@@ -14,10 +14,10 @@ from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.errors import DataError, NumericsError
 from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
-from gaam_cache.extraction.deviation import proof_limit
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.finite import first_not_finite

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.encoders._base import describe_encoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.extraction.batching import BATCHINGS, Batching
 from gaam_cache.format.files import sealed_text, storage_errors, unsealed, write_file
 from gaam_cache.format.fingerprint import differences, fingerprint
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
@@ -24,6 +22,17 @@ PLAN_FILE = "cache.json"
 MAX_SHARD_BYTES = 512 * 10**6
 MAX_SHARDS = 2**20
 """Of one cache: what a reader lists and a folder can hold."""
+
+
+Batching = Literal["padded", "equal lengths", "alone"]
+"""Which texts may share a batch: any, those of exactly equal length, or none."""
+BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
+"""From the cheapest to the strictest."""
+
+
+def describe_encoder(name: str, untrained_seed: int | None) -> str:
+    """What to call an encoder, trained or not."""
+    return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._spool import TextSpool
@@ -67,7 +67,7 @@ class Source(ABC):
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``."""
     package = "gaam_cache.sources"
-    sources = [registry.load(package, name, kind="source") for name in registry.names(package)]
+    sources = [plugins.load(package, name, kind="source") for name in plugins.names(package)]
     for source in sorted(sources, key=lambda source: source.priority):
         if source.claims(dataset):
             return source()

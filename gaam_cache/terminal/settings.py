@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.format.files import read_bytes
@@ -77,7 +77,7 @@ def resolve(
         for key, value in layer.items():
             name = key.replace("-", "_")
             if name not in fields:
-                raise registry.unknown("setting", key, sorted(fields), where=where)
+                raise plugins.unknown("setting", key, sorted(fields), where=where)
             if name in written:
                 raise ConfigError(
                     f"'{name}' is set twice",
@@ -124,7 +124,7 @@ def _meant(hint: Any, value: Any) -> str | None:
         one for part in (hint, *typing.get_args(hint)) for one in typing.get_args(part) or ()
     ]
     words = [one for one in options if isinstance(one, str)]
-    meant = registry.nearest(value, words) if isinstance(value, str) and words else None
+    meant = plugins.nearest(value, words) if isinstance(value, str) and words else None
     return f"did you mean '{meant}'?" if meant else None
 
 
@@ -159,7 +159,7 @@ def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> 
 def _check_variables(known: Set[str], environ: Mapping[str, str]) -> None:
     for variable in sorted(environ):
         if variable.startswith(PREFIX) and variable not in known:
-            raise registry.unknown(
+            raise plugins.unknown(
                 "variable",
                 variable,
                 sorted(known),
@@ -169,7 +169,7 @@ def _check_variables(known: Set[str], environ: Mapping[str, str]) -> None:
 
 
 def _unset(variable: str, known: Iterable[str]) -> str:
-    meant = registry.nearest(variable, sorted(known))
+    meant = plugins.nearest(variable, sorted(known))
     mean = f"did you mean '{meant}'? If not, " if meant else ""
     return f"{mean}unset {shortened(variable)}"
 
@@ -178,7 +178,7 @@ def _preset_path(preset: str, section: str) -> Path:
     names = preset_names(section)
     if preset not in names:
         where = f"presets for gaam {section}"
-        raise registry.unknown(
+        raise plugins.unknown(
             "preset", preset, names, found=f"--preset {shortened(preset)}", where=where
         )
     return data_path() / "presets" / f"{preset}.toml"
@@ -202,7 +202,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
         raise _not_toml(path, error) from error
     unknown = sorted(set(content) - set(SECTIONS))
     if unknown:
-        meant = registry.nearest(unknown[0], SECTIONS)
+        meant = plugins.nearest(unknown[0], SECTIONS)
         raise ConfigError(
             f"unknown section in '{path}'",
             expected="[extract] and [train]",

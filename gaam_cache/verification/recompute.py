@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache import registry
+from gaam_cache import plugins
+from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.deviation import recompute_limit, relative
 from gaam_cache.extraction.proof import as_numbers
+from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.format.fingerprint import differences
 from gaam_cache.format.layout import embeddings_key, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
-from gaam_cache.format.recorded import recorded_config
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def recompute(
     report(0, count, "reading the rows")
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
-    encoder = registry.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    encoder = plugins.load("gaam_cache.encoders", "text", kind="encoder").open(config)
     _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
     chosen = _choose(shards, count, seed)
     report(0, len(chosen), "loading the encoder")

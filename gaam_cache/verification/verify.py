@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gaam_cache.extraction.repair import extract_again, repair_command
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import read_plan
-from gaam_cache.format.repair import extract_again, repair_command
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.terminal.progress import Report, silent
 from gaam_cache.verification.leftovers import Leftover, find_leftovers, list_files, prune

@@ -5,7 +5,7 @@ S seeds, H heads, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -58,11 +58,6 @@ class ParameterRange:
         if values.pop("distribution") is not None:
             values["distribution"] = asdict(self.distribution)  # type: ignore[arg-type]
         return values
-
-
-def start_values(learned: Mapping[str, Floats]) -> dict[str, list[float]]:
-    """Smallest and largest value of every parameter of a decoder that was just built."""
-    return {name: [float(value.min()), float(value.max())] for name, value in learned.items()}
 
 
 def exponent_distribution(beta_SHD: Floats) -> ExponentDistribution:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports import _compare, _literature
 from gaam_decoder.reports._compare import Comparison
-from gaam_decoder.reports._folds import TestRows, by_test_rows
+from gaam_decoder.reports._folds import TestedRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
@@ -51,9 +51,7 @@ class Table:
         return tuple(_literature.published(row, self.cache) for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; accuracies are fractions."""
-        from gaam_decoder.reports._notes import notes
-
+        """JSON values, without notes; accuracies are fractions."""
         rows = []
         for row, comparison, found in zip(self.rows, self.comparisons, self.published, strict=True):
             content = row.to_dict()
@@ -69,7 +67,6 @@ class Table:
             "test_rows": self.num_test_rows,
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
-            "notes": notes(self),
         }
 
     def title(self) -> str:
@@ -169,7 +166,7 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
     ]
 
 
-def _majority(tested: TestRows) -> float:
+def _majority(tested: TestedRows) -> float:
     """Accuracy of the majority class, over all folds if there are several."""
     runs = [part[0] for part in tested.groups[0]]
     rows = [len(run.labels) for run in runs]

@@ -21,7 +21,7 @@ SPLITTING = ("train_split", "groups", "split_seed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TestRows:
+class TestedRows:
     """Rows of a table: for every mechanism and recipe its parts, and which rows test them."""
 
     where: str
@@ -32,14 +32,14 @@ class TestRows:
     """Of a whole cross-validation: what is not in it, because a fold is missing."""
 
 
-def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
+def by_test_rows(runs: Sequence[RunResult]) -> list[TestedRows]:
     """Everything that may stand in one table, whole cross-validations before their folds."""
     found: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
         found.setdefault(_place(run), {}).setdefault(run.key, []).append(run)
     whole = _whole(runs)
     tables = list(whole.values())
-    of_whole: list[tuple[tuple[int, int], TestRows]] = []
+    of_whole: list[tuple[tuple[int, int], TestedRows]] = []
     for by_key in found.values():
         parts = tuple(by_key.values())
         first = parts[0][0]
@@ -50,9 +50,9 @@ def by_test_rows(runs: Sequence[RunResult]) -> list[TestRows]:
             where = f"fold {fold[0]} of {fold[1]}{_split(first)}"
         groups = tuple((part,) for part in parts)
         if fold is not None and _partition(first) in whole:
-            of_whole.append((fold, TestRows(where=where, groups=groups, covered=True)))
+            of_whole.append((fold, TestedRows(where=where, groups=groups, covered=True)))
         else:
-            tables.append(TestRows(where=where, groups=groups))
+            tables.append(TestedRows(where=where, groups=groups))
     return tables + [tested for _, tested in sorted(of_whole, key=lambda pair: pair[0])]
 
 
@@ -90,7 +90,7 @@ def _partition(run: RunResult) -> tuple[str, ...]:
     return run.cache["fingerprint"], str(count), *splitting
 
 
-def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestRows]:
+def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestedRows]:
     """For every way to split, the mechanisms and recipes of which all folds are there."""
     found: dict[tuple[str, ...], dict[str, dict[int, list[RunResult]]]] = {}
     for run in runs:
@@ -113,7 +113,7 @@ def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestRows]:
                 incomplete.append(f"{name} ({len(by_fold)} of {count})")
         if groups:
             where = f"all {len(groups[0])} folds{_split(groups[0][0][0])}"
-            whole[key] = TestRows(
+            whole[key] = TestedRows(
                 where=where, groups=tuple(groups), incomplete=tuple(sorted(incomplete))
             )
     return whole

@@ -195,14 +195,14 @@ def _comparisons(table: Table) -> Iterator[str]:
     for label, seeds in dropped.items():
         if seeds:
             yield f"{label}: without seed {counted(seeds)}, which one of the two lacks"
-    yield from _tests(table)
+    yield from _p_values(table)
     yield (
         f"MDD: smallest true difference that a paired t test at {ALPHA} finds with a power of 80% "
         "at this number of seeds, before any correction"
     )
 
 
-def _tests(table: Table) -> Iterator[str]:
+def _p_values(table: Table) -> Iterator[str]:
     found = [comparison for comparison in table.comparisons if comparison is not None]
     tested = [comparison for comparison in found if comparison.sign_flip is not None]
     if tested:

@@ -25,7 +25,7 @@ from gaam_cache.format.files import (
 )
 from gaam_decoder.runs.result import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
-from gaam_decoder.runs.seed_store import SeedResult
+from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.tensor_files import tensor_parts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError
-from gaam_decoder.runs.seed_store import SeedResult
+from gaam_decoder.runs.seed_result import SeedResult
 
 CURVES = ("loss", "train_accuracy", "accuracy", "choose_loss", "lr")
 

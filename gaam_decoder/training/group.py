@@ -18,7 +18,6 @@ from torch import Tensor
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.runs.seed_store import Checkpoint
 from gaam_decoder.training.adamw import Stacked, corrections
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.engine import Engine
@@ -26,6 +25,7 @@ from gaam_decoder.training.program import State
 from gaam_decoder.training.programs import Programs
 from gaam_decoder.training.protocol import Score
 from gaam_decoder.training.schedule import Plateau
+from gaam_decoder.training.seed_store import Checkpoint
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages.checks import shortened
@@ -177,7 +177,7 @@ def _not_there(
     there: Sequence[str],
     hint: str | None = None,
 ) -> ConfigError:
-    meant = registry.nearest(name, there)
+    meant = plugins.nearest(name, there)
     option_of_extract = {"split": "--split", "pooling": "--pool"}[kind]
     return ConfigError(
         f"the cache has no {kind} '{shortened(name)}'",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gaam_cache import registry
+from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
@@ -95,7 +95,7 @@ def plan(config: TrainConfig) -> TrainPlan:
         NotFoundError: no cache.
         CacheError: an incomplete or damaged cache, or a damaged run.
     """
-    device = registry.resolve_device(config.device)
+    device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     loaded: Loaded = {}
     timed: dict[DecoderSpec, float] = {}

@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from gaam_cache import registry
+from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_cache.format.files import storage_errors
 from gaam_decoder import stats
-from gaam_decoder.analysis.learned import start_values
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_writer import remove_unfinished, run_name, temporary_runs, write_run
-from gaam_decoder.runs.seed_store import SeedStore, Work, work_groups
 from gaam_decoder.runs.track import check_tracker, track_seeds
 from gaam_decoder.training.claim import Claim
 from gaam_decoder.training.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items, recipe_of
 from gaam_decoder.training.programs import Programs
+from gaam_decoder.training.seed_store import SeedStore, Work, work_groups
 from gaam_decoder.training.train import train_group
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def train(
     """
     report = progress or (lambda done, total, text: None)
     check_tracker(config.track)
-    device = registry.resolve_device(config.device)
+    device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     found = {item.key: runs_of_key(config.runs, item.key) for item in items}
@@ -203,9 +202,10 @@ def _train_run(
         "environment": _environment(device),
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
-        "learned_start": start_values(
-            {name: value.detach().numpy() for name, value in decoder.attention.learned().items()}
-        ),
+        "learned_start": {
+            name: [float(value.min()), float(value.max())]
+            for name, value in decoder.attention.learned().items()
+        },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
     path = write_run(config.runs, name, ordered, data.test.label_N, about)

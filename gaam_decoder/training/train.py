@@ -11,22 +11,23 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.runs.seed_store import Checkpoint, SeedResult
+from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.specs import parse_loss
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.engine import Engine
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.programs import Programs
+from gaam_decoder.training.seed_store import Checkpoint
 
 
 def build_loss(config: TrainConfig) -> Loss:
     """The loss that a config names."""
     spec = parse_loss(config.loss)
-    return registry.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
+    return plugins.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
 
 
 def train_group(

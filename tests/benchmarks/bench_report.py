@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from gaam_decoder.runs.run_writer import run_name, write_run
-from gaam_decoder.training.train import SeedResult
+from gaam_decoder.runs.seed_result import SeedResult
 from tests.benchmarks._machine import alternate, describe
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html")

@@ -24,7 +24,7 @@ import torch
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
@@ -100,9 +100,9 @@ def digests(folder: Path) -> dict[str, str]:
             kept = [{key: line[key] for key in line if key != "seconds"} for line in log]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()
         tables = build_tables(load_runs(config.runs), None)
-        for format in registry.names("gaam_decoder.reports.formats"):
+        for format in plugins.names("gaam_decoder.reports.formats"):
             stream = io.StringIO()
-            registry.load("gaam_decoder.reports.formats", format, kind="report format")().write(
+            plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
                 tables, stream
             )
             text = stream.getvalue().replace(str(folder), "FOLDER")
@@ -116,8 +116,8 @@ def digests(folder: Path) -> dict[str, str]:
 def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
     from dataclasses import replace
 
-    everything = tuple(registry.names("gaam_decoder.attention"))
-    heads = tuple(registry.names("gaam_decoder.heads"))
+    everything = tuple(plugins.names("gaam_decoder.attention"))
+    heads = tuple(plugins.names("gaam_decoder.heads"))
     some = ("gaam", "mha", "none", "laplace:heads=2,location=median")
     runs = base.runs.parent
     return {

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._deviation import STORAGE_TOLERANCE, proof_limit, relative
 from gaam_cache.encoders._probe import probe_lengths
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError, NumericsError
 from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_batches
-from gaam_cache.extraction.deviation import STORAGE_TOLERANCE, proof_limit, relative
 from gaam_cache.extraction.proof import choose_rows
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import read_plan

@@ -11,9 +11,9 @@ import pytest
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, GaamWarning
-from gaam_cache.format import repair
+from gaam_cache.extraction import repair
+from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.format.plan import read_plan
-from gaam_cache.format.repair import discard_broken
 from tests.conftest import Outcome, shard_bytes
 
 NAME = "train-00002"

@@ -17,7 +17,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.recorded import extract_command, recorded_config
+from gaam_cache.extraction.recorded import extract_command, recorded_config
 from gaam_cache.terminal import settings
 from tests.cache.forgery import edit_plan
 from tests.cache.test_hub_protocol import MODEL, Command, World, check_failed, extract, world

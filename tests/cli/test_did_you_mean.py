@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.terminal.settings import preset_names, resolve
@@ -80,10 +80,10 @@ def test_what_was_meant_is_said(
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_other_spellings_and_aliases_of_every_plugin_lead_to_it(package: str) -> None:
-    names = registry.names(package)
+    names = plugins.names(package)
     seen: dict[str, str] = {}
     for name in names:
-        module = registry._module(package, name)
+        module = plugins._module(package, name)
         aliases = getattr(module, "ALIASES", ())
         assert isinstance(aliases, tuple)
         for word in (name.upper(), name.replace("-", "_") + " ", f"{name}-thing", *aliases):
@@ -91,13 +91,13 @@ def test_other_spellings_and_aliases_of_every_plugin_lead_to_it(package: str) ->
                 continue
             assert seen.setdefault(word, name) == name, f"'{word}' means two"
             with pytest.raises(ConfigError) as caught:
-                registry.load(package, word, kind="plug-in")
+                plugins.load(package, word, kind="plug-in")
             assert caught.value.details["to do"] == f"did you mean '{name}'?", word
 
 
 def test_nothing_is_meant_by_what_is_like_nothing() -> None:
     for word in ("", "zzzz", "q" * 10**6, "best"):
-        assert registry.nearest(word, ["val", "last", "test", "laplace"]) is None
+        assert plugins.nearest(word, ["val", "last", "test", "laplace"]) is None
 
 
 @pytest.mark.parametrize("parse", [parse_attention, parse_head, parse_loss])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder.reports.formats import html
 from tests.conftest import Outcome, build_encoder
 from tests.hostile_strings import HOSTILE, flooded, harmful
@@ -77,7 +77,7 @@ def test_every_command_shows_names_and_obeys_none(
     checked(gaam(*train, "--dry-run"), 0)
     checked(gaam(*train), 0)
     checked(gaam("inspect", runs), 0)
-    for format in registry.names("gaam_decoder.reports.formats"):
+    for format in plugins.names("gaam_decoder.reports.formats"):
         text = checked(gaam("report", runs, "--format", format), 0).out
         assert (
             checked(gaam("report", runs, "--format", format, "--out", tmp_path / "r"), 0).out == ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("gaam_cache", "gaam_decoder")
 ALLOWED_FROM_CACHE = {
     "cache",
     "errors",
@@ -17,7 +18,8 @@ ALLOWED_FROM_CACHE = {
     "messages",
     "messages.checks",
     "messages.foreign_text",
-    "registry",
+    "devices",
+    "plugins",
 }
 
 
@@ -67,6 +69,66 @@ def test_reports_read_run_results_alone() -> None:
         modules = {n.split(".")[1] for n in ours if n.count(".")}
         of_runs = {"runs", "stats", "reports", "analysis"}
         assert modules <= of_runs | {"errors", "format", "messages"}, path
+
+
+def arrows() -> dict[str, set[str]]:
+    """What every module of both packages imports of them when it runs, by dotted name."""
+    modules = {}
+    for path in [*files("gaam_cache"), *files("gaam_decoder")]:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        modules[name.removesuffix(".__init__")] = path
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):  # what only a type checker reads is no arrow
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        written = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        written |= {str(node.module) for node in nodes}
+        written |= {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        found[name] = (written & modules.keys()) - {name, *PACKAGES}
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of names each of which leads to each other."""
+    reached = {}
+    for name in arrows:
+        seen, todo = set(), [name]
+        while todo:
+            for following in arrows.get(todo.pop(), ()):
+                if following not in seen:
+                    seen.add(following)
+                    todo.append(following)
+        reached[name] = seen
+    found = [{b for b in reached[a] if a in reached.get(b, ())} for a in arrows if a in reached[a]]
+    return [circle for place, circle in enumerate(found) if circle not in found[:place]]
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
+    found = arrows()
+    assert len(found) > 150
+    assert not circles(found)
+
+
+def test_no_room_imports_in_a_circle() -> None:
+    """A room is a folder of a package; files beside the rooms are each on their own."""
+    rooms: dict[str, set[str]] = {}
+    for name, imported in arrows().items():
+        room = ".".join(name.split(".")[:2])
+        rooms.setdefault(room, set()).update(".".join(other.split(".")[:2]) for other in imported)
+    for room, imported in rooms.items():
+        imported.discard(room)
+    assert {"gaam_cache.format", "gaam_decoder.training"} <= rooms.keys()
+    # every error shows text from elsewhere, and every room raises errors
+    assert circles(rooms) == [{"gaam_cache.errors", "gaam_cache.messages"}]
 
 
 def test_nothing_unsafe_is_used() -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder.reports.formats import html
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-FORMATS = registry.names("gaam_decoder.reports.formats")
+FORMATS = plugins.names("gaam_decoder.reports.formats")
 ROOT = Path(__file__).parents[2]
 
 

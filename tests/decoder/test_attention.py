@@ -10,14 +10,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._density import DensityGate
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
 
-NAMES = registry.names("gaam_decoder.attention")
+NAMES = plugins.names("gaam_decoder.attention")
 PUBLISHED = [f"{name}:published=true" for name in ("mha", "mha-bn", "mqa", "gqa", "gqgaam")]
 VARIANTS = [
     *PUBLISHED,
@@ -33,7 +33,7 @@ VARIANTS = [
     for text in VARIANTS
     if "normalize" not in text
     or issubclass(
-        registry.load("gaam_decoder.attention", text.partition(":")[0], kind="mechanism"),
+        plugins.load("gaam_decoder.attention", text.partition(":")[0], kind="mechanism"),
         DensityGate,
     )
 ]
@@ -247,7 +247,7 @@ def test_other_encoders_fit(text: str, num_layers: int, hidden_size: int) -> Non
 
 @pytest.mark.parametrize("text", NAMES)
 def test_a_docstring_has_the_formula_and_the_source(text: str) -> None:
-    cls = registry.load("gaam_decoder.attention", text, kind="mechanism")
+    cls = plugins.load("gaam_decoder.attention", text, kind="mechanism")
     assert "Formula: ``" in cls.__doc__
     controls = ("none", "layer-mean", "last-layer")
     assert ("Source: " in cls.__doc__) != (text in controls)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.catalogue import (
     catalogue,
@@ -14,7 +14,7 @@ from gaam_decoder.catalogue import (
 )
 from gaam_decoder.specs import plugin_options
 
-NAMES = registry.names("gaam_decoder.attention")
+NAMES = plugins.names("gaam_decoder.attention")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,7 +22,7 @@ def test_every_mechanism_is_described_without_memory(name: str) -> None:
     about = describe_mechanism(name, 40, 5120)
     json.dumps(about, allow_nan=False)
     assert about["formula"]
-    cls = registry.load("gaam_decoder.attention", name, kind="mechanism")
+    cls = plugins.load("gaam_decoder.attention", name, kind="mechanism")
     assert [option["name"] for option in about["options"]] == list(plugin_options(cls))
     for option in about["options"]:
         assert option["meaning"], option["name"]

@@ -22,17 +22,17 @@ from typing import Any
 import pytest
 
 import gaam_decoder
-from gaam_cache import registry
+from gaam_cache import devices, plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamWarning
 from gaam_cache.format.files import canonical_json, sealed_text, unsealed
 from gaam_decoder import TrainConfig
-from gaam_decoder.runs import seed_store
 from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
 from gaam_decoder.runs.run_checks import RUN_FILES
-from gaam_decoder.runs.seed_store import Checkpoint
 from gaam_decoder.runs.verify import check_run
+from gaam_decoder.training import seed_store
 from gaam_decoder.training.items import plan_items
+from gaam_decoder.training.seed_store import Checkpoint
 from tests.conftest import Outcome
 
 HANG_SECONDS = 60
@@ -241,7 +241,7 @@ def test_damage_to_a_run_is_detected_or_harmless_in_every_format(
     finished: Place, gaam: Gaam, tmp_path: Path, no_hang: None
 ) -> None:
     finished.restore()
-    formats = registry.names("gaam_decoder.reports.formats")
+    formats = plugins.names("gaam_decoder.reports.formats")
     counted = check_table(finished, gaam, tmp_path, commands_of(finished, formats), flips=16)
     for name in formats:
         assert counted["test.safetensors", f"report {name}", "harmless"] == 0
@@ -419,7 +419,7 @@ def resumed(place: Place) -> tuple[dict[str, bytes], list[str]]:
 def folders_of(place: Place) -> tuple[Path, Path]:
     """Of the unfinished work of the config, and of that with another learning rate."""
     cache = open_cache(place.config.cache)
-    (item,) = plan_items(place.config, cache, registry.resolve_device("cpu"))
+    (item,) = plan_items(place.config, cache, devices.resolve_device("cpu"))
     (second,) = set(place.runs.glob(".*.partial")) - {place.runs / f".gaam-{item.key[:8]}.partial"}
     return place.runs / f".gaam-{item.key[:8]}.partial", second
 

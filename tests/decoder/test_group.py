@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
@@ -28,7 +28,7 @@ from gaam_decoder.training.schedule import Plateau
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3
 """Not more: once the rows are learned by heart, gradients vanish and Adam follows rounding."""
-MECHANISMS = registry.names("gaam_decoder.attention")
+MECHANISMS = plugins.names("gaam_decoder.attention")
 VARIANTS = (
     *MECHANISMS,
     *("laplace:location=median", "mha:published=true", "mha-bn:published=true"),
@@ -134,7 +134,7 @@ def test_stacked_seeds_equal_a_plain_loop_after_fifty_steps(attention: str) -> N
             torch.testing.assert_close(ours, value, atol=1e-9, rtol=0, msg=f"{name} of {seed}")
 
 
-@pytest.mark.parametrize("head", registry.names("gaam_decoder.heads"))
+@pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
 @pytest.mark.parametrize("seeds", [[5], [5, 2]])
 def test_every_head_equals_a_plain_loop(head: str, seeds: list[int]) -> None:
     ours = group("gaam", seeds, head)
@@ -190,7 +190,7 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
 
 
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    from gaam_decoder.runs.seed_store import Checkpoint
+    from gaam_decoder.training.seed_store import Checkpoint
 
     options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.heads._convolutions import rectify, rectify_gradient
 from gaam_decoder.heads.conv import ConvHead, grid
@@ -27,13 +27,13 @@ def test_the_grid_is_the_most_nearly_square(hidden_size: int, expected: tuple[in
     assert grid(hidden_size) == expected
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.heads"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.heads"))
 @pytest.mark.parametrize("num_layers", [1, 6])
 def test_heads_give_finite_logits_and_gradients(name: str, num_layers: int) -> None:
     with torch.random.fork_rng():
         # seeded: the last ReLU of a conv head with one channel is dead for about one seed in ten
         torch.manual_seed(1)
-        head = registry.load("gaam_decoder.heads", name, kind="head")(num_layers, 12, 3)
+        head = plugins.load("gaam_decoder.heads", name, kind="head")(num_layers, 12, 3)
         x = torch.randn(4, num_layers, 12)
     noise = torch.rand(4, head.num_noise) if head.num_noise else None
     logits = head(x, noise)

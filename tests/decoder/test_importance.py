@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from safetensors.torch import load_file
 
 import gaam_decoder
-from gaam_cache import open_cache, registry
+from gaam_cache import open_cache, plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.decoder import build_attention
@@ -77,7 +77,7 @@ def test_importance_of_a_run_equals_brute_force(
     assert found.layers == (1, 2, 3, 4, 5, 6)
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.attention"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.attention"))
 def test_every_mechanism_has_importance_or_no_map(name: str) -> None:
     x = torch.randn(40, 6, 16, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():

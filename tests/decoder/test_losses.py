@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.losses._base import Loss
@@ -34,9 +34,9 @@ def test_focal_loss_without_focus_is_cross_entropy() -> None:
     )
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.losses"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.losses"))
 def test_losses_are_finite_with_finite_gradients(name: str) -> None:
-    loss_of: Loss = registry.load("gaam_decoder.losses", name, kind="loss")()
+    loss_of: Loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
     for scale in (0.0, 1.0, 1e4):
         logits = (scale * batch()[0].float()).requires_grad_()
         loss = loss_of(logits, batch()[1])

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig
@@ -69,7 +69,7 @@ def test_a_run_says_how_it_was_run(config: TrainConfig) -> None:
     assert run.key != gaam_decoder.train(config)[0].key
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.attention"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.attention"))
 def test_every_mechanism_trains_in_bfloat16_as_in_float32(name: str, config: TrainConfig) -> None:
     config = replace(config, attn=(name,), epochs=1, lr=1e-5, seeds=(0, 1), select="last")
     (exact,) = gaam_decoder.train(config)
@@ -203,7 +203,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import gaam_decoder
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder import TrainConfig
 def private():
     status = Path("/proc/self/status").read_text().splitlines()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._notes import notes
 
 
 class Json(Format):
@@ -17,7 +18,7 @@ class Json(Format):
 
         In ASCII: whatever a name is made of, every program reads it, and no terminal obeys it.
         """
-        first, *others = (table.to_dict() for table in tables)
+        first, *others = (table.to_dict() | {"notes": notes(table)} for table in tables)
         if others:
             first["other_caches"] = others
         json.dump(first, stream, indent=2, ensure_ascii=True, allow_nan=False)

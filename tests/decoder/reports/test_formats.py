@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports.formats.csv import Csv
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
@@ -83,7 +83,7 @@ def test_a_terminal_without_utf8_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> 
     assert b"generalized-gaussian" in raw.getvalue()
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports.formats"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.reports.formats"))
 def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -> None:
     cache = {"dataset": NASTY, "fingerprint": "e" * 64}
     tables = build_tables(
@@ -94,9 +94,7 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -
         ]
     )
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports.formats", name, kind="report format")().write(
-        tables, stream
-    )
+    plugins.load("gaam_decoder.reports.formats", name, kind="report format")().write(tables, stream)
     text = " ".join(stream.getvalue().split()).replace("\\_", "_")
     if name.startswith("csv"):
         assert {line["optimistic"] for line in csv.DictReader(io.StringIO(stream.getvalue()))} == {

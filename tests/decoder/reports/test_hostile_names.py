@@ -24,7 +24,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder import RunResult
 from gaam_decoder.reports._base import Table, build_tables
@@ -35,7 +35,7 @@ from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
 SAFE = "plain"
-FORMATS = registry.names("gaam_decoder.reports.formats")
+FORMATS = plugins.names("gaam_decoder.reports.formats")
 RNG = np.random.default_rng(0)
 LOG = [
     {"seed": seed, "epoch": epoch, "loss": 1.0, "train_accuracy": 0.5, "accuracy": 0.5}
@@ -99,7 +99,7 @@ def hostile_tables(name: str) -> list[Table]:
 
 def written(format: str, name: str) -> str:
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports.formats", format, kind="report format")().write(
+    plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
         hostile_tables(name), stream
     )
     return stream.getvalue()
@@ -279,7 +279,7 @@ def test_a_colour_terminal_gets_no_sequence_from_a_name(monkeypatch: pytest.Monk
     def sequences(name: str) -> set[str]:
         screen = io.StringIO()
         screen.isatty = lambda: True  # type: ignore[method-assign]
-        load = registry.load("gaam_decoder.reports.formats", "terminal", kind="")
+        load = plugins.load("gaam_decoder.reports.formats", "terminal", kind="")
         load().write(hostile_tables(name), screen)
         text = screen.getvalue()
         found = set(re.findall("\x1b[^m]*m", text))

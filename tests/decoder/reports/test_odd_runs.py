@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import CacheError
 from gaam_decoder import RunResult
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table, build_tables
@@ -21,7 +21,7 @@ from gaam_decoder.reports.figures.output import inline_svg
 from gaam_decoder.reports.formats import html as html_format
 from tests.decoder.reports.conftest import answers, build_run
 
-FORMATS = registry.names("gaam_decoder.reports.formats")
+FORMATS = plugins.names("gaam_decoder.reports.formats")
 WHY = "loss became too large in epoch 1: try --lr 0.0001"
 
 
@@ -108,7 +108,7 @@ ODD: dict[str, Callable[[], list[RunResult]]] = {
 
 def written(format: str, tables: list[Table]) -> str:
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports.formats", format, kind="report format")().write(
+    plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
         tables, stream
     )
     return stream.getvalue()

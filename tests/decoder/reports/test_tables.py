@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from gaam_cache import registry
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table, build_tables
@@ -299,7 +299,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert everything([whole])["rows"][0]["folds"] == 3
 
 
-@pytest.mark.parametrize("name", registry.names("gaam_decoder.reports.formats"))
+@pytest.mark.parametrize("name", plugins.names("gaam_decoder.reports.formats"))
 def test_every_format_shows_a_cross_validation(name: str) -> None:
     log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
     tables = build_tables(
@@ -309,9 +309,7 @@ def test_every_format_shows_a_cross_validation(name: str) -> None:
         ]
     )
     stream = io.StringIO()
-    registry.load("gaam_decoder.reports.formats", name, kind="report format")().write(
-        tables, stream
-    )
+    plugins.load("gaam_decoder.reports.formats", name, kind="report format")().write(tables, stream)
     assert "all 2 folds of the" in stream.getvalue()
     assert "fold 1 of 2 of the" in stream.getvalue()
 

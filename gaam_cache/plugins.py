@@ -18,12 +18,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import LONGEST_WORD, check_device, shortened
+from gaam_cache.messages.checks import LONGEST_WORD, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import torch
 
 
 def names(package: str) -> list[str]:
@@ -122,49 +120,19 @@ def _plain(word: str) -> str:
     return word.strip().casefold().replace("_", "-").replace(" ", "-")
 
 
-def resolve_device(name: str) -> torch.device:
-    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
-
-    Raises:
-        ConfigError: no device has that name, or a GPU is asked for and there is none.
-    """
-    import torch
-
-    check_device(name)
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if name == "auto":
-        name = "cuda" if count else "cpu"
-    if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= count:
-        numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
-        raise ConfigError(
-            f"no device '{name}'",
-            expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
-            hint="--device cpu",
-        )
-    return torch.device(name)
-
-
 def lazy_attributes(package: str, homes: dict[str, str]) -> None:
     """Let ``package`` offer names that are imported from their submodules on first use.
-
-    A property, unlike a module-level ``__getattr__``, also wins where a function is called like the
-    submodule that holds it (``gaam_cache.extract``), whichever was imported first.
 
     Args:
         package: dotted name of a package that is being imported.
         homes: public name -> submodule that defines it.
     """
+    module: Any = sys.modules[package]
 
-    def attribute(name: str, home: str) -> property:
-        def get(_: ModuleType) -> Any:
-            return getattr(importlib.import_module(f"{package}.{home}"), name)
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
-        def ignore(_: ModuleType, value: Any) -> None:
-            """The import system sets a package's attribute to the submodule; it need not."""
-
-        return property(get, ignore)
-
-    module = sys.modules[package]
-    properties = {name: attribute(name, home) for name, home in homes.items()}
-    module.__class__ = type("LazyPackage", (ModuleType,), properties)
+    module.__getattr__ = get
+    module.__dir__ = lambda: sorted({*vars(module), *homes})

@@ -23,33 +23,13 @@ from torch import Tensor
 from gaam_cache.errors import GaamWarning
 from gaam_cache.format.files import open_sealed, seal_parts, storage_errors, write_file
 from gaam_cache.messages.foreign_text import visible
+from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
 from gaam_decoder.training.engine import Engine
 
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05
 """Of the training that writing checkpoints may take."""
-
-
-@dataclass(kw_only=True, slots=True)
-class SeedResult:
-    """What one seed left behind; tensors on the CPU."""
-
-    seed: int
-    failed: str | None
-    """Why it stopped, or None."""
-    epoch: int
-    """Epoch that was kept, from 1; 0 where it failed."""
-    seconds: float
-    """Of a seed that was trained in a group: the time of the group divided by its size."""
-    weights: dict[str, Tensor]
-    test_logits: Tensor
-    """(N, C); NaN where it failed."""
-    attention_map: Tensor | None
-    """Mean over the test rows."""
-    learned: dict[str, Tensor]
-    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
-    log: list[dict[str, Any]]
 
 
 Groups = list[list[int]]

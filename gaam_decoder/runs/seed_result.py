@@ -1,0 +1,32 @@
+"""What a seed leaves behind when it is trained.
+
+N test rows, C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(kw_only=True, slots=True)
+class SeedResult:
+    """What one seed left behind; tensors on the CPU."""
+
+    seed: int
+    failed: str | None
+    """Why it stopped, or None."""
+    epoch: int
+    """Epoch that was kept, from 1; 0 where it failed."""
+    seconds: float
+    """Of a seed that was trained in a group: the time of the group divided by its size."""
+    weights: dict[str, Tensor]
+    test_logits: Tensor
+    """(N, C); NaN where it failed."""
+    attention_map: Tensor | None
+    """Mean over the test rows."""
+    learned: dict[str, Tensor]
+    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
+    log: list[dict[str, Any]]
