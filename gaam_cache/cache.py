@@ -54,6 +54,10 @@ class ShardedArray:
                 for first, place, count in consecutive(keep, np.arange(len(keep)))
             ]
 
+    def __repr__(self) -> str:
+        """Shape and type."""
+        return f"<ShardedArray {self.shape} {self.dtype}>"
+
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
@@ -112,6 +116,10 @@ class Split:
         self._plan = plan
         self._receipts = receipts
         self._shards = ShardReader(root, plan, name, receipts, memory)
+
+    def __repr__(self) -> str:
+        """Name and size."""
+        return f"<Split '{self.name}': {len(self):,} rows>"
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -193,6 +201,12 @@ class EmbeddingCache(Mapping[str, Split]):
             fingerprint = self.plan.fingerprint
             receipts.append(replace(receipt, datasets=same, fingerprint=fingerprint, split=name))
         return Split(self.root, self.plan, name, receipts, memory)
+
+    def __repr__(self) -> str:
+        """Folder, encoder, splits."""
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
+        size = f"{self.num_layers} layers x {self.hidden_size}"
+        return f"<EmbeddingCache '{self.root}': {self.plan.encoder_label}, {size}, {rows} rows>"
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.

@@ -135,4 +135,4 @@ def lazy_attributes(package: str, homes: dict[str, str]) -> None:
         return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
 
     module.__getattr__ = get
-    module.__dir__ = lambda: sorted({*vars(module), *homes})
+    module.__dir__ = lambda: sorted({*homes, *(name for name in vars(module) if name[0] == "_")})

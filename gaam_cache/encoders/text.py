@@ -6,6 +6,7 @@ B batch, T tokens, L layers, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,8 +250,12 @@ class TextEncoder(Encoder):
 
     def _has_token_types(self) -> bool:
         """Whether the tokenizer tells tokens of one text apart by a type."""
-        encoded = self._tokenizer([""], return_token_type_ids=True, verbose=False)
-        return any(map(any, encoded.get("token_type_ids") or []))
+        for text in ("", "a"):
+            with suppress(Exception):  # it may have no token for this; rows are for prepare to try
+                encoded = self._tokenizer([text], return_token_type_ids=True, verbose=False)
+                if any(map(any, encoded.get("token_type_ids") or [])):
+                    return True
+        return False
 
     def _pad_id(self, size: int | None) -> int:
         """What fills a batch: the tokenizer's token, else the model's, else any."""

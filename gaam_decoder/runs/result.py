@@ -46,7 +46,7 @@ RUN_VERSION = 1
 RUN_FILE = "run.json"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """What a finished run says: everything a report needs, and nothing it has to recompute."""
 
@@ -196,6 +196,11 @@ class RunResult:
         """Macro-averaged F1 of every finished seed."""
         classes = len(self.cache["class_names"])
         return np.array([stats.macro_f1(row, self.labels, classes) for row in self.predictions])
+
+    def __repr__(self) -> str:
+        """Folder, decoder, seeds."""
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return f"<RunResult '{self.path}': {self.title}, {len(self.seeds)} seeds{failed}>"
 
     @property
     def title(self) -> str:

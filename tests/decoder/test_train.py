@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import gaam_cache
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import build_decoder, stream_seed
@@ -176,7 +176,7 @@ def test_an_interruption_keeps_finished_seeds(config: TrainConfig, tmp_path: Pat
 
     with pytest.raises(KeyboardInterrupt):
         gaam_decoder.train(config, progress=interrupt)
-    with pytest.raises(NotFoundError, match="1 unfinished"):
+    with pytest.raises(CacheError, match="1 unfinished"):
         gaam_decoder.load_runs(config.runs)
     seen: list[str] = []
     resumed = gaam_decoder.train(config, progress=lambda done, total, text: seen.append(text))[0]
