@@ -203,7 +203,7 @@ def _train_run(
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
         "learned_start": {
-            name: [float(value.min()), float(value.max())]
+            name: [value.min().item(), value.max().item()]
             for name, value in decoder.attention.learned().items()
         },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),

@@ -212,8 +212,9 @@ def main_and_out() -> None:
         traceback.print_exc()
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     os._exit(code)
 
 

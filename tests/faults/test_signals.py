@@ -17,7 +17,7 @@ INT, TERM = int(signal.SIGINT), int(signal.SIGTERM)
 @pytest.mark.parametrize(("number", "when"), [(INT, "before"), (TERM, "after")])
 def test_a_signal_lets_what_is_being_written_finish(number: int, when: str, sweep: Sweep) -> None:
     def check(operation: str, outcome: Outcome, out: Path) -> None:
-        assert (outcome.code, outcome.out) == (130, "")
+        assert (outcome.code, outcome.out) == (130, ""), outcome.err
         assert temporary_files(out) == []
         count = len(list(out.glob("shards/*.json")))
         kept = f"{count} of 2 shards are kept" if (out / "cache.json").exists() else "nothing was"
@@ -71,6 +71,6 @@ def test_other_commands_treat_signals_alike(
     arguments += ["--attn", "laplace", "--seeds", "1", "--epochs", "1", "--device", "cpu"]
     job = {"folder": str(runs), "nth": 1, "fault": ["signal", [number], "before"]}
     outcome = forks.run(arguments, **job)
-    assert (outcome.code, outcome.out) == (130, "")
+    assert (outcome.code, outcome.out) == (130, ""), outcome.err
     assert outcome.err.startswith("interrupted; ")
     assert outcome.err.count("\n") == 1
