@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,9 +40,18 @@ def explained(kept: Callable[[], str]) -> Iterator[None]:
         # a pool that was interrupted while it started a thread does not wait for that one
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
+                _join(thread)
         stop.add_note(kept())
         raise
+
+
+def _join(thread: threading.Thread) -> None:
+    """Wait for a thread, also for one that the system has not started yet."""
+    while thread in threading.enumerate():
+        try:
+            thread.join()
+        except RuntimeError:  # "cannot join thread before it is started"
+            time.sleep(0.001)
 
 
 def message(stop: BaseException) -> str:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -45,3 +48,38 @@ def test_without_a_signal_work_goes_on() -> None:
     with show_progress("test", "rows", quiet=True) as progress:
         for done in range(3):
             progress(done, 3, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_thread_that_is_about_to_begin_is_waited_for(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a signal comes while the system has not yet begun the thread."""
+    begin = threading._start_new_thread  # type: ignore[attr-defined]
+    begins, done = threading.Event(), []
+
+    def late(function: Any, arguments: Any, *more: Any) -> Any:
+        def wait_and_run() -> None:
+            begins.wait()
+            function(*arguments)
+
+        return begin(wait_and_run, ())
+
+    thread = threading.Thread(target=lambda: done.append(1))
+    sleep = time.sleep
+
+    def begin_at_last(seconds: float) -> None:
+        begins.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(threading, "_start_new_thread", late)
+    monkeypatch.setattr(time, "sleep", begin_at_last)
+    monkeypatch.setattr(
+        thread._started,  # type: ignore[attr-defined]
+        "wait",
+        lambda *_: signal.raise_signal(number),
+    )
+    with pytest.raises(KeyboardInterrupt) as caught, interruption.explained(lambda: "some"):
+        thread.start()
+    assert done == [1]
+    assert caught.value.__notes__ == ["some"]
