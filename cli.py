@@ -6,7 +6,6 @@ Imports of torch and transformers happen inside the commands: ``gaam --help`` ne
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import warnings
@@ -199,7 +198,6 @@ def train(
     What is there already is not trained again. No encoder is loaded.
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
-    _prepare_training()
     import gaam_decoder
 
     resolved = settings.resolve(
@@ -256,7 +254,6 @@ def ablate(
     Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
     run's; the new runs lie beside it, and what is there already is not trained again.
     """
-    _prepare_training()
     import gaam_decoder
 
     options: dict[str, Any] = {"num_layers": num_layers, "seed": seed, "cache": cache, "attn": attn}
@@ -403,17 +400,6 @@ def _seeds_kept(progress: Progress) -> str:
         f"{progress.done:,} of {progress.total:,} seed-epochs are done: finished seeds are kept, "
         "those at work go on from their last checkpoint: run the same again"
     )
-
-
-def _prepare_training() -> None:
-    """Settings of this process that training is faster with; before torch is imported."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # threads that spin for long while they wait make small steps many times slower on a shared
-        # machine; threads that sleep at once make them twice as slow on a quiet one
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    from gaam_decoder.training.engine import keep_freed_memory
-
-    keep_freed_memory()
 
 
 def _print_json(value: Any) -> None:

@@ -10,6 +10,7 @@ Nothing in this package loads an encoder or imports transformers.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from gaam_cache.plugins import lazy_attributes
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from gaam_decoder.training.sweep import train
 
 __all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "load_runs", "plan", "train"]
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    # Threads of a step that spin while they wait make small steps ten times slower and more where
+    # another process uses the cores, and gain nothing where none does. GNU OpenMP reads this once,
+    # when torch is imported: it counts where that has not been done yet.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 lazy_attributes(
     __name__,

@@ -22,11 +22,10 @@ class Head(nn.Module, ABC):
         num_classes: C.
     """
 
+    stackable: bool = True
+    """Whether several seeds are run at once by ``torch.func.vmap``; if not, seeds are looped."""
     num_noise: int = 0
     """K, uniform numbers in [0, 1) that one sample needs in training."""
-
-    compiles: bool = True
-    """Whether ``torch.compile`` is worth its while on a CPU; if not, all around it is compiled."""
 
     def __init__(self, num_layers: int, hidden_size: int, num_classes: int) -> None:
         super().__init__()

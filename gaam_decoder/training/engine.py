@@ -5,8 +5,6 @@ S seeds, B batch, L layers, D hidden size.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import importlib.util
 from collections.abc import Sequence
@@ -28,7 +26,6 @@ EAGER_SECONDS_PER_NUMBER = 3e-8
 on two cores."""
 WORKING_SET = 8 * 2**20
 """Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
-KEPT_BYTES = 512 * 2**20
 MOST_SEEDS = {"cpu": 32, "cuda": 256}
 MEMORY_SHARE = 0.4
 """Share of the free memory that a group may take."""
@@ -94,8 +91,6 @@ def choose_engine(
         decoder = build_decoder(spec, seed=0)
     together, why_together = _seeds_together(decoder, spec, config, device)
     compiled, why_compiled = _compiled(spec, config, device, num_seeds, num_rows)
-    if compiled and device.type == "cpu" and not decoder.head.compiles:
-        why_compiled += f", all but the {spec.head.name} head"
     return Engine(
         device=str(device),
         dtype=resolve_dtype(config.dtype, device),
@@ -108,8 +103,9 @@ def choose_engine(
 def _seeds_together(
     decoder: Decoder, spec: DecoderSpec, config: TrainConfig, device: torch.device
 ) -> tuple[int, str]:
-    if not decoder.attention.stackable:
-        return 1, f"{spec.attention.name} cannot be stacked"
+    for part, name in ((decoder.attention, spec.attention.name), (decoder.head, spec.head.name)):
+        if not part.stackable:
+            return 1, f"{name} is not stacked"
     if config.seed_batch is not None:
         return config.seed_batch, "as asked"
     activations = activation_bytes(decoder, spec, config.batch_size)
@@ -155,19 +151,6 @@ def _compiled(
     if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
         return False, "too little work for a compiler"
     return True, "enough work for a compiler"
-
-
-def keep_freed_memory() -> None:
-    """Tell the C library to keep what a step frees for the next step, where it is glibc.
-
-    Handed back to the system, it would come back page by page, all zeroed: a tenth of a step of the
-    conv head. At most ``KEPT_BYTES`` are kept.
-    """
-    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
-    with contextlib.suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(mmap_threshold, 32 * 2**20)  # the most that glibc takes
-        libc.mallopt(trim_threshold, KEPT_BYTES)
 
 
 @functools.cache

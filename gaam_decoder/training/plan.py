@@ -25,8 +25,6 @@ from gaam_decoder.training.train import build_loss
 TIMED_STEPS = 3
 FUSED_SPEED = 20.0
 """Measured: how much faster all but matrix products is for seeds together and compiled."""
-STAGED_SPEED = 1.3
-"""Measured: how much faster a step is where a compiler leaves the head alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,9 +152,7 @@ def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
         if data.train.label_N.is_cuda:
             torch.cuda.synchronize(data.train.label_N.device)
         best = min(best, time.perf_counter() - start)
-    if engine.compiled and not group.decoder.head.compiles:
-        best /= STAGED_SPEED
-    elif engine.compiled:
+    if engine.compiled:
         with FlopCounterMode(display=False) as counter:
             group.train_epoch()
         products = min(best, counter.get_total_flops() / _product_speed(group, engine))

@@ -11,7 +11,6 @@ from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.training.engine import Engine
 from gaam_decoder.training.program import Program
-from gaam_decoder.training.staged import StagedProgram
 
 
 class Programs:
@@ -51,8 +50,7 @@ class Programs:
             if engine.compiled:
                 torch._dynamo.reset()  # gives back what the compiler remembers of the last one
         if num_seeds not in self._by_size:
-            staged = engine.device == "cpu" and not decoder.head.compiles
-            self._by_size[num_seeds] = (StagedProgram if staged else Program)(
+            self._by_size[num_seeds] = Program(
                 decoder,
                 loss_of,
                 num_seeds=num_seeds,

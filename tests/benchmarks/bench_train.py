@@ -5,8 +5,8 @@
 CACHE is of ``../shared/data/ag_news`` through all-MiniLM-L6-v2 (6 layers x 384). The plain loop is
 what one would write first: one seed, ``nn.Module`` (the head's ``nn.Conv2d`` in float32), a
 ``DataLoader`` over a list of tensors, AdamW, ``loss.item()`` at every step. It runs in a process of
-its own with nothing set, and once more with what ``gaam train`` sets (memory that is kept, threads
-that do not spin for long), which alone makes its convolutions much faster. All train the same
+its own with nothing set, and once more with threads that do not spin for long, as ``gaam_decoder``
+has it. All train the same
 decoder on the same rows; they run in alternation and the medians of the ratios are printed.
 
 ``--accuracy`` trains 10 seeds of each to the end. On a machine with a GPU a second section runs on
@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as gaam_decoder does where it comes before torch
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.specs import Spec
 from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.engine import Engine, choose_engine, groups_of, keep_freed_memory
+from gaam_decoder.training.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.train import build_loss, train_group
@@ -56,7 +56,6 @@ says more than the wall clock on a machine that others use at the same moment.""
 FIRST_STEP = """
 import os, sys, time
 start = time.perf_counter()
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 from tests.benchmarks import bench_train
 bench_train.first_step(sys.argv[1], start)
 """
@@ -98,10 +97,8 @@ class PlainProcess:
             head,
             str(steps),
         ]
-        command += ["--cpu-time"] * (clock is not time.perf_counter) + ["--tuned"] * tuned
-        environment = dict(os.environ)
-        if not tuned:
-            del environment["GOMP_SPINCOUNT"]
+        command += ["--cpu-time"] * (clock is not time.perf_counter)
+        environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT" or tuned}
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -324,7 +321,6 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.cpu_time:
         globals()["clock"] = time.process_time
-    keep_freed_memory()  # as the command line does
     result: dict[str, Any] = {"machine": describe(torch.device("cpu"))}
     parts: dict[str, Callable[[], Any]] = {}
     if arguments.cache is not None:
