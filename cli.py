@@ -209,11 +209,11 @@ def train(
         others=(gaam_cache.ExtractConfig,),
     )
     if dry_run:
-        plan = gaam_decoder.plan(resolved)
+        estimate = gaam_decoder.estimate(resolved)
         if as_json:
-            _print_json(plan.to_dict())
+            _print_json(estimate.to_dict())
         else:
-            tell(plan.in_words())
+            tell(estimate.in_words())
         return
     with (
         show_progress("train", "seed-epochs", quiet=quiet) as progress,

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.runs.result import RunResult
     from gaam_decoder.runs.run_folders import load_runs
+    from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
-    from gaam_decoder.training.plan import plan
     from gaam_decoder.training.sweep import train
 
-__all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "load_runs", "plan", "train"]
+__all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "estimate", "load_runs", "train"]
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # Threads of a step that spin while they wait make small steps ten times slower and more where
@@ -40,7 +40,7 @@ lazy_attributes(
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
         "load_runs": "runs.run_folders",
-        "plan": "training.plan",
+        "estimate": "training.estimate",
         "train": "training.sweep",
     },
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
-from itertools import product
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -205,15 +204,6 @@ class TrainConfig:
     def layer_sets(self) -> tuple[Layers, ...]:
         """All sets of layers."""
         return parse_layer_sets(self.layers)
-
-    def recipes(self) -> list[TrainConfig]:
-        """One config per mechanism, head, pooling, rate, set of layers and fold, in this order."""
-        folds = [self.fold] if self.fold or not self.folds else range(1, self.folds + 1)
-        combinations = product(self.attn, self.heads, self.pools, self.lrs, self.layer_sets, folds)
-        return [
-            replace(self, attn=(attention,), head=head, pool=pool, lr=lr, layers=layers, fold=fold)
-            for attention, head, pool, lr, layers, fold in combinations
-        ]
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from gaam_cache.errors import ConfigError
 from gaam_decoder.runs.seed_result import SeedResult
 
-CURVES = ("loss", "train_accuracy", "accuracy", "choose_loss", "lr")
+CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
 
 
 def check_tracker(name: str) -> None:

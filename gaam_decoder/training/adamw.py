@@ -8,13 +8,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-Stacked = dict[str, Tensor]
-"""Parameters or buffers by name, each (S, ...)."""
+from gaam_decoder.training.state import Stacked, State
+
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
-def corrections(first: int, count: int, like: Tensor) -> Tensor:
+def bias_corrections(first: int, count: int, like: Tensor) -> Tensor:
     """``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` for t = first, ...: (count, 2)."""
     steps = range(first, first + count)
     table = [(1 - BETAS[0] ** t, (1 - BETAS[1] ** t) ** 0.5) for t in steps]
@@ -30,29 +30,23 @@ def clipped(gradients: Stacked, most: float) -> Stacked:
 
 
 def adamw(
-    parameters: Stacked,
-    mean: Stacked,
-    square: Stacked,
-    gradients: Stacked,
-    lr_S: Tensor,
-    correction: Tensor,
-    weight_decay: float,
+    state: State, gradients: Stacked, lr_S: Tensor, bias_correction: Tensor, weight_decay: float
 ) -> None:
-    """One step of torch.optim.AdamW, operation by operation, in place.
+    """One step of torch.optim.AdamW, operation by operation; ``state`` changes in place.
 
     Args:
-        parameters: what learns.
-        mean: first moments of the gradients.
-        square: second moments.
+        state: parameters and moments.
         gradients: of this step.
         lr_S: learning rates.
-        correction: (2,), a row of ``corrections``.
+        bias_correction: (2,), a row of ``bias_corrections``.
         weight_decay: of all.
     """
     for name, gradient in gradients.items():
-        rate = lr_S.view(-1, *(1,) * (gradient.ndim - 1))
-        mean[name].lerp_(gradient, 1 - BETAS[0])
-        square[name].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        spread = square[name].sqrt() / correction[1] + EPSILON
-        parameters[name].mul_(1 - rate * weight_decay)
-        parameters[name].sub_(rate / correction[0] * (mean[name] / spread))
+        parameter, exp_avg = state.parameters[name], state.exp_avg[name]
+        exp_avg_sq = state.exp_avg_sq[name]
+        lr = lr_S.view(-1, *(1,) * (gradient.ndim - 1))
+        exp_avg.lerp_(gradient, 1 - BETAS[0])
+        exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        denominator = exp_avg_sq.sqrt() / bias_correction[1] + EPSILON
+        parameter.mul_(1 - lr * weight_decay)
+        parameter.sub_(lr / bias_correction[0] * (exp_avg / denominator))

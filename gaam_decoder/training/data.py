@@ -15,7 +15,8 @@ from torch import Tensor
 from gaam_cache.cache import EmbeddingCache, Split
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
-from gaam_decoder.config import TrainConfig
+from gaam_decoder.number_lists import Layers
+from gaam_decoder.recipe import Groups, Recipe
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.protocol import Rows, grouped_folds, holdout, stratified_folds
 
@@ -41,22 +42,22 @@ class TrainData:
     """What every seed of every mechanism learns from, is chosen by and is tested on."""
 
     train: Subset
-    choose: Subset | None
-    """Rows that choose the epoch; None keeps the last."""
+    selection: Subset | None
+    """Rows that select the epoch; None keeps the last."""
     test: Subset
 
 
-Loaded = dict[tuple[str, str | None, tuple[int, ...] | None], Features]
+Loaded = dict[tuple[str, str, Layers], Features]
 """Features by split, pooling and layers, so that the folds of a sweep share them."""
 
 
 def prepare_data(
     cache: EmbeddingCache,
-    config: TrainConfig,
+    recipe: Recipe,
     device: torch.device,
     loaded: Loaded | None = None,
 ) -> TrainData:
-    """Load the splits that a config names and say which rows learn, choose and test.
+    """Load the splits that a recipe names and say which rows learn, select and test.
 
     Raises:
         ConfigError: the cache has no such split or pooling, too few rows to hold any out, or a file
@@ -65,12 +66,11 @@ def prepare_data(
     loaded = {} if loaded is None else loaded
 
     def features(split: Split) -> Features:
-        (layers,), (pool,) = config.layer_sets, config.pools
-        name = (split.name, pool, layers)
+        name = (split.name, recipe.pool, recipe.layers)
         if name not in loaded:
-            array = split.pooled(pool) if pool else split.embeddings
-            if layers is not None:
-                array = array.keeping([layer - 1 for layer in layers])
+            array = split.pooled(recipe.pool)
+            if recipe.layers is not None:
+                array = array.keeping([layer - 1 for layer in recipe.layers])
             loaded[name] = Features(array, device)
         return loaded[name]
 
@@ -78,68 +78,69 @@ def prepare_data(
         labels = torch.from_numpy(split.labels[rows]).to(device)
         return Subset(features=features(split), rows=rows, label_N=labels)
 
-    train_split = cache[config.train_split]
+    train_split = cache[recipe.train_split]
     train_rows = np.arange(len(train_split))
-    if config.folds is not None:
-        held_N = fold_rows(train_split.labels, config)
+    if recipe.fold is not None:
+        held_N = fold_rows(train_split.labels, recipe)
         test = subset(train_split, held_N)
         train_rows = np.setdiff1d(train_rows, held_N)
     else:
-        test_split = cache[config.test_split]
+        test_split = cache[recipe.test_split]
         test = subset(test_split, np.arange(len(test_split)))
-    choose = None
-    if config.select == "val":
+    selection = None
+    if recipe.select == "val":
         labels = train_split.labels[train_rows]
-        first, second = holdout(labels, config.val_fraction, config.split_seed)
+        first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
         if not len(second):
             raise ConfigError(
                 "no rows can be held out to choose the epoch",
-                expected=f"a class with two or more rows in '{config.train_split}'",
+                expected=f"a class with two or more rows in '{recipe.train_split}'",
                 found=f"{len(train_rows)} rows, each the only one of its class",
                 hint="--select last, which chooses nothing",
             )
-        choose = subset(train_split, train_rows[second])
+        selection = subset(train_split, train_rows[second])
         train_rows = train_rows[first]
-    elif config.select == "test":
-        choose = test
-    return TrainData(train=subset(train_split, train_rows), choose=choose, test=test)
+    elif recipe.select == "test":
+        selection = test
+    return TrainData(train=subset(train_split, train_rows), selection=selection, test=test)
 
 
-def fold_rows(labels: Rows, config: TrainConfig) -> Rows:
-    """Rows of the train split that the fold of a config tests.
+def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
+    """Rows of the train split that the fold of a recipe tests.
 
     Raises:
         ConfigError: more folds than rows or groups, or not one name per row.
     """
-    count, fold = config.folds or 1, config.fold or 1
-    if config.groups is None:
+    assert recipe.fold is not None
+    number, count = recipe.fold
+    if recipe.groups is None:
         if count > len(labels):
             raise ConfigError(
                 "more folds than rows",
-                expected=f"--folds of at most {len(labels)}, the rows of '{config.train_split}'",
+                expected=f"--folds of at most {len(labels)}, the rows of '{recipe.train_split}'",
                 found=f"--folds {count}",
             )
-        return stratified_folds(labels, count, config.split_seed)[fold - 1]
-    names = read_groups(config.groups)
+        return stratified_folds(labels, count, recipe.split_seed)[number - 1]
+    names, source = recipe.groups.names, recipe.groups.source
     if len(names) != len(labels):
         raise ConfigError(
-            f"'{config.groups}' does not fit the split '{config.train_split}'",
+            f"'{source}' does not fit the split '{recipe.train_split}'",
             expected=f"{len(labels)} lines, one per row in the order of the data set",
             found=f"{len(names)} lines",
         )
     if count > len(set(names)):
         raise ConfigError(
             "more folds than groups",
-            expected=f"--folds of at most {len(set(names))}, the names in '{config.groups}'"
+            expected=f"--folds of at most {len(set(names))}, the names in '{source}'"
             if len(set(names)) > 1
-            else f"two names or more in '{config.groups}'",
+            else f"two names or more in '{source}'",
             found=f"--folds {count}" if len(set(names)) > 1 else f"one name for all {count} folds",
         )
-    return grouped_folds(names, count, config.split_seed)[fold - 1]
+    return grouped_folds(names, count, recipe.split_seed)[number - 1]
 
 
-def read_groups(path: Path) -> list[str]:
-    """One name per line.
+def read_groups(path: Path) -> Groups:
+    """A file with one name per line.
 
     Raises:
         NotFoundError: no such file, or not UTF-8.
@@ -153,4 +154,4 @@ def read_groups(path: Path) -> list[str]:
             expected="--groups FILE, UTF-8 text with one name per row of the train split",
             found=getattr(error, "strerror", None) or str(error),
         ) from error
-    return text.splitlines()
+    return Groups(names=tuple(text.splitlines()), source=str(path))

@@ -5,8 +5,6 @@ S seeds, B batch, L layers, D hidden size.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -15,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.compiled import missing_compiler
 from gaam_decoder.training.features import free_memory
 
 COMPILER_SECONDS = 20.0
@@ -81,19 +80,36 @@ def resolve_dtype(asked: str, device: torch.device) -> Literal["float32", "bfloa
 
 
 def choose_engine(
-    spec: DecoderSpec, config: TrainConfig, device: torch.device, *, num_seeds: int, num_rows: int
+    spec: DecoderSpec,
+    recipe: Recipe,
+    device: torch.device,
+    *,
+    num_seeds: int,
+    num_rows: int,
+    seed_batch: int | None = None,
+    compile: Literal["auto", "on", "off"] = "auto",  # noqa: A002 the option's name
 ) -> Engine:
     """How to run ``num_seeds`` seeds of a decoder over ``num_rows`` rows.
 
     A pure function of its arguments, the free memory and whether a compiler is there.
+
+    Args:
+        spec: the decoder.
+        recipe: epochs, size of a batch and type of matrix products count.
+        device: what computes.
+        num_seeds: all that are to be trained.
+        num_rows: training rows.
+        seed_batch: most seeds together; None is what memory allows.
+        compile: as ``TrainConfig`` has it.
     """
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)
-    together, why_together = _seeds_together(decoder, spec, config, device)
-    compiled, why_compiled = _compiled(spec, config, device, num_seeds, num_rows)
+    together, why_together = _seeds_together(decoder, spec, recipe, device, seed_batch)
+    numbers = recipe.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
+    compiled, why_compiled = _compiled(compile, device, numbers)
     return Engine(
         device=str(device),
-        dtype=resolve_dtype(config.dtype, device),
+        dtype=recipe.dtype,
         seed_batch=together,
         compiled=compiled,
         why=f"{why_together}; {why_compiled}",
@@ -101,14 +117,14 @@ def choose_engine(
 
 
 def _seeds_together(
-    decoder: Decoder, spec: DecoderSpec, config: TrainConfig, device: torch.device
+    decoder: Decoder, spec: DecoderSpec, recipe: Recipe, device: torch.device, asked: int | None
 ) -> tuple[int, str]:
     for part, name in ((decoder.attention, spec.attention.name), (decoder.head, spec.head.name)):
         if not part.stackable:
             return 1, f"{name} is not stacked"
-    if config.seed_batch is not None:
-        return config.seed_batch, "as asked"
-    activations = activation_bytes(decoder, spec, config.batch_size)
+    if asked is not None:
+        return asked, "as asked"
+    activations = activation_bytes(decoder, spec, recipe.batch_size)
     parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
     # parameters, gradients, two moments and the best epoch so far; gradients of activations
     per_seed = 5 * parameters + 2 * activations
@@ -138,31 +154,14 @@ def activation_bytes(decoder: Decoder, spec: DecoderSpec, batch_size: int) -> in
     return max(kept, x_BLD.numel() * x_BLD.element_size())
 
 
-def _compiled(
-    spec: DecoderSpec, config: TrainConfig, device: torch.device, num_seeds: int, num_rows: int
-) -> tuple[bool, str]:
-    if config.compile == "off":
+def _compiled(asked: str, device: torch.device, numbers: float) -> tuple[bool, str]:
+    """Whether, and why; ``numbers`` is how many go through the decoders in all."""
+    if asked == "off":
         return False, "as asked"
     if (missing := missing_compiler(device.type)) is not None:
         return False, missing
-    if config.compile == "on":
+    if asked == "on":
         return True, "as asked"
-    numbers = config.epochs * num_rows * num_seeds * spec.num_layers * spec.hidden_size
     if numbers * EAGER_SECONDS_PER_NUMBER < COMPILER_SECONDS and device.type == "cpu":
         return False, "too little work for a compiler"
     return True, "enough work for a compiler"
-
-
-@functools.cache
-def missing_compiler(device_type: str) -> str | None:
-    """Why ``torch.compile`` cannot work here, or None."""
-    if device_type == "cuda" and importlib.util.find_spec("triton") is None:
-        return "no Triton here"
-    from torch._inductor import cpp_builder
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        cpp_builder.get_cpp_compiler()
-    except (InvalidCxxCompiler, OSError, RuntimeError):
-        return "no C++ compiler here"
-    return None

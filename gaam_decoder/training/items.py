@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
 
 import torch
 
@@ -18,17 +17,11 @@ from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig, train_as_test
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.recipe import Fold, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.data import read_groups
 from gaam_decoder.training.engine import resolve_dtype
-
-NOT_RECIPE = (
-    *("attn", "head", "cache", "runs", "seeds", "device", "seed_batch", "compile"),
-    *("track", "skip_impossible"),
-    *("fold", "folds", "groups"),
-)
-"""Settings that are recorded elsewhere or do not change the numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,20 +29,12 @@ class Item:
     """One decoder under one recipe: a row of the table to be."""
 
     spec: DecoderSpec
-    config: TrainConfig
+    recipe: Recipe
     key: str
 
     def __str__(self) -> str:
-        """Decoder and what of the recipe a sweep varies."""
-        (layers,) = self.config.layer_sets
-        return row_title(
-            self.spec.attention,
-            self.spec.head,
-            pool=self.config.pools[0],
-            lr=self.config.lrs[0],
-            layers=spell_layers(layers) if layers else None,
-            fold=f"{self.config.fold}/{self.config.folds}" if self.config.fold else None,
-        )
+        """As the recipe is called."""
+        return str(self.recipe)
 
 
 def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
@@ -64,13 +49,12 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     config = _check_splits(config, cache)
     config = _check_pools(config, cache)
     config = _check_layers(config, cache.num_layers)
-    config = replace(config, dtype=resolve_dtype(config.dtype, device))
     items: list[Item] = []
     impossible: list[Item] = []
     reasons: dict[DecoderSpec, ConfigError | None] = {}
-    for single in config.recipes():
-        spec = decoder_spec(single.attn[0], single, cache)
-        item = Item(spec=spec, config=single, key=key_of(spec, single, cache))
+    for recipe in recipes(config, resolve_dtype(config.dtype, device)):
+        spec = decoder_spec(recipe, cache)
+        item = Item(spec=spec, recipe=recipe, key=recipe.key(cache.fingerprint))
         if spec not in reasons:
             reasons[spec] = _why_impossible(spec)
         (items if reasons[spec] is None else impossible).append(item)
@@ -78,6 +62,58 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
     return items
+
+
+def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[Recipe]:
+    """One per mechanism, head, pooling, rate, set of layers and fold, in this order.
+
+    Args:
+        config: whose poolings are named and whose layers fit the cache.
+        dtype: of matrix products.
+    """
+    count = config.folds
+    numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
+    folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
+    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.heads]
+    groups = read_groups(config.groups) if config.groups is not None else None
+    return [
+        Recipe(
+            attention=attention,
+            head=head,
+            loss=parse_loss(config.loss),
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            lr=lr,
+            weight_decay=config.weight_decay,
+            schedule=config.schedule,
+            clip_grad_norm=config.clip_grad_norm,
+            select=config.select,
+            val_fraction=config.val_fraction,
+            split_seed=config.split_seed,
+            pool=str(pool),
+            layers=layers,
+            train_split=config.train_split,
+            test_split=config.test_split,
+            allow_train_as_test=config.allow_train_as_test,
+            dtype=dtype,
+            fold=fold,
+            groups=groups,
+        )
+        for attention, head, pool, lr, layers, fold in product(
+            *specs, config.pools, config.lrs, config.layer_sets, folds or [None]
+        )
+    ]
+
+
+def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
+    """The decoder that a recipe trains on a cache."""
+    return DecoderSpec(
+        attention=recipe.attention,
+        head=recipe.head,
+        num_layers=len(recipe.layers or range(cache.num_layers)),
+        hidden_size=cache.hidden_size,
+        num_classes=len(cache.class_names),
+    )
 
 
 def _why_impossible(spec: DecoderSpec) -> ConfigError | None:
@@ -92,9 +128,7 @@ def _why_impossible(spec: DecoderSpec) -> ConfigError | None:
 
 def _what(item: Item) -> str:
     """A decoder and its layers: what of an item decides whether it can be built."""
-    return row_title(
-        item.spec.attention, item.spec.head, layers=spell_layers(item.config.layer_sets[0])
-    )
+    return row_title(item.spec.attention, item.spec.head, layers=spell_layers(item.recipe.layers))
 
 
 def _refuse_or_warn(
@@ -208,34 +242,3 @@ def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
     return replace(
         config, layers=tuple(None if len(one or ()) == num_layers else one for one in sets)
     )
-
-
-def decoder_spec(text: str, config: TrainConfig, cache: EmbeddingCache) -> DecoderSpec:
-    """The decoder of a mechanism under the first head of a config."""
-    return DecoderSpec(
-        attention=parse_attention(text),
-        head=parse_head(config.heads[0]),
-        num_layers=len(config.layer_sets[0] or range(cache.num_layers)),
-        hidden_size=cache.hidden_size,
-        num_classes=len(cache.class_names),
-    )
-
-
-def recipe_of(config: TrainConfig) -> dict[str, Any]:
-    """The settings that change the numbers, as JSON values."""
-    recipe = {key: value for key, value in asdict(config).items() if key not in NOT_RECIPE}
-    recipe |= {"lr": config.lrs[0], "pool": config.pools[0]}
-    recipe["loss"] = str(parse_loss(config.loss))
-    layers = config.layer_sets[0]
-    recipe["layers"] = spell_numbers(layers) if layers else None
-    recipe["fold"] = f"{config.fold}/{config.folds}" if config.fold else None
-    if config.groups is not None:
-        names = "\n".join(read_groups(config.groups))
-        recipe["groups"] = hashlib.sha256(names.encode()).hexdigest()[:16]
-    return recipe
-
-
-def key_of(spec: DecoderSpec, config: TrainConfig, cache: EmbeddingCache) -> str:
-    """The hash of decoder, recipe and cache: what makes two runs the same but for their seeds."""
-    fields = [str(spec.attention), str(spec.head), recipe_of(config), cache.fingerprint]
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

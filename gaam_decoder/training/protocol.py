@@ -1,4 +1,4 @@
-"""Which rows train, which choose the epoch, and which epoch is chosen: pure functions."""
+"""Which rows train, which select the epoch, and which epoch is selected: pure functions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Ro
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Accuracy and loss of one epoch on the rows that choose."""
+    """Accuracy and loss of one epoch on the rows that select it."""
 
     accuracy: float
     loss: float

@@ -12,34 +12,33 @@ import torch
 from torch import Tensor
 
 from gaam_cache import plugins
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.specs import parse_loss
+from gaam_decoder.specs import Spec
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.engine import Engine
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.programs import Programs
-from gaam_decoder.training.seed_store import Checkpoint
+from gaam_decoder.training.reuse import Steps
+from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 
-def build_loss(config: TrainConfig) -> Loss:
-    """The loss that a config names."""
-    spec = parse_loss(config.loss)
+def build_loss(spec: Spec) -> Loss:
+    """The loss that a spec names."""
     return plugins.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
 
 
 def train_group(
     spec: DecoderSpec,
     data: TrainData,
-    config: TrainConfig,
+    recipe: Recipe,
     seeds: Sequence[int],
     *,
     engine: Engine,
     checkpoint: Checkpoint | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-    programs: Programs | None = None,
+    steps: Steps | None = None,
 ) -> tuple[list[SeedResult], bool]:
     """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
 
@@ -49,18 +48,18 @@ def train_group(
     Args:
         spec: the decoder.
         data: rows.
-        config: recipe and protocol.
+        recipe: hyperparameters and protocol.
         seeds: initialisation and order of the rows.
         engine: how they are run.
         checkpoint: where the last epoch is kept, and taken up again.
         on_epoch: called with (epoch from 1, mean training loss).
-        programs: what earlier groups compiled.
+        steps: what earlier groups compiled.
 
     Returns:
         One result per seed, in order, and whether the arithmetic was compiled to the end.
     """
     group = Group(
-        spec, data, config, seeds, loss_of=build_loss(config), engine=engine, programs=programs
+        spec, data, recipe, seeds, loss_of=build_loss(recipe.loss), engine=engine, steps=steps
     )
     if checkpoint is not None:
         group.resume(checkpoint)
@@ -70,12 +69,12 @@ def train_group(
             group.save(checkpoint)
         on_epoch(group.epochs_done, loss)
     start = time.perf_counter()
-    logits_SNC = group.logits(data.test, group.kept_state()).float().cpu()
+    logits_SNC = group.logits(data.test, group.kept).float().cpu()
     results = [_result(group, place, logits_SNC[place]) for place in range(len(seeds))]
     seconds = (group.seconds + time.perf_counter() - start) / len(seeds)
     for result in results:
         result.seconds = seconds
-    return results, group.program.kernels.compiled
+    return results, group.compiler.works
 
 
 def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
@@ -83,7 +82,8 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
     if member.failed is None and not bool(torch.isfinite(logits_NC).all()):
         member.failed = "the logits of the test rows are not finite"
     names = group.decoder.state_dict()  # without buffers that are not part of it
-    weights = {name: group.kept[name][place].cpu() for name in names}
+    kept = group.kept.parameters | group.kept.buffers
+    weights = {name: kept[name][place].cpu() for name in names}
     group.decoder.load_state_dict(weights)
     failed = member.failed is not None
     return SeedResult(

@@ -35,11 +35,13 @@ import torch
 
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.group import Group
+from gaam_decoder.training.items import recipes
 from gaam_decoder.training.train import build_loss, train_group
 from tests.benchmarks._machine import (
     alternate,
@@ -67,13 +69,13 @@ def conv_flops(spec: DecoderSpec, rows: int) -> float:
 
 
 def contestant(
-    spec: DecoderSpec, data: TrainData, config: TrainConfig, how: Engine, seeds: int
+    spec: DecoderSpec, data: TrainData, recipe: Recipe, how: Engine, seeds: int
 ) -> Callable[[], float]:
     """Seconds per seed-epoch of a group that is warm."""
-    loss_of = build_loss(config)
-    group = Group(spec, data, config, list(range(seeds)), loss_of=loss_of, engine=how)
+    loss_of = build_loss(recipe.loss)
+    group = Group(spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how)
     group.train_epoch()
-    assert group.program.kernels.compiled == how.compiled
+    assert group.compiler.works == how.compiled
 
     def run() -> float:
         synchronise(data.train.label_N.device)
@@ -125,14 +127,14 @@ def against_plain(figures: dict[str, list[float]]) -> dict[str, Any]:
 
 def linear(cache: Path, rounds: int) -> dict[str, Any]:
     """16 seeds of the linear head against the plain loop."""
-    spec, data, config = setting(cache, "gaam", "linear")
-    how = choose_engine(spec, config, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
+    spec, data, recipe = setting(cache, "gaam", "linear")
+    how = choose_engine(spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
     figures = alternate(
         rounds,
         {
             "plain": PlainProcess(cache, "linear", 60, tuned=False),
             "plain, tuned": PlainProcess(cache, "linear", 60, tuned=True),
-            "ours": contestant(spec, data, config, how, 16),
+            "ours": contestant(spec, data, recipe, how, 16),
         },
     )
     return {"engine": how.in_words(), **against_plain(figures)}
@@ -140,16 +142,16 @@ def linear(cache: Path, rounds: int) -> dict[str, Any]:
 
 def conv(cache: Path, rounds: int) -> dict[str, Any]:
     """The conv head in float32 and bfloat16 against the plain loop, and against the ceiling."""
-    spec, data, config = setting(cache, "gaam", "conv")
+    spec, data, recipe = setting(cache, "gaam", "conv")
     device = torch.device("cpu")
     contestants: dict[str, Callable[[], float]] = {
         "plain": PlainProcess(cache, "conv", 12, tuned=False),
         "plain, tuned": PlainProcess(cache, "conv", 12, tuned=True),
     }
     for dtype in ("float32", "bfloat16"):
-        asked = replace(config, dtype=dtype)
+        asked = replace(recipe, dtype=dtype)
         how = choose_engine(spec, asked, device, num_seeds=10, num_rows=len(data.train))
-        few = replace(data, train=_first(data.train, 40 * config.batch_size))
+        few = replace(data, train=_first(data.train, 40 * recipe.batch_size))
         part = contestant(spec, few, asked, how, 1)
         share = len(data.train) / len(few.train)
         contestants[dtype] = lambda part=part, share=share: part() * share
@@ -183,18 +185,18 @@ def _first(subset: Subset, count: int) -> Subset:
 
 def linearity(cache: Path, rounds: int) -> dict[str, Any]:
     """Seconds of an epoch at three numbers of seeds, of rows, and after three numbers of epochs."""
-    spec, data, config = setting(cache, "gaam", "linear")
+    spec, data, recipe = setting(cache, "gaam", "linear")
     how = Engine(device="cpu", dtype="float32", seed_batch=16, compiled=True, why="benchmark")
     seconds: dict[str, dict[int, float]] = {"seeds": {}, "rows": {}, "epochs": {}}
     for seeds in (16, 32, 48):  # groups of 16
-        runs = [contestant(spec, data, config, how, len(g)) for g in groups_of(range(seeds), 16)]
+        runs = [contestant(spec, data, recipe, how, len(g)) for g in groups_of(range(seeds), 16)]
         figures = [sum(run() * 16 for run in runs) for _ in range(rounds)]
         seconds["seeds"][seeds] = statistics.median(figures)
     for rows in (1250, 2500, 4999):
         few = replace(data, train=_first(data.train, rows))
-        run = contestant(spec, few, config, how, 16)
+        run = contestant(spec, few, recipe, how, 16)
         seconds["rows"][rows] = statistics.median([run() * 16 for _ in range(rounds)])
-    run = contestant(spec, data, config, how, 16)
+    run = contestant(spec, data, recipe, how, 16)
     for epochs in (2, 4, 8):
         figures = [sum(run() * 16 for _ in range(epochs)) for _ in range(rounds)]
         seconds["epochs"][epochs] = statistics.median(figures)
@@ -204,11 +206,11 @@ def linearity(cache: Path, rounds: int) -> dict[str, Any]:
 def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, Any]:
     """Test accuracy of 10 seeds after the last epoch: ours in both arithmetics, the plain loop."""
     result: dict[str, Any] = {"epochs": epochs, "seeds": seeds}
-    spec, data, config = setting(cache, "gaam", head, epochs=epochs)
+    spec, data, recipe = setting(cache, "gaam", head, epochs=epochs)
     label_N = data.test.label_N
     device = torch.device("cpu")
     for dtype in ("float32", "bfloat16"):
-        asked = replace(config, dtype=dtype)
+        asked = replace(recipe, dtype=dtype)
         how = choose_engine(spec, asked, device, num_seeds=seeds, num_rows=len(data.train))
         found = []
         for group in groups_of(range(seeds), how.seed_batch):
@@ -217,7 +219,7 @@ def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, 
         result[dtype] = _mean(found)
     found = []
     for seed in range(seeds):
-        loop = PlainLoop(spec, data, config, seed)
+        loop = PlainLoop(spec, data, recipe, seed)
         for _ in range(epochs):
             loop.epoch()
         found.append(loop.accuracy(data.test))
@@ -231,18 +233,14 @@ def _mean(values: list[float]) -> dict[str, float]:
 
 def first_step(cache: str, start: float) -> None:
     """Run in a process of its own: seconds from its start to the end of the first step."""
-    spec, data, config = setting(Path(cache), "gaam", "linear")
-    how = choose_engine(spec, config, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
-    few = replace(data, train=_first(data.train, config.batch_size))
-    group = Group(spec, few, config, list(range(16)), loss_of=build_loss(config), engine=how)
+    spec, data, recipe = setting(Path(cache), "gaam", "linear")
+    how = choose_engine(spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
+    few = replace(data, train=_first(data.train, recipe.batch_size))
+    group = Group(spec, few, recipe, list(range(16)), loss_of=build_loss(recipe.loss), engine=how)
     ready = time.perf_counter()
     group._pass(1)
     done = time.perf_counter()
-    print(
-        json.dumps(
-            {"total": done - start, "compile": done - ready, "on": group.program.kernels.compiled}
-        )
-    )
+    print(json.dumps({"total": done - start, "compile": done - ready, "on": group.compiler.works}))
 
 
 def time_to_first_step(cache: Path, folder: Path) -> dict[str, Any]:
@@ -274,11 +272,12 @@ def gpu(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
     features = RandomRows(rows, layers, hidden_size, device)
     label_N = torch.randint(4, (rows,), device=device)
     subset = Subset(features=features, rows=np.arange(rows), label_N=label_N)
-    data = TrainData(train=subset, choose=None, test=subset)
+    data = TrainData(train=subset, selection=None, test=subset)
     ceiling = matrix_product_flops(device, torch.bfloat16) if not tiny else 1e12
     result: dict[str, Any] = {"machine": describe(device), "ceiling_tflops": ceiling / 1e12}
     for head, counts in (("conv", (1,)), ("linear", (1, 16, 64))):
-        config = TrainConfig(attn=("gaam",), head=head, select="last", dtype="bfloat16")
+        config = TrainConfig(attn=("gaam",), head=head, select="last")
+        recipe = recipes(config, "bfloat16")[0]
         spec = DecoderSpec(
             attention=Spec("gaam"),
             head=Spec(head),
@@ -286,11 +285,11 @@ def gpu(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
             hidden_size=hidden_size,
             num_classes=4,
         )
-        contestants = {"plain": plain(spec, data, config, 8, clock)}
+        contestants = {"plain": plain(spec, data, recipe, 8, clock)}
         for seeds in counts:
-            how = choose_engine(spec, config, device, num_seeds=seeds, num_rows=rows)
+            how = choose_engine(spec, recipe, device, num_seeds=seeds, num_rows=rows)
             how = replace(how, seed_batch=seeds)
-            contestants[str(seeds)] = contestant(spec, data, config, how, seeds)
+            contestants[str(seeds)] = contestant(spec, data, recipe, how, seeds)
         figures = alternate(rounds, contestants)
         medians = {k: statistics.median(v) for k, v in figures.items()}
         result[head] = {"seconds_per_seed_epoch": medians}

@@ -23,6 +23,7 @@ from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads.conv import ConvHead
+from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.data import Subset, TrainData, prepare_data
 from gaam_decoder.training.items import plan_items
 
@@ -30,20 +31,19 @@ from gaam_decoder.training.items import plan_items
 class PlainLoop:
     """One seed, the obvious way."""
 
-    def __init__(self, spec: DecoderSpec, data: TrainData, config: TrainConfig, seed: int) -> None:
+    def __init__(self, spec: DecoderSpec, data: TrainData, recipe: Recipe, seed: int) -> None:
         self.device = data.train.label_N.device
-        self.config = config
         self.decoder = build_decoder(spec, seed).to(self.device)
         if isinstance(self.decoder.head, ConvHead):
             head = self.decoder.head
             head.forward = lambda x, noise=None: as_published(head, x)  # type: ignore[method-assign]
         self.optimizer = torch.optim.AdamW(
-            self.decoder.parameters(), lr=config.lrs[0], weight_decay=config.weight_decay
+            self.decoder.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
         )
         items = list(zip(_rows(data.train), data.train.label_N.cpu(), strict=True))
         generator = torch.Generator().manual_seed(seed)
         self.loader = DataLoader(
-            items, batch_size=config.batch_size, shuffle=True, generator=generator
+            items, batch_size=recipe.batch_size, shuffle=True, generator=generator
         )
 
     def epoch(self, steps: int | None = None) -> int:
@@ -83,25 +83,25 @@ def _rows(subset: Subset) -> list[torch.Tensor]:
 
 def setting(
     cache_path: Path, attention: str, head: str, **options: Any
-) -> tuple[DecoderSpec, TrainData, TrainConfig]:
+) -> tuple[DecoderSpec, TrainData, Recipe]:
     """What the command line would make of these options, without a validation split."""
     asked = {"select": "last", "device": "cpu"} | options
     config = TrainConfig(attn=(attention,), head=head, cache=cache_path, **asked)
     cache = open_cache(cache_path)
     device = torch.device("cpu")
     item = plan_items(config, cache, device)[0]
-    return item.spec, prepare_data(cache, item.config, device), item.config
+    return item.spec, prepare_data(cache, item.recipe, device), item.recipe
 
 
 def plain(
     spec: DecoderSpec,
     data: TrainData,
-    config: TrainConfig,
+    recipe: Recipe,
     steps: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Callable[[], float]:
     """Seconds per seed-epoch of the plain loop, from its first steps."""
-    loop = PlainLoop(spec, data, config, 0)
+    loop = PlainLoop(spec, data, recipe, 0)
     loop.epoch(3)
 
     def run() -> float:

@@ -17,6 +17,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention
+from gaam_decoder.training import items
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
@@ -87,7 +88,7 @@ def test_specs_and_sets_of_layers_are_repeated() -> None:
     lists = {"attn": ["gaam", "mha:heads=2"], "head": ["mlp", "conv"], "layers": ["1-3,5", "all"]}
     config = resolve(TrainConfig, "train", lists, environ={})
     assert config.layer_sets == ((1, 2, 3, 5), None)
-    assert len(config.recipes()) == 2 * 2 * 2
+    assert len(items.recipes(config, "float32")) == 2 * 2 * 2
 
 
 @pytest.mark.parametrize("name", ["attn", "head", "pool", "lr", "layers", "seeds"])

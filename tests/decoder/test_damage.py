@@ -30,9 +30,9 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
 from gaam_decoder.runs.run_checks import RUN_FILES
 from gaam_decoder.runs.verify import check_run
-from gaam_decoder.training import seed_store
 from gaam_decoder.training.items import plan_items
-from gaam_decoder.training.seed_store import Checkpoint
+from gaam_decoder.unfinished import checkpoint
+from gaam_decoder.unfinished.checkpoint import Checkpoint
 from tests.conftest import Outcome
 
 HANG_SECONDS = 60
@@ -388,8 +388,8 @@ def unfinished(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Pl
     place = Place(tmp_path_factory.mktemp("unfinished"), tiny_cache)
     place.config = replace(place.config, attn=("gaam",), seeds=tuple(range(6)))
     patch = pytest.MonkeyPatch()
-    patch.setattr(seed_store, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    patch.setattr(seed_store, "SHARE_OF_TIME", float("inf"))
+    patch.setattr(checkpoint, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    patch.setattr(checkpoint, "SHARE_OF_TIME", float("inf"))
 
     def interrupt(done: int, total: int, text: str) -> None:
         if "seeds 2-3 epoch 1" in text:

@@ -13,16 +13,16 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from gaam_cache import plugins
-from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
-from gaam_decoder.specs import parse_attention, parse_head
-from gaam_decoder.training import engine
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.specs import Spec, parse_attention, parse_head
+from gaam_decoder.training.compiled import missing_compiler
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.engine import Engine, groups_of
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.programs import Programs
+from gaam_decoder.training.reuse import Steps
 from gaam_decoder.training.schedule import Plateau
 
 L, D, C, N, B = 6, 16, 3, 37, 8
@@ -66,12 +66,33 @@ def data(dtype: torch.dtype = torch.float64) -> TrainData:
         rows = np.arange(first, last)
         return Subset(features=features, rows=rows, label_N=label_N[first:last])
 
-    return TrainData(train=subset(0, 29), choose=subset(29, 37), test=subset(29, 37))
+    return TrainData(train=subset(0, 29), selection=subset(29, 37), test=subset(29, 37))
 
 
-def config(attention: str, **options: object) -> TrainConfig:
-    settings = {"batch_size": B, "lr": LR, "epochs": 13, "weight_decay": 0.1}
-    return TrainConfig(attn=(attention,), **(settings | options))  # type: ignore[arg-type]
+def recipe(attention: str, head: str, **options: object) -> Recipe:
+    settings: dict = {
+        "attention": parse_attention(attention),
+        "head": parse_head(head),
+        "loss": Spec("cross-entropy"),
+        "epochs": 13,
+        "batch_size": B,
+        "lr": LR,
+        "weight_decay": 0.1,
+        "schedule": "constant",
+        "clip_grad_norm": None,
+        "select": "val",
+        "val_fraction": 0.1,
+        "split_seed": 0,
+        "pool": "mean",
+        "layers": None,
+        "train_split": "train",
+        "test_split": "test",
+        "allow_train_as_test": False,
+        "dtype": "float32",
+        "fold": None,
+        "groups": None,
+    }
+    return Recipe(**(settings | options))
 
 
 def group(
@@ -80,18 +101,18 @@ def group(
     head: str = "linear",
     dtype: torch.dtype = torch.float64,
     engine: Engine = EAGER,
-    programs: Programs | None = None,
+    steps: Steps | None = None,
     **options: object,
 ) -> Group:
     return Group(
         spec(attention, head),
         data(),
-        config(attention, **options),
+        recipe(attention, head, **options),
         seeds,
         loss_of=CrossEntropy(),
         engine=engine,
         dtype=dtype,
-        programs=programs,
+        steps=steps,
     )
 
 
@@ -154,27 +175,27 @@ def test_a_seed_alone_agrees_with_the_seed_in_a_group_in_float32(attention: str)
     for one in (among, alone):
         one.train_epoch()
     test = among.data.test
-    ours = among.logits(test, among.state)[1]
-    theirs = alone.logits(test, alone.state)[0]
+    ours = among.logits(test, among.state.weights)[1]
+    theirs = alone.logits(test, alone.state.weights)[0]
     assert (ours - theirs).abs().max() <= 1e-4 * theirs.abs().max()
     hits = [(logits.argmax(-1) == test.label_N).sum().item() for logits in (ours, theirs)]
     assert abs(hits[0] - hits[1]) <= 1
 
 
-def test_groups_and_rates_of_one_decoder_share_a_program() -> None:
-    programs = Programs()
-    first = group("gaam", [0, 1], programs=programs)
-    second = group("gaam", [2, 3], programs=programs, lr=2 * LR)
-    assert second.program is first.program
+def test_groups_and_rates_of_one_decoder_share_a_step() -> None:
+    steps = Steps()
+    first = group("gaam", [0, 1], steps=steps)
+    second = group("gaam", [2, 3], steps=steps, lr=2 * LR)
+    assert second.step is first.step
     apart = group("gaam", [2, 3], lr=2 * LR)
     for one in (first, second, apart, first):  # in turns: nothing of one is left for another
         one.train_epoch()
     for name, value in apart.state.tensors().items():
         assert torch.equal(value, second.state.tensors()[name])
-    assert group("gaam", [4], programs=programs).program is not first.program
-    assert group("gaam", [0, 1], programs=programs, clip_grad_norm=1.0).program._clip == 1.0
-    assert group("laplace", [0, 1], programs=programs).decoder.attention.heads
-    assert group("gaam", [0, 1], programs=programs).program is not first.program  # let go
+    assert group("gaam", [4], steps=steps).step is not first.step
+    assert group("gaam", [0, 1], steps=steps, clip_grad_norm=1.0).step._clip_grad_norm == 1.0
+    assert group("laplace", [0, 1], steps=steps).decoder.attention.heads
+    assert group("gaam", [0, 1], steps=steps).step is not first.step  # let go
 
 
 def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
@@ -185,12 +206,12 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
             one.train_epoch()
     assert [m.failed for m in poisoned.members] == [None, "the loss became nan in epoch 1", None]
     assert [len(m.log) for m in poisoned.members] == [4, 1, 4]
-    for name, value in undisturbed.kept.items():
-        assert torch.equal(value[[0, 2]], poisoned.kept[name][[0, 2]])
+    for name, value in undisturbed.kept.parameters.items():
+        assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])
 
 
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    from gaam_decoder.training.seed_store import Checkpoint
+    from gaam_decoder.unfinished.checkpoint import Checkpoint
 
     options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]
@@ -203,8 +224,8 @@ def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: P
     assert second.epochs_done == 3
     for _ in range(2):
         second.train_epoch()
-    for name, value in (whole.state.tensors() | whole.kept).items():
-        assert torch.equal(value, (second.state.tensors() | second.kept)[name]), name
+    for name, value in whole._tensors().items():
+        assert torch.equal(value, second._tensors()[name]), name
     for ours, theirs in zip(second.members, whole.members, strict=True):
         ours, theirs = copy.deepcopy(ours), copy.deepcopy(theirs)
         for entry in ours.log + theirs.log:
@@ -238,7 +259,7 @@ def test_what_is_left_of_groups_is_grouped_as_before(count: int, most: int) -> N
 
 
 needs_compiler = pytest.mark.skipif(
-    engine.missing_compiler("cpu") is not None, reason="no C++ compiler here"
+    missing_compiler("cpu") is not None, reason="no C++ compiler here"
 )
 
 
@@ -250,7 +271,7 @@ def test_compiled_seeds_equal_the_plain_loop(attention: str, clip: float | None)
     compiled = group(attention, [3, 0], engine=how, clip_grad_norm=clip)
     for epoch in range(1, 14):  # 52 steps, without the evaluation, which would be compiled too
         compiled._pass(epoch)
-    assert compiled.program.kernels.compiled
+    assert compiled.compiler.works
     for place, seed in enumerate([3, 0]):
         for name, value in plain_loop(attention, seed, 13, "linear", clip).items():
             ours = compiled.state.parameters[name][place]
@@ -266,12 +287,12 @@ def test_the_compiled_conv_head_equals_the_plain_loop(attention: str, seeds: lis
     )
     for epoch in range(1, 4):
         compiled._pass(epoch)
-    assert compiled.program.kernels.compiled
+    assert compiled.compiler.works
     tensors = {**compiled.state.parameters, **compiled.state.buffers}
     for place, seed in enumerate(seeds):
         for name, value in plain_loop(attention, seed, 3, "conv", 0.5).items():
             torch.testing.assert_close(tensors[name][place], value, atol=1e-9, rtol=0, msg=name)
-    logits = compiled.logits(compiled.data.test, compiled.state)
-    compiled.program.kernels.compiled = False
-    expected = compiled.logits(compiled.data.test, compiled.state)
+    logits = compiled.logits(compiled.data.test, compiled.state.weights)
+    compiled.compiler.works = False
+    expected = compiled.logits(compiled.data.test, compiled.state.weights)
     torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)

@@ -110,7 +110,7 @@ def test_the_same_rows_under_another_name_are_the_same_rows(
             )
         )
     config = replace(config, cache=tmp_path / "c")
-    for work in (gaam_decoder.plan, gaam_decoder.train):
+    for work in (gaam_decoder.estimate, gaam_decoder.train):
         with pytest.raises(ConfigError, match=r"'train' and 'test' hold the same rows"):
             work(config)
     (run,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
@@ -142,7 +142,7 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
     axes: dict, impossible: int, total: int, name: str, config: TrainConfig
 ) -> None:
     config = replace(config, **axes)
-    for work in (gaam_decoder.plan, gaam_decoder.train):
+    for work in (gaam_decoder.estimate, gaam_decoder.train):
         with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*--skip-impossible") as caught:
             work(config)
         assert name in str(caught.value)

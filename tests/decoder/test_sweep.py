@@ -18,7 +18,7 @@ from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig
-from gaam_decoder.training import engine, features
+from gaam_decoder.training import compiled, engine, features
 from gaam_decoder.training.protocol import grouped_folds, stratified_folds
 from tests.cache.published import write_random_cache
 
@@ -49,9 +49,9 @@ def test_a_sweep_is_the_product_and_is_resumed_by_skipping(config: TrainConfig) 
 
 def test_sets_of_layers_are_part_of_the_product(config: TrainConfig) -> None:
     config = replace(config, attn=("gaam", "none"), layers=((1, 2), (3, 4, 5), None))
-    plan = gaam_decoder.plan(config)
-    assert [run.layers for run in plan.runs] == ["1-2", "3-5", "all"] * 2
-    assert "none + linear, pool mean, lr 0.01, layers 3-5: seeds 0-1" in plan.in_words()
+    estimate = gaam_decoder.estimate(config)
+    assert [run.layers for run in estimate.runs] == ["1-2", "3-5", "all"] * 2
+    assert "none + linear, pool mean, lr 0.01, layers 3-5: seeds 0-1" in estimate.in_words()
     runs = gaam_decoder.train(config)
     assert [run.recipe["layers"] for run in runs] == ["1-2", "3-5", None] * 2
     alone = gaam_decoder.train(replace(config, layers=(3, 4, 5)))
@@ -81,20 +81,20 @@ def test_every_mechanism_trains_in_bfloat16_as_in_float32(name: str, config: Tra
 def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) -> None:
     gaam_decoder.train(replace(config, seeds=(1,)))
     before = sorted(config.runs.rglob("*"))
-    plan = gaam_decoder.plan(replace(config, attn=("gaam", "mha"), seeds=(0, 1, 2)))
-    assert [(run.attention, run.seeds, run.num_seeds) for run in plan.runs] == [
+    estimate = gaam_decoder.estimate(replace(config, attn=("gaam", "mha"), seeds=(0, 1, 2)))
+    assert [(run.attention, run.seeds, run.num_seeds) for run in estimate.runs] == [
         ("gaam", "0,2", 2),
         ("mha", "0-2", 3),
     ]
-    assert all(run.seconds > 0 for run in plan.runs)
-    assert "5 trainings in 2 runs" in plan.in_words()
+    assert all(run.seconds > 0 for run in estimate.runs)
+    assert "5 trainings in 2 runs" in estimate.in_words()
     assert sorted(config.runs.rglob("*")) == before
 
 
-@pytest.mark.skipif(engine.missing_compiler("cpu") is not None, reason="no C++ compiler here")
+@pytest.mark.skipif(compiled.missing_compiler("cpu") is not None, reason="no C++ compiler here")
 @pytest.mark.parametrize("head", plugins.names("gaam_decoder.heads"))
 def test_a_plan_says_what_will_be_compiled(config: TrainConfig, head: str) -> None:
-    run = gaam_decoder.plan(replace(config, head=head, epochs=100_000)).runs[0]
+    run = gaam_decoder.estimate(replace(config, head=head, epochs=100_000)).runs[0]
     assert ", compiled, float32" in run.how
     assert run.seconds > engine.COMPILER_SECONDS
 

@@ -13,14 +13,16 @@ from safetensors.torch import load_file
 
 import gaam_cache
 import gaam_decoder
+from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.decoder import build_decoder, stream_seed
+from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.runs.result import RUN_VERSION
-from gaam_decoder.training import items, sweep
+from gaam_decoder.training import train_item
 from gaam_decoder.training.group import Group
+from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.train import train_group
 from tests.conftest import WORDS, write_csv
 
@@ -38,6 +40,11 @@ def one(config: TrainConfig) -> RunResult:
     return runs[0]
 
 
+def specs(config: TrainConfig) -> list[DecoderSpec]:
+    items = plan_items(config, open_cache(config.cache), torch.device("cpu"))
+    return [item.spec for item in items]
+
+
 def weights(run: RunResult) -> dict[str, torch.Tensor]:
     return load_file(run.path / "weights.safetensors")
 
@@ -53,11 +60,7 @@ def test_two_runs_give_the_same_bits_and_other_seeds_others(
 
 def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: Path) -> None:
     config = TrainConfig(attn=("gaam", "mha", "none"), cache=tiny_cache)
-    cache = gaam_decoder.training.sweep.open_cache(tiny_cache)
-    heads = [
-        build_decoder(items.decoder_spec(text, config, cache), seed=4).head.fc.weight
-        for text in config.attn
-    ]
+    heads = [build_decoder(spec, seed=4).head.fc.weight for spec in specs(config)]
     assert torch.equal(heads[0], heads[1])
     assert torch.equal(heads[0], heads[2])
     streams = {stream_seed(4, s, e) for s in ("attention", "head", "order") for e in (1, 2, 3)}
@@ -65,8 +68,7 @@ def test_all_mechanisms_get_the_same_head_and_order_under_one_seed(tiny_cache: P
 
 
 def test_building_leaves_the_global_random_state_alone(tiny_cache: Path) -> None:
-    config = TrainConfig(cache=tiny_cache)
-    spec = items.decoder_spec("mha", config, gaam_decoder.training.sweep.open_cache(tiny_cache))
+    (spec,) = specs(TrainConfig(attn=("mha",), cache=tiny_cache))
     state = torch.random.get_rng_state()
     build_decoder(spec, seed=1)
     assert torch.equal(state, torch.random.get_rng_state())
@@ -105,8 +107,8 @@ def test_accuracy_is_that_of_the_stored_logits(config: TrainConfig) -> None:
 
 def test_stored_weights_reproduce_the_stored_logits(config: TrainConfig) -> None:
     run = one(config)
-    cache = sweep.open_cache(config.cache)
-    decoder = build_decoder(items.decoder_spec("gaam", config, cache), seed=0)
+    cache = open_cache(config.cache)
+    decoder = build_decoder(*specs(config), seed=0)
     x = torch.from_numpy(cache["test"].embeddings[:]).float()
     for place in range(3):
         decoder.load_state_dict({name: value[place] for name, value in weights(run).items()})
@@ -125,7 +127,7 @@ def test_the_kept_epoch_follows_the_protocol(select: str, config: TrainConfig) -
             assert run.epochs[seed] == 12
             assert "accuracy" not in entries[0]
             continue
-        best = max(entries, key=lambda e: (e["accuracy"], -e["choose_loss"], -e["epoch"]))
+        best = max(entries, key=lambda e: (e["accuracy"], -e["selection_loss"], -e["epoch"]))
         assert run.epochs[seed] == best["epoch"]
         if select == "test":
             assert run.accuracy[place] == pytest.approx(best["accuracy"])
@@ -135,13 +137,13 @@ def test_selection_on_val_never_sees_test_labels(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = one(config)
-    prepare = sweep.prepare_data
+    prepare = train_item.prepare_data
 
     def scramble(*arguments: object) -> object:
         data = prepare(*arguments)  # type: ignore[arg-type]
         return replace(data, test=replace(data.test, label_N=1 - data.test.label_N))
 
-    monkeypatch.setattr(sweep, "prepare_data", scramble)
+    monkeypatch.setattr(train_item, "prepare_data", scramble)
     second = one(replace(config, runs=tmp_path / "scrambled"))
     np.testing.assert_array_equal(first.logits, second.logits)
 
@@ -152,11 +154,11 @@ def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
     first = one(config)
     trained: list[int] = []
 
-    def count(spec, data, config, seeds, **options):
+    def count(spec, data, recipe, seeds, **options):
         trained.extend(seeds)
-        return train_group(spec, data, config, seeds, **options)
+        return train_group(spec, data, recipe, seeds, **options)
 
-    monkeypatch.setattr(sweep, "train_group", count)
+    monkeypatch.setattr(train_item, "train_group", count)
     assert one(config).path == first.path
     assert trained == []
     runs = gaam_decoder.train(replace(config, seeds=(1, 2, 3, 5)))
@@ -257,10 +259,9 @@ def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
     run = one(replace(config, layers=(2, 3, 5, 6)))
     assert run.recipe["layers"] == "2-3,5-6"
     assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
-    cache = sweep.open_cache(config.cache)
+    cache = open_cache(config.cache)
     x = torch.from_numpy(cache["test"].embeddings[:][:, [1, 2, 4, 5]]).float()
-    spec = items.decoder_spec("gaam", replace(config, layers=(1, 2, 3, 4)), cache)
-    decoder = build_decoder(spec, seed=0)
+    decoder = build_decoder(*specs(replace(config, layers=(1, 2, 3, 4))), seed=0)
     decoder.load_state_dict({name: value[1] for name, value in weights(run).items()})
     with torch.inference_mode():
         np.testing.assert_allclose(decoder(x).numpy(), run.logits[1], atol=1e-6)

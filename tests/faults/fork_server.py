@@ -32,8 +32,8 @@ import cli
 import gaam_cache.engines.lease
 import gaam_cache.extraction.worker
 import gaam_decoder.reports._pictures
-import gaam_decoder.training.seed_store
 import gaam_decoder.training.sweep
+import gaam_decoder.unfinished.checkpoint
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.terminal import interruption
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
@@ -167,8 +167,8 @@ def prepare(job: dict[str, Any]) -> None:
     if "notes" in job:
         note_batches(job["notes"], job["dies_after"])
     if job.get("every_epoch"):
-        gaam_decoder.training.seed_store.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-        gaam_decoder.training.seed_store.SHARE_OF_TIME = float("inf")
+        gaam_decoder.unfinished.checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        gaam_decoder.unfinished.checkpoint.SHARE_OF_TIME = float("inf")
     if "refusal" in job:
         REFUSALS[job["refusal"]]()
     if "ignored" in job:

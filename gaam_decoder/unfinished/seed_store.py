@@ -8,29 +8,20 @@ absent; since every file says how to go on, the training still ends with the sam
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
-import time
 import warnings
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.files import open_sealed, seal_parts, storage_errors, write_file
+from gaam_cache.format.files import storage_errors
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
-from gaam_decoder.training.engine import Engine
-
-SECONDS_BETWEEN_CHECKPOINTS = 2.0
-SHARE_OF_TIME = 0.05
-"""Of the training that writing checkpoints may take."""
-
+from gaam_decoder.unfinished.checkpoint import Checkpoint, publish, read
 
 Groups = list[list[int]]
 
@@ -42,48 +33,10 @@ class Work:
     results: dict[int, SeedResult] = field(default_factory=dict)
     at_work: Groups = field(default_factory=list)
     """Seeds of every group that left a checkpoint."""
-    engines: list[Engine] = field(default_factory=list)
-    """How it was begun; several where the device has changed since."""
+    engines: list[dict[str, Any]] = field(default_factory=list)
+    """How it was begun, as ``SeedStore.begin`` was told; several where that has changed since."""
     planned: Groups = field(default_factory=list)
     """Seeds that were to be trained together."""
-
-
-class Checkpoint:
-    """The state of one group of seeds after its last epoch, in one file.
-
-    It is written so seldom that it takes a small share of the time: what a kill costs is the
-    epochs since then, never the result.
-    """
-
-    def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
-        """Use ``SeedStore.checkpoint``."""
-        self.path = path
-        self._begun = dict(begun or {})
-        self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time to write one."""
-        return time.monotonic() >= self._next
-
-    def save(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Replace what was there.
-
-        Raises:
-            StorageError: the file system refused.
-        """
-        start = time.monotonic()
-        _publish(self.path, tensors, {**self._begun, **about})
-        end = time.monotonic()
-        wait = max(SECONDS_BETWEEN_CHECKPOINTS, (end - start) / SHARE_OF_TIME)
-        self._next = end + wait
-
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and the rest; None where there is none. ``SeedStore.load`` has looked at it."""
-        try:
-            return _read(self.path)
-        except (OSError, ValueError):
-            return None
 
 
 class SeedStore:
@@ -103,9 +56,14 @@ class SeedStore:
         self.folder = runs / f".{name}.partial"
         self._begun: dict[str, Any] = {"key": key}
 
-    def begin(self, engine: Engine, planned: Groups) -> None:
-        """Say what every file that is saved from now on says of the whole work."""
-        self._begun |= {"engine": asdict(engine), "planned": planned}
+    def begin(self, engine: dict[str, Any], planned: Groups) -> None:
+        """Say what every file that is saved from now on says of the whole work.
+
+        Args:
+            engine: how seeds are run, as JSON values.
+            planned: seeds that are to be trained together.
+        """
+        self._begun |= {"engine": engine, "planned": planned}
 
     def save(self, results: Sequence[SeedResult]) -> None:
         """Write the seeds of one group.
@@ -124,7 +82,7 @@ class SeedStore:
         names = ("seed", "failed", "epoch", "seconds", "log")
         about = [{name: getattr(result, name) for name in names} for result in results]
         seeds = [result.seed for result in results]
-        _publish(self._path("done", seeds), tensors, {**self._begun, "seeds": about})
+        publish(self._path("done", seeds), tensors, {**self._begun, "seeds": about})
         with storage_errors(self.folder, option="--runs"):
             self.checkpoint(seeds).path.unlink(missing_ok=True)
 
@@ -160,7 +118,7 @@ class SeedStore:
         return Work(
             results=results,
             at_work=at_work,
-            engines=[Engine(**about["engine"]) for about in begun],
+            engines=[about["engine"] for about in begun],
             planned=[list(group) for group in planned],
         )
 
@@ -172,10 +130,10 @@ class SeedStore:
         """
         is_done = path.name.startswith("done-")
         try:
-            tensors, about = _read(path, with_tensors=is_done)
+            tensors, about = read(path, with_tensors=is_done)
             if about["key"] != self._begun["key"]:
                 raise ValueError("it belongs to other runs")
-            Engine(**about["engine"])
+            about["engine"], about["planned"]
             if not is_done:
                 return {}, [int(seed) for seed in about["seeds"]], about
             results = {
@@ -241,29 +199,6 @@ def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:
             groups.append(group)
             left -= set(group)
     return groups, sorted(left)
-
-
-def _publish(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
-    parts = tensor_parts(arrays, {"about": json.dumps(about)})
-    write_file(path, seal_parts(path.name, parts), option="--runs")
-
-
-def _read(path: Path, *, with_tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``_publish`` wrote.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is something else, or there is none.
-    """
-    try:
-        with open_sealed(path) as file:
-            found = TensorFile(file)
-            about = json.loads(found.metadata["about"])
-            names = found if with_tensors else ()
-            return {name: torch.from_numpy(found.read(name)) for name in names}, about
-    except (IsADirectoryError, FileNotFoundError, KeyError) as error:
-        raise ValueError(f"{path.name} is no file of gaam: {error}") from error
 
 
 def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:

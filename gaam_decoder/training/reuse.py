@@ -1,4 +1,4 @@
-"""Programs that are kept for the next group: what was compiled once need not be compiled again."""
+"""Steps that are kept for the next group: what was compiled once need not be compiled again."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training import compiled
 from gaam_decoder.training.engine import Engine
-from gaam_decoder.training.program import Program
+from gaam_decoder.training.step import Step
 
 
-class Programs:
-    """The programs of one decoder, by number of seeds.
+class Steps:
+    """The steps of one decoder, by number of seeds.
 
     Groups, learning rates and folds differ in tensors only and share them. Those of the last
     decoder are dropped when another one comes.
@@ -22,41 +23,42 @@ class Programs:
 
     def __init__(self) -> None:
         self._for: Any = None
-        self._by_size: dict[int, Program] = {}
+        self._by_size: dict[int, tuple[Step, compiled.Compiler]] = {}
 
     def get(
         self,
         spec: DecoderSpec,
-        config: TrainConfig,
+        recipe: Recipe,
         engine: Engine,
         decoder: Decoder,
         loss_of: Loss,
         num_seeds: int,
-    ) -> Program:
-        """The program for ``num_seeds`` seeds, made if there is none.
+    ) -> tuple[Step, compiled.Compiler]:
+        """The step for ``num_seeds`` seeds and what runs it, made if there is none.
 
         Args:
             spec: the decoder.
-            config: its recipe.
+            recipe: of the training.
             engine: how it is run.
             decoder: one of the kind, on the device and in the type of its parameters.
             loss_of: the loss that the recipe names.
             num_seeds: S.
         """
-        recipe = (config.loss, config.weight_decay, config.clip_grad_norm)
-        about = (spec, recipe, decoder.dtype, engine.device, engine.dtype, engine.compiled)
+        arithmetic = (spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, decoder.dtype)
+        about = (*arithmetic, engine.device, engine.dtype, engine.compiled)
         if about != self._for:
             self._for, self._by_size = about, {}
             if engine.compiled:
-                torch._dynamo.reset()  # gives back what the compiler remembers of the last one
+                compiled.forget()
         if num_seeds not in self._by_size:
-            self._by_size[num_seeds] = Program(
+            compiler = compiled.Compiler(asked=engine.compiled)
+            step = Step(
                 decoder,
                 loss_of,
-                num_seeds=num_seeds,
-                weight_decay=config.weight_decay,
-                clip_grad_norm=config.clip_grad_norm,
+                compiler.run,
+                weight_decay=recipe.weight_decay,
+                clip_grad_norm=recipe.clip_grad_norm,
                 autocast=torch.bfloat16 if engine.dtype == "bfloat16" else None,
-                compiled=engine.compiled,
             )
+            self._by_size[num_seeds] = step, compiler
         return self._by_size[num_seeds]

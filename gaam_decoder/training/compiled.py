@@ -1,7 +1,9 @@
-"""Arithmetic compiled for the shapes that it meets, and as it stands where a compiler fails."""
+"""torch.compile: all that the project knows of it, and what is done where there is none."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import types
 import warnings
 from collections.abc import Callable
@@ -12,66 +14,83 @@ import torch
 from gaam_cache.errors import GaamWarning
 
 
-class Kernels:
-    """Runs methods, compiled if asked.
-
-    Args:
-        compiled: whether to hand them to ``torch.compile``.
+class Compiler:
+    """Runs methods, compiled for the shapes that they meet if asked, else as they stand.
 
     Attributes:
-        compiled: turns False, with a warning, when the compiler fails.
+        works: whether methods are compiled; turns False, with a warning, when the compiler fails.
     """
 
-    def __init__(self, compiled: bool) -> None:
-        self.compiled = compiled
-        self._kernels: dict[Any, Callable[..., Any]] = {}
-        if compiled:
-            _prepare_compiler()
+    def __init__(self, *, asked: bool) -> None:
+        self.works = asked
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        if asked:
+            _prepare()
 
-    def run(self, function: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
+    def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
         """Call a method.
 
         Args:
-            function: the method, of an object that does not change between calls.
+            method: of an object that does not change between calls.
             shapes: everything that can change between calls beside the numbers in tensors.
-            arguments: tensors, and dicts of them.
+            arguments: tensors, and dicts and tuples of them.
         """
-        if self.compiled:
+        if self.works:
             try:
-                return self._kernel(function, shapes)(*arguments)
-            except _compiler_errors() as error:  # before anything has been computed
+                return self._compile(method, shapes)(*arguments)
+            except _errors() as error:  # before anything has been computed
                 first = str(error).strip().splitlines()[0]
                 warnings.warn(f"not compiled, so slower: {first}", GaamWarning, stacklevel=2)
-                self.compiled = False
-        return function(*arguments)
+                self.works = False
+        return method(*arguments)
 
-    def _kernel(self, function: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
+    def _compile(self, method: Callable[..., Any], shapes: Any) -> Callable[..., Any]:
         """The compiled form of a method for inputs of these shapes.
 
         All that can change between calls is in ``shapes``. torch would check hundreds of other
         things at every call, which takes as long as a small step; so every shape gets a copy of
         the function, and nothing is checked.
         """
-        key = (function.__name__, shapes)
-        if key not in self._kernels:
-            assert isinstance(function, types.MethodType)
-            plain = function.__func__
+        key = (method.__name__, shapes)
+        if key not in self._compiled:
+            assert isinstance(method, types.MethodType)
+            plain = method.__func__
             assert isinstance(plain, types.FunctionType)
             code = plain.__code__.replace()  # a new object: torch keeps what it compiled by it
             copy = types.FunctionType(code, plain.__globals__, plain.__name__)
             options: dict[str, Any] = {}
             if hasattr(torch.compiler, "skip_all_guards_unsafe"):
                 options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-            self._kernels[key] = torch.compile(
-                types.MethodType(copy, function.__self__),
+            self._compiled[key] = torch.compile(
+                types.MethodType(copy, method.__self__),
                 fullgraph=True,
                 dynamic=False,
                 options=options,
             )
-        return self._kernels[key]
+        return self._compiled[key]
 
 
-def _prepare_compiler() -> None:
+def forget() -> None:
+    """Give back what the compiler remembers of all that it compiled."""
+    torch._dynamo.reset()
+
+
+@functools.cache
+def missing_compiler(device_type: str) -> str | None:
+    """Why ``torch.compile`` cannot work here, or None."""
+    if device_type == "cuda" and importlib.util.find_spec("triton") is None:
+        return "no Triton here"
+    from torch._inductor import cpp_builder
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError, RuntimeError):
+        return "no C++ compiler here"
+    return None
+
+
+def _prepare() -> None:
     """Spare the compiler what takes seconds and is not needed."""
     import torch._inductor.config as inductor
 
@@ -83,7 +102,7 @@ def _prepare_compiler() -> None:
     warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
 
 
-def _compiler_errors() -> tuple[type[Exception], ...]:
+def _errors() -> tuple[type[Exception], ...]:
     from torch._dynamo.exc import TorchDynamoException
     from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 

@@ -28,7 +28,7 @@ FUSED_SPEED = 20.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedRun:
+class EstimatedRun:
     """One row of the table to be."""
 
     attention: str
@@ -47,10 +47,10 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainPlan:
+class TrainEstimate:
     """Everything that a config asks for."""
 
-    runs: tuple[PlannedRun, ...]
+    runs: tuple[EstimatedRun, ...]
 
     @property
     def seconds(self) -> float:
@@ -85,7 +85,7 @@ class TrainPlan:
         return "\n".join([*lines, total])
 
 
-def plan(config: TrainConfig) -> TrainPlan:
+def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
 
     Raises:
@@ -102,29 +102,35 @@ def plan(config: TrainConfig) -> TrainPlan:
         seeds = lacking_seeds(config, runs_of_key(config.runs, item.key))
         seconds, how = 0.0, ""
         if seeds:
-            data = prepare_data(cache, item.config, device, loaded)
+            data = prepare_data(cache, item.recipe, device, loaded)
             rows = len(data.train)
             engine = choose_engine(
-                item.spec, item.config, device, num_seeds=len(seeds), num_rows=rows
+                item.spec,
+                item.recipe,
+                device,
+                num_seeds=len(seeds),
+                num_rows=rows,
+                seed_batch=config.seed_batch,
+                compile=config.compile,
             )
             if item.spec not in timed:
                 timed[item.spec] = _seconds_per_row(item, data, engine)
-            seconds = timed[item.spec] * rows * item.config.epochs * len(seeds)
+            seconds = timed[item.spec] * rows * config.epochs * len(seeds)
             seconds += COMPILER_SECONDS if engine.compiled else 0.0
             how = engine.in_words()
-        runs.append(_planned(item, seeds, seconds, how))
-    return TrainPlan(runs=tuple(runs))
+        runs.append(_estimated(item, seeds, seconds, how))
+    return TrainEstimate(runs=tuple(runs))
 
 
-def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedRun:
-    config = item.config
-    return PlannedRun(
-        attention=str(item.spec.attention),
-        head=str(item.spec.head),
-        pool=str(config.pools[0]),
-        lr=config.lrs[0],
-        layers=spell_layers(config.layer_sets[0]),
-        fold=f"{config.fold}/{config.folds}" if config.fold else None,
+def _estimated(item: Item, seeds: list[int], seconds: float, how: str) -> EstimatedRun:
+    recipe = item.recipe
+    return EstimatedRun(
+        attention=str(recipe.attention),
+        head=str(recipe.head),
+        pool=recipe.pool,
+        lr=recipe.lr,
+        layers=spell_layers(recipe.layers),
+        fold=str(recipe.fold) if recipe.fold else None,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,
@@ -134,15 +140,15 @@ def _planned(item: Item, seeds: list[int], seconds: float, how: str) -> PlannedR
 
 def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
     """Of one seed over a few batches; where it will be compiled, what is known to remain of it."""
-    size = item.config.batch_size
+    size = item.recipe.batch_size
     few = data.train.rows[: size * TIMED_STEPS]
     train = replace(data.train, rows=few, label_N=data.train.label_N[: len(few)])
     group = Group(
         item.spec,
-        replace(data, train=train, choose=None),
-        item.config,
+        replace(data, train=train, selection=None),
+        item.recipe,
         [0],
-        loss_of=build_loss(item.config),
+        loss_of=build_loss(item.recipe.loss),
         engine=replace(engine, compiled=False),
     )
     best = float("inf")

@@ -1,0 +1,96 @@
+"""A recipe: one decoder and everything that decides its numbers but for the seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
+from gaam_decoder.specs import Spec, row_title
+
+
+class Fold(NamedTuple):
+    """One of the folds of a cross-validation."""
+
+    number: int
+    """Which, from 1."""
+    of: int
+    """How many there are."""
+
+    def __str__(self) -> str:
+        """Such as ``1/5``."""
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows that a cross-validation keeps together."""
+
+    names: tuple[str, ...]
+    """One per row of the train split."""
+    source: str
+    """Where they were read."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the names."""
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """What a row of a report is trained by.
+
+    The names are those of ``TrainConfig``, which says what they mean; a config asks for one recipe
+    or for a sweep of many.
+    """
+
+    attention: Spec
+    head: Spec
+    loss: Spec
+    epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    schedule: Literal["constant", "plateau"]
+    clip_grad_norm: float | None
+    select: Literal["val", "last", "test"]
+    val_fraction: float
+    split_seed: int
+    pool: str
+    layers: Layers
+    train_split: str
+    test_split: str
+    allow_train_as_test: bool
+    """Whether the rows that are tested are those that were trained on."""
+    dtype: Literal["float32", "bfloat16"]
+    fold: Fold | None
+    groups: Groups | None
+
+    def __str__(self) -> str:
+        """Decoder and what a sweep varies, for people."""
+        return row_title(
+            self.attention,
+            self.head,
+            pool=self.pool,
+            lr=self.lr,
+            layers=spell_layers(self.layers) if self.layers else None,
+            fold=str(self.fold) if self.fold else None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the decoder as JSON values, as run.json has them."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        del values["attention"], values["head"], values["groups"]
+        values["loss"] = str(self.loss)
+        values["layers"] = spell_numbers(self.layers) if self.layers else None
+        values["fold"] = str(self.fold) if self.fold else None
+        return values | ({"groups": self.groups.digest} if self.groups else {})
+
+    def key(self, fingerprint: str) -> str:
+        """The hash of decoder, recipe and cache: runs of one key differ in their seeds alone."""
+        about = [str(self.attention), str(self.head), self.to_dict(), fingerprint]
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

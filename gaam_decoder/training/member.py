@@ -1,0 +1,74 @@
+"""What is known of one seed of a group beside its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.protocol import Score
+from gaam_decoder.training.schedule import Plateau
+
+
+@dataclass(kw_only=True, slots=True)
+class Member:
+    """One seed: its rate, its best epoch, its log."""
+
+    seed: int
+    schedule: Plateau
+    best: Score | None = None
+    best_epoch: int
+    failed: str | None = None
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, seed: int, recipe: Recipe) -> Member:
+        """A seed before its first epoch."""
+        return cls(seed=seed, schedule=Plateau(rate=recipe.lr), best_epoch=recipe.epochs)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Member:
+        """The inverse of ``to_dict``."""
+        best = values["best"]
+        there = {
+            "schedule": Plateau(**values["schedule"]),
+            "best": None if best is None else Score(**best),
+        }
+        return cls(**(values | there))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def note(
+        self, recipe: Recipe, epoch: int, loss: float, accuracy: float, score: Score | None
+    ) -> bool:
+        """Take notice of an epoch.
+
+        Args:
+            recipe: says which epoch is kept.
+            epoch: from 1.
+            loss: mean over the training rows.
+            accuracy: on the training rows, when they were seen.
+            score: on the rows that select the epoch, if there are any.
+
+        Returns:
+            Whether the weights as they are now are to be kept.
+        """
+        entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
+        entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
+        self.log.append(entry)
+        if not np.isfinite(loss):
+            self.failed = f"the loss became {loss} in epoch {epoch}"
+            entry["loss"] = None
+            return True
+        keeps = score is None and epoch == recipe.epochs
+        if score is not None:
+            entry |= {"accuracy": score.accuracy, "selection_loss": score.loss}
+            if score.beats(self.best):
+                self.best, self.best_epoch, keeps = score, epoch, True
+        if recipe.schedule == "plateau":
+            self.schedule.watch(accuracy if score is None else score.accuracy)
+        return keeps

@@ -1,0 +1,152 @@
+"""A training step of several seeds at once, and their logits.
+
+S seeds, B batch, L layers, D hidden size, C classes, K noise per sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+
+from gaam_decoder.decoder import Decoder
+from gaam_decoder.losses._base import Loss
+from gaam_decoder.training.adamw import adamw, clipped
+from gaam_decoder.training.state import Batch, Stacked, State, Weights
+
+
+class Found(NamedTuple):
+    """What a step learns from its rows."""
+
+    gradients: Stacked
+    buffers: Stacked
+    """As the rows leave them."""
+    loss_S: Tensor  # noqa: N815 a shape suffix
+    logits_SBC: Tensor  # noqa: N815
+
+
+class Step:
+    """One step of AdamW for a group of seeds, and their logits.
+
+    The decoder is written for one seed; ``torch.func.vmap`` runs it over stacked parameters.
+    Nothing flows from one seed to another: the gradient, its norm, the moments and the rate all
+    have the seed as their first axis, so that a seed whose numbers are no longer finite leaves the
+    others as they are.
+
+    Args:
+        decoder: any decoder of the kind, on the device; its parameters are not used.
+        loss_of: the loss.
+        run: calls a method, compiled or not: ``run(method, shapes, *arguments)``.
+        weight_decay: of AdamW.
+        clip_grad_norm: largest norm of one seed's gradient, or None.
+        autocast: type of matrix products where it is not that of the parameters.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        loss_of: Loss,
+        run: Callable[..., Any],
+        *,
+        weight_decay: float,
+        clip_grad_norm: float | None,
+        autocast: torch.dtype | None,
+    ) -> None:
+        self._decoder = decoder
+        self._loss_of = loss_of
+        self._run = run
+        self._weight_decay = weight_decay
+        self._clip_grad_norm = clip_grad_norm
+        self._autocast = autocast
+        self._dtype = decoder.dtype
+
+    @torch.no_grad()
+    def __call__(self, state: State, batch: Batch) -> None:
+        """One step of every seed; ``state`` changes in place."""
+        self._decoder.train()
+        shapes = batch.x_SBLD.shape
+        if self._clip_grad_norm is None:
+            self._run(self._step, shapes, state, batch)
+        else:  # in parts: torch 2.13 cannot compile norms beside some gradients
+            found: Found = self._run(self._find, shapes, state, batch)
+            found = found._replace(gradients=clipped(found.gradients, self._clip_grad_norm))
+            self._run(self._update, shapes, state, batch, found)
+
+    @torch.no_grad()
+    def logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
+        """Logits of the same rows under every seed, (S, B, C)."""
+        self._decoder.eval()
+        logits_SBC: Tensor = self._run(self._logits, x_BLD.shape, weights, x_BLD)
+        return logits_SBC
+
+    def _step(self, state: State, batch: Batch) -> None:
+        self._update(state, batch, self._find(state, batch))
+
+    def _find(self, state: State, batch: Batch) -> Found:
+        x_SBLD = batch.x_SBLD.to(self._dtype)
+        differentiate = grad_and_value(self._loss, has_aux=True)
+        gradients, (loss_S, (logits_SBC, buffers)) = _over_seeds(
+            differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3]
+        )
+        return Found(gradients, buffers, loss_S, logits_SBC)
+
+    def _update(self, state: State, batch: Batch, found: Found) -> None:
+        for name, value in found.buffers.items():
+            state.buffers[name].copy_(value)
+        adamw(state, found.gradients, batch.lr_S, batch.bias_correction, self._weight_decay)
+        state.loss_S.add_(found.loss_S, alpha=batch.label_SB.shape[1])
+        state.hit_S.add_((found.logits_SBC.argmax(-1) == batch.label_SB).sum(1))
+
+    def _loss(
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        x_BLD: Tensor,
+        label_B: Tensor,
+        noise_BK: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Stacked]]:
+        """Of one seed, with its logits and its buffers as the rows leave them."""
+        after = {name: value.clone() for name, value in buffers.items()}
+        logits_BC = self._forward(parameters, after, x_BLD, noise_BK)
+        return self._loss_of(logits_BC, label_B), (logits_BC.detach(), after)
+
+    def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
+        x_BLD = x_BLD.to(self._dtype)
+
+        def of_one(parameters: Stacked, buffers: Stacked) -> Tensor:
+            return self._forward(parameters, buffers, x_BLD, None)
+
+        logits_SBC: Tensor = _over_seeds(of_one, *weights)
+        return logits_SBC
+
+    def _forward(
+        self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
+    ) -> Tensor:
+        """Logits of one seed, in the type of its parameters."""
+        lower = self._autocast
+        with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
+            logits_BC = functional_call(self._decoder, (parameters, buffers), (x_BLD, noise_BK))
+        return logits_BC.to(self._dtype)
+
+
+def _over_seeds(function: Callable[..., Any], parameters: Stacked, *others: Any) -> Any:
+    """A function of one seed's tensors, of those of all: all have the seeds first, or are None."""
+    stacked = (parameters, *others)
+    if len(next(iter(parameters.values()))) > 1:
+        return vmap(function, in_dims=tuple(None if one is None else 0 for one in stacked))(
+            *stacked
+        )
+    # alone: nothing to map over
+    return _each(lambda value: value[None], function(*_each(lambda value: value[0], stacked)))
+
+
+def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """A function of every tensor in tuples and dicts of tensors and None."""
+    if isinstance(tree, dict):
+        return {name: _each(function, value) for name, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_each(function, value) for value in tree)
+    return None if tree is None else function(tree)
