@@ -15,7 +15,8 @@ import argparse
 import hashlib
 import io
 import json
-import re
+import os
+import shutil
 import tempfile
 import warnings
 from pathlib import Path
@@ -43,11 +44,14 @@ def main() -> None:
     parser.add_argument("--compare", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        folder = Path(name).resolve() / "same"
-        folder.mkdir()
-        found = digests(folder)
+    folder = Path(tempfile.gettempdir()).resolve() / f"samebits{os.getpid()}"
+    folder.mkdir()  # of a name in which no format escapes anything
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = digests(folder)
+    finally:
+        shutil.rmtree(folder)
     if options.record:
         options.record.write_text(json.dumps(found, indent=1))
         print(f"{len(found):,} digests recorded")
@@ -108,8 +112,7 @@ def digests(folder: Path) -> dict[str, str]:
             plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
                 tables, stream
             )
-            # the name of a temporary folder may hold what a format escapes
-            text = re.sub(r"[^\s<>\"'`{(]*/same\b", "FOLDER", stream.getvalue())
+            text = stream.getvalue().replace(str(folder), "FOLDER")
             found[f"{name}/report.{format}"] = text.encode()
         for picture in sorted(Path(p) for p in save_pictures(tables, folder / f"{name}-figures")):
             if picture.suffix == ".png":
