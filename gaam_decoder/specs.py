@@ -39,21 +39,14 @@ def _spell(value: Any) -> str:
 def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     """Options of a plug-in: name -> (annotated type, default).
 
-    They are the keyword-only arguments of its constructor, and of its base's where it passes
-    ``**options`` on.
+    They are the keyword-only arguments of its constructor.
     """
-    options: dict[str, tuple[Any, Any]] = {}
-    for base in cls.__mro__:
-        if "__init__" not in vars(base):
-            continue
-        hints = typing.get_type_hints(base.__init__)  # type: ignore[misc]
-        parameters = inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
-        for parameter in parameters:
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                options.setdefault(parameter.name, (hints[parameter.name], parameter.default))
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return options
+    hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
+    return {
+        parameter.name: (hints[parameter.name], parameter.default)
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
 def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:

@@ -9,6 +9,16 @@ import torch
 from torch import Tensor
 
 
+def split(x_BLW: Tensor, heads: int) -> Tensor:
+    """The features of every layer as H heads of equal size: (B, L, H E) -> (B, H, L, E)."""
+    return x_BLW.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def joined(y_BHQE: Tensor) -> Tensor:
+    """The heads side by side again: (B, H, Q, E) -> (B, Q, H E)."""
+    return y_BHQE.transpose(1, 2).flatten(2)
+
+
 def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None) -> Tensor:
     """``softmax_l(scale * q . k_l)``, (B, H, Q, L): how much each query reads of each layer.
 
