@@ -71,13 +71,9 @@ class GroupedQueryAttention(nn.Module):
         return softmax_weights(q_BALE, k_BALE, self._scale(q_BALE))
 
     def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        q_BQLE, k_BALE = (
-            split(self.q_proj(x_BLW), self.query_heads),
-            self._shared(self.k_proj(x_BLW)),
-        )
-        if self.published:
-            return q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2), k_BALE
-        return q_BQLE, k_BALE
+        q_BQLE = split(self.q_proj(x_BLW), self.query_heads)
+        q_BALE = q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2) if self.published else q_BQLE
+        return q_BALE, self._shared(self.k_proj(x_BLW))
 
     def _shared(self, projected: Tensor) -> Tensor:
         """Keys or values, (B, L, H E), for every head that attends, (B, A, L, E)."""

@@ -1,7 +1,8 @@
 """Two 3 x 3 convolutions with ReLUs as matrix products, for CPUs.
 
-B batch, H height, W width, L layers (channels outside), K channels between, N = H W pixels of one
-image, F = 9 L + 1 numbers of a window and a one for the bias, rounded up to a multiple of 8.
+B batch, H height, W width, L layers (channels outside), K channels between, N = B H W pixels of all
+images, M pixels worked on at a time, I x J = 3 x 3 a window, T = 9 L numbers of it, F = 9 L + 1
+with a one for the bias, rounded up to a multiple of 8.
 
 The second convolution maps many channels to few: as a product K -> 9 L whose results are added up
 where windows overlap it has the shape of the first. Images go through in blocks whose K channels
@@ -20,7 +21,7 @@ BLOCK_BYTES = 3 * 2**20
 
 
 def windows(image_BHWL: Tensor, dtype: torch.dtype, width: int) -> Tensor:
-    """The 3 x 3 window around every pixel, zeros outside, then a one and zeros: (B N, width)."""
+    """The 3 x 3 window around every pixel, zeros outside, then a one and zeros: (N, width)."""
     b, h, w, channels = image_BHWL.shape
     padded = torch.zeros(b, h + 2, w + 2, channels, dtype=dtype)
     padded[:, 1:-1, 1:-1] = image_BHWL
@@ -34,13 +35,13 @@ def windows(image_BHWL: Tensor, dtype: torch.dtype, width: int) -> Tensor:
     return out
 
 
-def overlapping_sum(y_NF: Tensor, shape: tuple[int, ...], *, mirrored: bool) -> Tensor:
-    """Add up windows where they overlap, in float32 at least: (B N, 9 L) -> (B, H, W, L).
+def overlapping_sum(y_NT: Tensor, shape: tuple[int, ...], *, mirrored: bool) -> Tensor:
+    """Add up windows where they overlap, in float32 at least: (N, T) -> (B, H, W, L).
 
     The transpose of ``windows``; ``mirrored`` puts every window upside down first.
     """
     b, h, w, channels = shape
-    wide = y_NF.to(torch.promote_types(y_NF.dtype, torch.float32))
+    wide = y_NT.to(torch.promote_types(y_NT.dtype, torch.float32))
     y_BHWIJL = wide.view(b, h, w, 3, 3, channels)
     out = torch.zeros(b, h + 2, w + 2, channels, dtype=wide.dtype)
     for i in range(3):
@@ -93,7 +94,7 @@ def _first(weight_KLIJ: Tensor, bias_K: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _second(weight_LKIJ: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights of the second convolution as a matrix, (9 L, K)."""
+    """Weights of the second convolution as a matrix, (T, K)."""
     channels, between = weight_LKIJ.shape[:2]
     return weight_LKIJ.permute(2, 3, 0, 1).reshape(9 * channels, between).to(dtype)
 
@@ -103,10 +104,10 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     channels, between = w2.shape[:2]
     window_NF = windows(x_BHWL, dtype, _width(channels))
-    first_FK, second_FK = _first(w1, b1, dtype), _second(w2, dtype)
+    first_FK, second_TK = _first(w1, b1, dtype), _second(w2, dtype)
     rows = len(window_NF)
     h_NK = torch.empty(rows, between, dtype=dtype)
-    y_NF = torch.empty(rows, 9 * channels, dtype=dtype)
+    y_NT = torch.empty(rows, 9 * channels, dtype=dtype)
     size = _block(x_BHWL.shape[1] * x_BHWL.shape[2], rows, between, dtype)
     by_bits = dtype == torch.bfloat16 and _finite(x_BHWL, w1, b1)
     relu = rectify if by_bits else Tensor.relu_
@@ -114,8 +115,8 @@ def _forward(
         part = slice(start, start + size)
         torch.mm(window_NF[part], first_FK, out=h_NK[part])
         relu(h_NK[part])
-        torch.mm(h_NK[part], second_FK.t(), out=y_NF[part])
-    out = overlapping_sum(y_NF, tuple(x_BHWL.shape), mirrored=True).add(b2).relu_()
+        torch.mm(h_NK[part], second_TK.t(), out=y_NT[part])
+    out = overlapping_sum(y_NT, tuple(x_BHWL.shape), mirrored=True).add(b2).relu_()
     return out, window_NF, h_NK
 
 
@@ -126,25 +127,25 @@ def _backward(
     count, rows = 9 * channels, len(h_NK)
     grad_BHWL = grad_BHWL * (out_BHWL > 0)
     # windows of the gradient are mirrored to those that the second convolution spread it by
-    grad_NF = windows(grad_BHWL, dtype, count)
-    second_FK = _second(w2.flip(2, 3), dtype)
-    first_KF = _first(w1, w1.new_zeros(between), dtype)[:count].t().contiguous()
+    grad_NT = windows(grad_BHWL, dtype, count)
+    second_TK = _second(w2.flip(2, 3), dtype)
+    first_KT = _first(w1, w1.new_zeros(between), dtype)[:count].t().contiguous()
     wide = torch.promote_types(dtype, torch.float32)
     grad_first_FK = torch.zeros(window_NF.shape[1], between, dtype=wide)
-    grad_second_FK = torch.zeros(count, between, dtype=wide)
-    grad_window_NF = torch.empty(rows, count, dtype=dtype)
+    grad_second_TK = torch.zeros(count, between, dtype=wide)
+    grad_window_NT = torch.empty(rows, count, dtype=dtype)
     size = _block(grad_BHWL.shape[1] * grad_BHWL.shape[2], rows, between, dtype)
-    buffer_NK = torch.empty(size, between, dtype=dtype)
+    buffer_MK = torch.empty(size, between, dtype=dtype)
     for start in range(0, rows, size):
         part = slice(start, start + size)
-        grad_h_NK = torch.mm(grad_NF[part], second_FK, out=buffer_NK[: len(h_NK[part])])
-        grad_second_FK += grad_NF[part].t() @ h_NK[part]
-        rectify_gradient(grad_h_NK, h_NK[part])
-        grad_first_FK += window_NF[part].t() @ grad_h_NK
-        torch.mm(grad_h_NK, first_KF, out=grad_window_NF[part])
-    grad_x = overlapping_sum(grad_window_NF, tuple(grad_BHWL.shape), mirrored=False)
+        grad_h_MK = torch.mm(grad_NT[part], second_TK, out=buffer_MK[: len(h_NK[part])])
+        grad_second_TK += grad_NT[part].t() @ h_NK[part]
+        rectify_gradient(grad_h_MK, h_NK[part])
+        grad_first_FK += window_NF[part].t() @ grad_h_MK
+        torch.mm(grad_h_MK, first_KT, out=grad_window_NT[part])
+    grad_x = overlapping_sum(grad_window_NT, tuple(grad_BHWL.shape), mirrored=False)
     grad_w1 = grad_first_FK[:count].view(3, 3, channels, between).permute(3, 2, 0, 1)
-    grad_w2 = grad_second_FK.view(3, 3, channels, between).permute(2, 3, 0, 1).flip(2, 3)
+    grad_w2 = grad_second_TK.view(3, 3, channels, between).permute(2, 3, 0, 1).flip(2, 3)
     return grad_x, grad_w1, grad_first_FK[count], grad_w2, grad_BHWL.sum((0, 1, 2))
 
 
