@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gaam_decoder.attention._density import DensityGate, Learned
 
-ALIASES = ("student", "t", "cauchy")
+ALIASES = ("student", "t")
 
 
 class StudentT(DensityGate):

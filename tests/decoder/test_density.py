@@ -35,6 +35,7 @@ GATES: dict[str, type[DensityGate]] = {
 SCIPY: dict[str, Callable[..., Any]] = {
     "gaam": lambda xi: scipy.stats.norm(scale=xi**0.5),
     "laplace": lambda b: scipy.stats.laplace(scale=b),
+    "cauchy": lambda gamma: scipy.stats.cauchy(scale=gamma),
     "student-t": lambda nu, xi: scipy.stats.t(nu, scale=xi**0.5),
     "generalized-gaussian": lambda alpha, beta: scipy.stats.gennorm(beta, scale=alpha),
     "skew-gaussian": lambda xi, a: scipy.stats.skewnorm(a, scale=xi**0.5),
@@ -187,6 +188,7 @@ def test_identities_between_mechanisms(xi: float, b: float, seed: int) -> None:
         (gaam, gate("skew-gaussian", xi=xi, a=0.0)),
         (gaam, gate("asymmetric-gaussian", xi_left=xi, xi_right=xi)),
         (laplace, gate("generalized-gaussian", beta=1.0, alpha=b)),
+        (gate("cauchy", gamma=b), gate("student-t", nu=1.0, xi=b**2)),
     ]
     for one, other in same:
         for attention in (one, other):
