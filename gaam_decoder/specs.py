@@ -176,6 +176,22 @@ def parse_loss(text: str) -> Spec:
     return parse_spec(text, package="gaam_decoder.losses", kind="loss", option="--loss")
 
 
+def plugin_origins(attention: Spec, head: Spec, loss: str) -> dict[str, dict[str, str]]:
+    """Which other distributions the plug-ins of a run come from, for its record.
+
+    ``{'plugins': {'mechanism voigt': 'gaam-voigt 1.2'}}``; empty where all are ours.
+    """
+    chosen = {
+        f"mechanism {attention.name}": plugins.origin("gaam_decoder.attention", attention.name),
+        f"head {head.name}": plugins.origin("gaam_decoder.heads", head.name),
+        f"loss {parse_loss(loss).name}": plugins.origin(
+            "gaam_decoder.losses", parse_loss(loss).name
+        ),
+    }
+    theirs = {what: origin for what, origin in chosen.items() if origin}
+    return {"plugins": theirs} if theirs else {}
+
+
 def row_title(
     attention: object,
     head: object,
