@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,38 +21,20 @@ Gaam = Callable[..., Outcome]
 Install = Callable[..., None]
 ROOT = Path(__file__).parents[2]
 PACKAGE = "gaam_decoder.attention"
-SECH = '''"""A gate of another package."""
-
-import torch
-
-from gaam_decoder.attention import DensityGate, Learned
-
-
-class Sech(DensityGate):
-    """A hyperbolic-secant gate with learned width.
-
-    Formula: ``w = 1 / cosh(r / s)``, with r as in ``DensityGate``.
-
-    Source: a test.
-    """
-
-    learns = (Learned("s", start=1.5),)
-
-    @staticmethod
-    def density(r, s):
-        return 1 / torch.cosh((r / s).clamp(-80, 80))
-
-    @staticmethod
-    def constant(s):
-        return 1 / (torch.pi * s)
-
+README = (ROOT / "README.md").read_text("utf-8")
+SECH = textwrap.dedent(README[README.index("    import torch\n") : README.index("What is no gate")])
+"""The mechanism that the README shows."""
+ODD = (
+    SECH
+    + """
 
 class Unfinished(DensityGate):
-    """No density."""
+    pass
 
 
 mistaken = "not a class"
-'''
+"""
+)
 
 
 @pytest.fixture
@@ -199,7 +182,7 @@ def test_what_cannot_be_used_is_refused_where_it_is_chosen(
     value: str, said: str, install: Install, gaam: Gaam, tmp_path: Path
 ) -> None:
     offers = {"gaam.attention": {"gate": value}}
-    install("gaam-broken", "2", offers, sech_gate=SECH, broken_gate="def")
+    install("gaam-broken", "2", offers, sech_gate=ODD, broken_gate="def")
     listed = gaam("describe")
     assert listed.code == 0
     assert "does not load" in listed.out
