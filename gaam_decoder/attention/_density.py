@@ -1,4 +1,4 @@
-"""The frame of all density gates; a mechanism adds its density.
+"""The frame of all density gates; a mechanism adds what it learns and its density.
 
 B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 """
@@ -38,6 +38,7 @@ class Learned:
     """A parameter of a density: one number for every head and feature."""
 
     name: str
+    """What ``density`` and ``constant`` call it, and stored weights."""
     _: KW_ONLY
     start: float
     """Its value before training."""
@@ -124,7 +125,7 @@ class DensityGate(Attention):
             setattr(self, parameter.name, self._parameter(parameter.start))
 
     def _parameter(self, start: float) -> nn.Parameter:
-        return nn.Parameter(torch.full((self.heads, self.hidden_size), start))
+        return nn.Parameter(torch.full((self.heads, self.hidden_size), float(start)))
 
     @staticmethod
     @abstractmethod
