@@ -1,39 +1,49 @@
 """What names on the command line stand for.
 
-A module in a folder is a name: ``student_t.py`` <-> ``student-t``.
+A module in a folder is a name: ``student_t.py`` <-> ``student-t``. Other installed distributions
+may add to the folder ``a.b.attention`` by entry points of the group ``gaam.attention``, each a name
+and a class of the kind that the folder has. A name of ours stays ours.
 
-Listing reads the folder and imports nothing from it; only the chosen module is imported. A
-plug-in module defines exactly one public class, and may say in ``ALIASES`` what else people call
-it: such a name is not taken, but answered with the one that is.
+Listing reads the folder and what distributions say of themselves, and imports nothing of either;
+only the chosen module is imported. A plug-in module defines exactly one public class, and may say
+in ``ALIASES`` what else people call it: such a name is not taken, but answered with the one that
+is.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import hashlib
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
+import warnings
+from abc import ABC
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.messages.checks import LONGEST_WORD, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from importlib.metadata import EntryPoint
+
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""What a distribution may call what it offers; an entry point with another name is not listed."""
 
 
 def names(package: str) -> list[str]:
-    """Names of all plug-ins in ``package`` (dotted), sorted."""
-    spec = importlib.util.find_spec(package)
-    folders = (spec and spec.submodule_search_locations) or []
-    stems = {file.stem for folder in folders for file in Path(folder).glob("[!_]*.py")}
-    return sorted(stem.replace("_", "-") for stem in stems)
+    """Names of all plug-ins of ``package`` (dotted), ours and others', sorted."""
+    return sorted({*_own(package), *_offered(package)})
 
 
 def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
-    """The public class of the module that ``name`` stands for.
+    """The public class that ``name`` stands for.
 
     Args:
         package: dotted name of the folder.
@@ -42,11 +52,16 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         details: of the error, such as where the name was written.
 
     Raises:
-        ConfigError: no module of that name; the message lists those there are.
+        ConfigError: no plug-in of that name; the message lists those there are. Or one of another
+            distribution that cannot be used; the message says whose it is.
     """
-    valid = names(package)
-    if name not in valid:
-        raise unknown(kind, name, valid, aliases=_aliases(package, valid), **details)
+    own, offered = _own(package), _offered(package)
+    if name not in own and name not in offered:
+        raise unknown(kind, name, names(package), aliases=_aliases(package, own), **details)
+    if name not in own:
+        return _load_offered(package, name, kind, offered[name])
+    if name in offered:
+        _warn_once(f"gaam has its own {kind} '{name}'; that of {_all(offered[name])} is not used")
     module = _module(package, name)
     classes = [
         value
@@ -58,14 +73,127 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     return classes[0]
 
 
+def load_all(package: str, *, kind: str) -> list[Any]:
+    """The classes of all plug-ins; what others offer and cannot be used is left out and said."""
+    classes = []
+    for name in names(package):
+        try:
+            classes.append(load(package, name, kind=kind))
+        except ConfigError as error:
+            _warn_once(f"{error.message} ({error.details.get('found')}): gone on without")
+    return classes
+
+
+def origin(package: str, name: str) -> str | None:
+    """The distribution that ``name`` comes from, with its version; None where it is ours."""
+    return None if name in _own(package) else _all(_offered(package).get(name, [])) or None
+
+
+@functools.cache
+def code(package: str, name: str, *, kind: str) -> str:
+    """Eight digits that change with the code of a plug-in's module, though not with its comments.
+
+    After the distribution and its version, as ``origin`` has them, where it is not ours.
+    """
+    module = sys.modules[load(package, name, kind=kind).__module__]
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError):
+        tree = ast.Module([], [])  # there is no source
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
+            node
+        ):
+            del node.body[0]
+    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:8]
+    return f"{where} {digest}" if (where := origin(package, name)) else digest
+
+
+def _own(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or []
+    stems = {file.stem for folder in folders for file in Path(folder).glob("[!_]*.py")}
+    return sorted(stem.replace("_", "-") for stem in stems)
+
+
+def _offered(package: str) -> dict[str, list[EntryPoint]]:
+    """What other distributions offer: name -> entry points, one unless several claim the name."""
+    group = f"gaam.{package.rpartition('.')[2]}"
+    found: dict[str, list[EntryPoint]] = {}
+    for point in _entry_points(tuple(sys.path)):
+        if point.group == group and NAME.fullmatch(point.name):
+            found.setdefault(point.name, []).append(point)
+    return found
+
+
+@functools.cache
+def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
+    from importlib.metadata import entry_points
+
+    try:
+        found = entry_points()
+        groups = [group for group in found.groups if group.startswith("gaam.")]
+        return tuple(point for group in groups for point in found.select(group=group))
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        _warn_once(f"what installed packages offer cannot be read: {shortened(str(error))}")
+        return ()
+
+
+def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) -> Any:
+    who = _all(points)
+    if len(points) > 1:
+        raise ConfigError(
+            f"several packages offer the {kind} '{name}'",
+            expected="one of them",
+            found=who,
+            hint="uninstall the others",
+        )
+    details = {"where": f"{points[0].value} of {who}", "hint": f"mend or uninstall {who}"}
+    try:
+        cls = points[0].load()
+    except GaamError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the {kind} '{name}' of {who} cannot be loaded",
+            found=f"{type(error).__name__}: {error}",
+            **details,
+        ) from error
+    frame = _frame(package, kind)
+    if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
+        raise ConfigError(
+            f"the {kind} '{name}' of {who} is none",
+            expected=f"a class that extends {frame.__module__}.{frame.__name__} and defines "
+            "what is abstract there",
+            found=shortened(repr(cls)),
+            **details,
+        )
+    return cls
+
+
+def _frame(package: str, kind: str) -> type:
+    """What all classes of the folder extend: the abstract class that any of ours comes from."""
+    cls: type = load(package, _own(package)[0], kind=kind)
+    return [base for base in cls.__mro__ if ABC in base.__bases__][-1]
+
+
+def _all(points: list[EntryPoint]) -> str:
+    """The distributions with their versions."""
+    dists = [point.dist for point in points if point.dist is not None]
+    return " and ".join(sorted(f"{dist.name} {dist.version}" for dist in dists))
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, GaamWarning, stacklevel=3)
+
+
 def _module(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name.replace('-', '_')}")
 
 
-def _aliases(package: str, valid: list[str]) -> dict[str, str]:
-    return {
-        alias: name for name in valid for alias in getattr(_module(package, name), "ALIASES", ())
-    }
+def _aliases(package: str, own: list[str]) -> dict[str, str]:
+    return {alias: name for name in own for alias in getattr(_module(package, name), "ALIASES", ())}
 
 
 def unknown(

@@ -17,21 +17,17 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import build_attention, on_paper
-from gaam_decoder.specs import parse_attention, plugin_options
+from gaam_decoder.specs import KINDS, parse_attention, plugin_options
 
 SECTION = re.compile(r"^(Formula|Args|Source|Numerics|Shape|Raises):", re.MULTILINE)
 ARGUMENT = re.compile(r"^    (\w+): ", re.MULTILINE)
-KINDS = {
-    "mechanism": ("gaam_decoder.attention", "--attn"),
-    "head": ("gaam_decoder.heads", "--head"),
-    "loss": ("gaam_decoder.losses", "--loss"),
-}
 
 
 def catalogue(num_layers: int, hidden_size: int) -> dict[str, Any]:
     """All plug-ins: kind -> one entry per name with its summary, mechanisms with their size.
 
-    A mechanism that does not fit this encoder has ``parameters`` None.
+    A mechanism that does not fit this encoder has ``parameters`` None. One of another distribution
+    has its ``origin``, and where it cannot be loaded the reason as ``damage``.
     """
     listed: dict[str, Any] = {"layers": num_layers, "hidden_size": hidden_size}
     for kind, (package, _) in KINDS.items():
@@ -70,6 +66,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     return {
         "name": spec.name,
         "spec": str(spec),
+        "origin": plugins.origin("gaam_decoder.attention", spec.name),
         **_parts(cls),
         "frames": [_parts(base)["text"] for base in frames],
         "options": [
@@ -93,9 +90,14 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
 
 
 def _entry(package: str, name: str, kind: str) -> dict[str, Any]:
-    cls = plugins.load(package, name, kind=kind)
+    entry: dict[str, Any] = {"name": name, "summary": "", "options": {}}
+    entry["origin"] = plugins.origin(package, name)
+    try:
+        cls = plugins.load(package, name, kind=kind)
+    except ConfigError as error:
+        return entry | {"damage": error.reason}
     options = {key: default for key, (_, default) in plugin_options(cls).items()}
-    return {"name": name, "summary": _parts(cls)["summary"], "options": options}
+    return entry | {"summary": _parts(cls)["summary"], "options": options}
 
 
 def _size(name: str, num_layers: int, hidden_size: int) -> dict[str, Any]:
@@ -162,10 +164,13 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
             count = ""
             if kind == "mechanism":
                 number = entry["parameters"]
-                count = f"{'does not fit' if number is None else f'{number:,}':>13}  "
+                count = "does not load" if "damage" in entry else "does not fit"
+                count = f"{count if number is None else f'{number:,}':>13}  "
             head = f"  {entry['name']:<{column}}  {count}"
             options = ", ".join(entry["options"])
-            text = f"{_flow(entry['summary'])}{f' Options: {options}.' if options else ''}"
+            text = f"{_flow(entry.get('damage', entry['summary']))}"
+            text += f" Options: {options}." if options else ""
+            text += f" From {entry['origin']}." if entry["origin"] else ""
             lines += textwrap.wrap(
                 text, width, initial_indent=head, subsequent_indent=" " * len(head)
             )
@@ -193,6 +198,8 @@ def mechanism_in_words(about: dict[str, Any], width: int = 100) -> str:
         f"({', '.join(map(str, about[key]))})" for key in ("input_shape", "output_shape")
     )
     lines = [about["spec"], "", *block(about["text"])]
+    if about["origin"]:
+        lines += ["from the package", f"  {about['origin']}", ""]
     if about["formula"]:
         lines += ["formula", *block(about["formula"], "  ")]
     for frame in about["frames"]:

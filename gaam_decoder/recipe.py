@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from gaam_cache import plugins
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
-from gaam_decoder.specs import Spec, row_title
+from gaam_decoder.specs import KINDS, Spec, row_title
 
 
 class Fold(NamedTuple):
@@ -88,7 +89,20 @@ class Recipe:
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None
         values["fold"] = str(self.fold) if self.fold else None
-        return values | ({"groups": self.groups.digest} if self.groups else {})
+        if self.groups:
+            values["groups"] = self.groups.digest
+        # of others' plug-ins: a new version is another recipe
+        if theirs := {what: code for what, code in self.code().items() if " " in code}:
+            values["plugins"] = theirs
+        return values
+
+    def code(self) -> dict[str, str]:
+        """What the decoder and its loss are computed by, as ``plugins.code`` has it."""
+        parts = {"mechanism": self.attention, "head": self.head, "loss": self.loss}
+        return {
+            f"{kind} {spec.name}": plugins.code(KINDS[kind][0], spec.name, kind=kind)
+            for kind, spec in parts.items()
+        }
 
     def key(self, fingerprint: str) -> str:
         """The hash of decoder, recipe and cache: runs of one key differ in their seeds alone."""

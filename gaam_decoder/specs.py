@@ -14,6 +14,13 @@ from gaam_cache.messages.checks import shortened
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
 
+KINDS = {
+    "mechanism": ("gaam_decoder.attention", "--attn"),
+    "head": ("gaam_decoder.heads", "--head"),
+    "loss": ("gaam_decoder.losses", "--loss"),
+}
+"""What a decoder is made of: its folder and its option."""
+
 REPEATABLE = ("--attn", "--head")
 """Options that take one name each and may be given several times."""
 
@@ -39,35 +46,29 @@ def _spell(value: Any) -> str:
 def plugin_options(cls: type) -> dict[str, tuple[Any, Any]]:
     """Options of a plug-in: name -> (annotated type, default).
 
-    They are the keyword-only arguments of its constructor, and of its base's where it passes
-    ``**options`` on.
+    They are the keyword-only arguments of its constructor.
     """
-    options: dict[str, tuple[Any, Any]] = {}
-    for base in cls.__mro__:
-        if "__init__" not in vars(base):
-            continue
-        hints = typing.get_type_hints(base.__init__)  # type: ignore[misc]
-        parameters = inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
-        for parameter in parameters:
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                options.setdefault(parameter.name, (hints[parameter.name], parameter.default))
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return options
+    hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
+    return {
+        parameter.name: (hints[parameter.name], parameter.default)
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
-def parse_spec(text: str, *, package: str, kind: str, option: str) -> Spec:
+def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     """Read ``name:key=value,...`` and check it against the plug-in of that name.
 
     Args:
         text: what the user wrote.
-        package: folder of plug-ins, such as 'gaam_decoder.attention'.
-        kind: what to call it in messages.
-        option: of the command line that takes it.
+        kind: of ``KINDS``.
+        option: of the command line that takes it, where it is not that of the kind.
 
     Raises:
         ConfigError: unknown name or option, an option twice, or a value of the wrong type.
     """
+    package, usual = KINDS[kind]
+    option = option or usual
     name, _, tail = text.strip().partition(":")
     valid = plugins.names(package)
     if "," in name:
@@ -170,17 +171,17 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
 
 def parse_attention(text: str, option: str = "--attn") -> Spec:
     """Read an attention spec."""
-    return parse_spec(text, package="gaam_decoder.attention", kind="mechanism", option=option)
+    return parse_spec(text, "mechanism", option)
 
 
 def parse_head(text: str) -> Spec:
     """Read a head spec."""
-    return parse_spec(text, package="gaam_decoder.heads", kind="head", option="--head")
+    return parse_spec(text, "head")
 
 
 def parse_loss(text: str) -> Spec:
     """Read a loss spec."""
-    return parse_spec(text, package="gaam_decoder.losses", kind="loss", option="--loss")
+    return parse_spec(text, "loss")
 
 
 def row_title(

@@ -66,8 +66,7 @@ class Source(ABC):
 
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``."""
-    package = "gaam_cache.sources"
-    sources = [plugins.load(package, name, kind="source") for name in plugins.names(package)]
+    sources = plugins.load_all("gaam_cache.sources", kind="source")
     for source in sorted(sources, key=lambda source: source.priority):
         if source.claims(dataset):
             return source()

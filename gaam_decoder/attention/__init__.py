@@ -1,1 +1,27 @@
-"""Attention over encoder layers; a file in this folder is a mechanism."""
+"""Attention over encoder layers; a file in this folder is a mechanism.
+
+What a mechanism is made of is offered here to those that live in other packages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gaam_cache.plugins import lazy_attributes
+
+if TYPE_CHECKING:
+    from gaam_decoder.attention._base import Attention
+    from gaam_decoder.attention._density import DensityGate, Learned
+    from gaam_decoder.attention._pooling import LayerPooling
+
+__all__ = ["Attention", "DensityGate", "LayerPooling", "Learned"]
+
+lazy_attributes(
+    __name__,
+    {
+        "Attention": "_base",
+        "DensityGate": "_density",
+        "LayerPooling": "_pooling",
+        "Learned": "_density",
+    },
+)

@@ -1,4 +1,4 @@
-"""The frame of all density gates; a mechanism adds its density.
+"""The frame of all density gates; a mechanism adds what it learns and its density.
 
 B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 """
@@ -6,7 +6,8 @@ B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,23 @@ def positive(parameter: Tensor, floor: float = PARAMETER_FLOOR) -> Tensor:
     of its domain can come back.
     """
     return torch.where(parameter >= floor, parameter, parameter - parameter.detach() + floor)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A parameter of a density: one number for every head and feature."""
+
+    name: str
+    """What ``density`` and ``constant`` call it, and stored weights."""
+    _: KW_ONLY
+    start: float
+    """Its value before training."""
+    floor: float | None = PARAMETER_FLOOR
+    """Least value where it is used; None where it may be any number."""
+
+    def inside(self, stored: Tensor) -> Tensor:
+        """The parameter in its domain."""
+        return stored if self.floor is None else positive(stored, self.floor)
 
 
 def grouped(x_BLD: Tensor, heads: int) -> Tensor:
@@ -82,6 +100,9 @@ class DensityGate(Attention):
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, section 3 (multi-head form).
     """
 
+    learns: ClassVar[tuple[Learned, ...]]
+    """The parameters of the density, in the order in which weights are stored."""
+
     def __init__(
         self,
         num_layers: int,
@@ -100,26 +121,38 @@ class DensityGate(Attention):
         self.location: Location = location
         self.normalize = normalize
         self.offset = self._parameter(0.0)
+        for parameter in self.learns:
+            setattr(self, parameter.name, self._parameter(parameter.start))
 
-    def _parameter(self, value: float) -> nn.Parameter:
-        """A learned (H, D) parameter that starts at ``value`` everywhere."""
-        return nn.Parameter(torch.full((self.heads, self.hidden_size), value))
+    def _parameter(self, start: float) -> nn.Parameter:
+        return nn.Parameter(torch.full((self.heads, self.hidden_size), float(start)))
 
+    @staticmethod
     @abstractmethod
-    def density(self, r_BHGD: Tensor) -> Tensor:
-        """The density at r, peak 1, of the same shape; parameters broadcast as (H, 1, D)."""
+    def density(r: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """The density at r, peak 1: a function of r and of ``learns`` by name, which broadcast."""
 
+    @staticmethod
     @abstractmethod
-    def constant(self) -> Tensor:
-        """What makes ``density`` integrate to 1 over r, (H, D)."""
+    def constant(*args: Any, **kwargs: Any) -> Tensor:
+        """What makes ``density`` integrate to 1 over r: a function of ``learns`` by name."""
 
-    @abstractmethod
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """The learned (H, D) parameters of the density by name, inside their domain."""
+    def gate(self, r_BHGD: Tensor) -> Tensor:
+        """The density of every residual, normalised as asked for, (B, H, G, D)."""
+        stored_H1D = {one.name: getattr(self, one.name)[:, None] for one in self.learns}
+        w_BHGD = self.density(r_BHGD, **self._inside(stored_H1D))
+        if self.normalize == "density":
+            # clamped again rather than shared: the order in which gradients add up decides bits
+            w_BHGD = w_BHGD * self.constant(**self._inside(stored_H1D))
+        return w_BHGD
+
+    def _inside(self, stored: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {one.name: one.inside(stored[one.name]) for one in self.learns}
 
     def learned(self) -> dict[str, Tensor]:
-        """``offset`` and the shape parameters, each (H, D)."""
-        return {"offset": self.offset, **self.shape_parameters()}
+        """``offset`` and what the density learns, as it uses them, each (H, D)."""
+        stored_HD = {one.name: getattr(self, one.name) for one in self.learns}
+        return {"offset": self.offset, **self._inside(stored_HD)}
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Gate the features: (B, L, D) -> (B, L, D)."""
@@ -130,7 +163,5 @@ class DensityGate(Attention):
         x_BHGD = grouped(x_BLD, self.heads)
         loc_BH1D, variance_BH1D = location_and_variance(x_BHGD, self.location)
         centre_BH1D = loc_BH1D + self.offset[:, None]
-        w_BHGD = self.density((x_BHGD - centre_BH1D) * torch.rsqrt(variance_BH1D + EPSILON))
-        if self.normalize == "density":
-            w_BHGD = w_BHGD * self.constant()[:, None]
-        return w_BHGD.flatten(1, 2)
+        r_BHGD = (x_BHGD - centre_BH1D) * torch.rsqrt(variance_BH1D + EPSILON)
+        return self.gate(r_BHGD).flatten(1, 2)

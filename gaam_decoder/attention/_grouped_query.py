@@ -1,6 +1,7 @@
 """Grouped-query attention over a sequence, as it should be and as it was published.
 
-B batch, L layers, W width, Q query heads, H key-value heads, E = W / Q.
+B batch, L layers, D hidden size, W width, Q query heads, H key-value heads, A heads that attend (Q;
+H in the published form), E = W / Q.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
+from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
 
 
 class GroupedQueryAttention(nn.Module):
@@ -59,32 +60,30 @@ class GroupedQueryAttention(nn.Module):
 
     def forward(self, x_BLW: Tensor) -> Tensor:
         """(B, L, W) -> (B, L, W)."""
-        q_BQLE, k_BQLE = self._query_and_key(x_BLW)
-        v_BQLE = self._to_queries(self._heads(self.v_proj(x_BLW), self.kv_heads))
-        y_BQLE = softmax_attention(q_BQLE, k_BQLE, v_BQLE, self._scale(q_BQLE))
-        return self.out_proj(self.norm(y_BQLE.transpose(1, 2).flatten(2)))
+        q_BALE, k_BALE = self._query_and_key(x_BLW)
+        v_BALE = self._shared(self.v_proj(x_BLW))
+        y_BALE = softmax_attention(q_BALE, k_BALE, v_BALE, self._scale(q_BALE))
+        return self.out_proj(self.norm(joined(y_BALE)))
 
     def attention_map(self, x_BLW: Tensor) -> Tensor:
         """Softmax weights, (B, Q, L, L); (B, H, L, L) in the published form."""
-        q_BQLE, k_BQLE = self._query_and_key(x_BLW)
-        return softmax_weights(q_BQLE, k_BQLE, self._scale(q_BQLE))
+        q_BALE, k_BALE = self._query_and_key(x_BLW)
+        return softmax_weights(q_BALE, k_BALE, self._scale(q_BALE))
 
     def _query_and_key(self, x_BLW: Tensor) -> tuple[Tensor, Tensor]:
-        q_BQLE = self._heads(self.q_proj(x_BLW), self.query_heads)
-        if self.published:
-            q_BQLE = q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2)
-        return q_BQLE, self._to_queries(self._heads(self.k_proj(x_BLW), self.kv_heads))
+        q_BQLE = split(self.q_proj(x_BLW), self.query_heads)
+        q_BALE = q_BQLE.unflatten(1, (self.kv_heads, -1)).sum(2) if self.published else q_BQLE
+        return q_BALE, self._shared(self.k_proj(x_BLW))
 
-    def _heads(self, y_BLW: Tensor, heads: int) -> Tensor:
-        return y_BLW.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-    def _to_queries(self, y_BHLE: Tensor) -> Tensor:
+    def _shared(self, projected: Tensor) -> Tensor:
+        """Keys or values, (B, L, H E), for every head that attends, (B, A, L, E)."""
+        y_BHLE = split(projected, self.kv_heads)
         if self.published:
             return y_BHLE
         return y_BHLE.repeat_interleave(self.query_heads // self.kv_heads, dim=1)
 
-    def _scale(self, q_BQLE: Tensor) -> float:
-        size = q_BQLE.shape[-1]
+    def _scale(self, q_BALE: Tensor) -> float:
+        size = q_BALE.shape[-1]
         return 1 / size if self.published else size**-0.5
 
 
@@ -92,6 +91,7 @@ class MappedGroupedQuery(Attention):
     """A linear map D -> W, then grouped-query attention over the layers in W dimensions.
 
     Args:
+        kv_heads: must divide ``query_heads``.
         query_heads: must divide ``width``.
         width: W, dimensions after the map, 512 as published for gqa.
         published: the published form of the attention.
@@ -101,8 +101,8 @@ class MappedGroupedQuery(Attention):
         self,
         num_layers: int,
         hidden_size: int,
-        kv_heads: int,
         *,
+        kv_heads: int = 2,
         query_heads: int = 8,
         width: int = 512,
         published: bool = False,

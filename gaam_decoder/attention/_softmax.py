@@ -1,12 +1,22 @@
 """Softmax attention: queries that read keys and values by scaled dot products.
 
-B batch, H heads, Q queries, L layers, E size of a head.
+B batch, H heads, Q queries, L layers, E size of a head, W = H E.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def split(x_BLW: Tensor, heads: int) -> Tensor:
+    """The features of every layer as H heads of equal size: (B, L, W) -> (B, H, L, E)."""
+    return x_BLW.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def joined(y_BHQE: Tensor) -> Tensor:
+    """The heads side by side again: (B, H, Q, E) -> (B, Q, W)."""
+    return y_BHQE.transpose(1, 2).flatten(2)
 
 
 def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None) -> Tensor:

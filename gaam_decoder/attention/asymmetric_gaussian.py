@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
 
 class AsymmetricGaussian(DensityGate):
@@ -24,22 +23,14 @@ class AsymmetricGaussian(DensityGate):
     normal distribution.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.xi_left = self._parameter(2.0)
-        self.xi_right = self._parameter(2.0)
+    learns = (Learned("xi_left", start=2.0), Learned("xi_right", start=2.0))
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, xi_left: Tensor, xi_right: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi))`` with the variance of r's side."""
-        left_H1D = -0.5 / positive(self.xi_left)[:, None]
-        right_H1D = -0.5 / positive(self.xi_right)[:, None]
-        return torch.exp(r_BHGD.square() * torch.where(r_BHGD < 0, left_H1D, right_H1D))
+        return torch.exp(r.square() * torch.where(r < 0, -0.5 / xi_left, -0.5 / xi_right))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(xi_left: Tensor, xi_right: Tensor) -> Tensor:
         """``sqrt(2 / pi) / (sqrt(xi_left) + sqrt(xi_right))``."""
-        widths = positive(self.xi_left).sqrt() + positive(self.xi_right).sqrt()
-        return math.sqrt(2 / math.pi) / widths
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``xi_left`` and ``xi_right``, (H, D)."""
-        return {"xi_left": positive(self.xi_left), "xi_right": positive(self.xi_right)}
+        return math.sqrt(2 / math.pi) / (xi_left.sqrt() + xi_right.sqrt())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned, Location, Normalize
 
 LOG_EPSILON = 1e-12
 """Added to both sides of a ratio: the slope in k at k = 2 is finite, and r = 0 has a logarithm."""
@@ -38,33 +37,45 @@ class Chi2(DensityGate):
     divided by its peak.
     """
 
+    learns = (Learned("excess", start=0.0, floor=0.0), Learned("xi", start=2.0))
+
     def __init__(
-        self, num_layers: int, hidden_size: int, *, k: float = 2.0, **options: Any
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        k: float = 2.0,
+        heads: int | None = None,
+        location: Location = "mean",
+        normalize: Normalize = "peak",
     ) -> None:
-        super().__init__(num_layers, hidden_size, **options)
+        super().__init__(
+            num_layers, hidden_size, heads=heads, location=location, normalize=normalize
+        )
         if not 2 <= k < float("inf"):
             raise ConfigError("k is out of range", expected=">= 2", found=str(k))
-        self.excess = self._parameter(k - 2)
-        self.xi = self._parameter(2.0)
+        nn.init.constant_(self.get_parameter("excess"), k - 2)
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, excess: Tensor, xi: Tensor) -> Tensor:
         """``(q / m)^(m/2) exp(-(q - m) / 2)``."""
-        m_H1D = positive(self.excess, floor=0.0)[:, None]
-        q_BHGD = r_BHGD.square() * (1 / positive(self.xi)[:, None])
-        log_ratio_BHGD = torch.log(q_BHGD + LOG_EPSILON) - torch.log(m_H1D + LOG_EPSILON)
-        return torch.exp(0.5 * (m_H1D * log_ratio_BHGD - (q_BHGD - m_H1D)))
+        q, m = r.square() * (1 / xi), excess
+        log_ratio = torch.log(q + LOG_EPSILON) - torch.log(m + LOG_EPSILON)
+        return torch.exp(0.5 * (m * log_ratio - (q - m)))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(excess: Tensor, xi: Tensor) -> Tensor:
         """What makes the gate integrate to 1 over r; not the constant of the density in q."""
-        m = positive(self.excess, floor=0.0)
+        m = excess
         # the integral of (q/m)^(m/2) exp(-(q-m)/2) over r = +-sqrt(xi q)
         log_integral = (
-            0.5 * torch.log(2 * positive(self.xi))
+            0.5 * torch.log(2 * xi)
             + torch.lgamma((m + 1) / 2)
             + 0.5 * m * (math.log(2) + 1 - torch.log(m + LOG_EPSILON))
         )
         return torch.exp(-log_integral)
 
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``k`` and ``xi``, (H, D)."""
-        return {"k": 2 + positive(self.excess, floor=0.0), "xi": positive(self.xi)}
+    def learned(self) -> dict[str, Tensor]:
+        """``offset``, ``k`` in place of the excess, and ``xi``, each (H, D)."""
+        found = super().learned()
+        return {"offset": found["offset"], "k": 2 + found["excess"], "xi": found["xi"]}

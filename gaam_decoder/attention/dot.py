@@ -1,4 +1,7 @@
-"""Scaled dot-product attention of learned queries."""
+"""Scaled dot-product attention of learned queries.
+
+B batch, L layers, D hidden size, H heads.
+"""
 
 from __future__ import annotations
 

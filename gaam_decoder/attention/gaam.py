@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
 ALIASES = ("gaussian", "normal")
 
@@ -25,19 +24,14 @@ class GAAM(DensityGate):
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, equations 1 to 6; published code.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.xi = self._parameter(2.0)
+    learns = (Learned("xi", start=2.0),)
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, xi: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi))``."""
-        rate_H1D = -0.5 / positive(self.xi)[:, None]
-        return torch.exp(r_BHGD.square() * rate_H1D)
+        return torch.exp(r.square() * (-0.5 / xi))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(xi: Tensor) -> Tensor:
         """``1 / sqrt(2 pi xi)``."""
-        return torch.rsqrt(2 * math.pi * positive(self.xi))
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``xi``, (H, D)."""
-        return {"xi": positive(self.xi)}
+        return torch.rsqrt(2 * math.pi * xi)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
 SMALLEST = 1e-6
 """Ratios |r| / alpha below count as 0: for beta < 1 the density has an infinite slope there."""
@@ -29,26 +28,19 @@ class GeneralizedGaussian(DensityGate):
     Source: Nadarajah 2005, doi 10.1080/02664760500079464, equation 1, divided by its peak.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.alpha = self._parameter(2.0)
-        self.beta = self._parameter(2.0)
+    learns = (Learned("alpha", start=2.0), Learned("beta", start=2.0))
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         """``exp(-(|r| / alpha)^beta)``."""
-        t_BHGD = r_BHGD.abs() * (1 / positive(self.alpha)[:, None])
-        tiny_BHGD = t_BHGD < SMALLEST
+        t = r.abs() * (1 / alpha)
+        tiny = t < SMALLEST
         # both branches of a where have a gradient: neither may be infinite
-        log_t_BHGD = torch.log(torch.where(tiny_BHGD, 1.0, t_BHGD))
-        exponent_BHGD = positive(self.beta)[:, None] * log_t_BHGD
-        power_BHGD = torch.exp(exponent_BHGD.clamp_max(LARGEST_EXPONENT))
-        return torch.exp(-torch.where(tiny_BHGD, 0.0, power_BHGD))
+        exponent = beta * torch.log(torch.where(tiny, 1.0, t))
+        power = torch.exp(exponent.clamp_max(LARGEST_EXPONENT))
+        return torch.exp(-torch.where(tiny, 0.0, power))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(alpha: Tensor, beta: Tensor) -> Tensor:
         """``beta / (2 alpha Gamma(1 / beta))``."""
-        alpha, beta = positive(self.alpha), positive(self.beta)
         return torch.exp(torch.log(beta / (2 * alpha)) - torch.lgamma(1 / beta))
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``alpha`` and ``beta``, (H, D)."""
-        return {"alpha": positive(self.alpha), "beta": positive(self.beta)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 
 ALIASES = ("grouped-query",)
@@ -19,14 +17,6 @@ class GQA(MappedGroupedQuery):
     softmax, scores are divided by ``sqrt(E)`` twice, a LayerNorm precedes the output projection,
     and the attended width is ``kv_heads * E``.
 
-    Args:
-        kv_heads: must divide ``query_heads``.
-
     Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143. The map
     starts as ``torch.nn.Linear`` does, the projections Xavier-uniform with biases zero.
     """
-
-    def __init__(
-        self, num_layers: int, hidden_size: int, *, kv_heads: int = 2, **options: Any
-    ) -> None:
-        super().__init__(num_layers, hidden_size, kv_heads, **options)

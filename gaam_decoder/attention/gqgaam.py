@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from gaam_decoder.attention._density import Location, Normalize
@@ -22,7 +20,6 @@ class GQGAAM(MappedGroupedQuery):
         heads: heads of the Gaussian gate; must divide L and leave groups of two or more layers.
         location: statistics of the gate.
         normalize: normalisation of the gate.
-        kv_heads: must divide ``query_heads``.
 
     Source: Ioannides, Chadha, Elkins 2024, arXiv 2401.11143, GQGAAM; published code.
     """
@@ -36,9 +33,18 @@ class GQGAAM(MappedGroupedQuery):
         location: Location = "mean",
         normalize: Normalize = "peak",
         kv_heads: int = 2,
-        **options: Any,
+        query_heads: int = 8,
+        width: int = 512,
+        published: bool = False,
     ) -> None:
-        super().__init__(num_layers, hidden_size, kv_heads, **options)
+        super().__init__(
+            num_layers,
+            hidden_size,
+            kv_heads=kv_heads,
+            query_heads=query_heads,
+            width=width,
+            published=published,
+        )
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
 ALIASES = ("laplacian", "double-exponential")
 
@@ -26,19 +24,14 @@ class Laplace(DensityGate):
     its constant ``1 / (2 b)``, which is ``normalize=density`` here.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.b = self._parameter(1.0)
+    learns = (Learned("b", start=1.0),)
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, b: Tensor) -> Tensor:
         """``exp(-|r| / b)``."""
-        rate_H1D = -1 / positive(self.b)[:, None]
-        return torch.exp(r_BHGD.abs() * rate_H1D)
+        return torch.exp(r.abs() * (-1 / b))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(b: Tensor) -> Tensor:
         """``1 / (2 b)``."""
-        return 0.5 / positive(self.b)
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``b``, (H, D)."""
-        return {"b": positive(self.b)}
+        return 0.5 / b

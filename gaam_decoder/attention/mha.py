@@ -1,6 +1,7 @@
 """Multi-head self-attention over the encoder layers.
 
-B batch, L layers, D hidden size, H heads, E = D / H.
+B batch, L layers, D hidden size, H heads, E = D / H; S sequences of T: samples of layers, layers of
+samples if published.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.attention._groups import heads_over_features
-from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
+from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
 
 ALIASES = ("multi-head", "self-attention", "softmax", "transformer")
 
@@ -49,20 +50,15 @@ class MHA(Attention):
         nn.init.zeros_(self.in_proj.bias)
         nn.init.zeros_(self.out_proj.bias)
 
-    def _projected(self, x_BLD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        qkv_BLF = self.in_proj(x_BLD)
-        q_BHLE, k_BHLE, v_BHLE = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in qkv_BLF.chunk(3, -1)
-        )
-        return q_BHLE, k_BHLE, v_BHLE
+    def _projected(self, x_STD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q_STD, k_STD, v_STD = self.in_proj(x_STD).chunk(3, -1)
+        return split(q_STD, self.heads), split(k_STD, self.heads), split(v_STD, self.heads)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """Attend over layers, or over samples if ``published``: (B, L, D) -> (B, L, D)."""
-        if self.depends_on_batch:
-            x_BLD = x_BLD.transpose(0, 1)
-        y_BHLE = softmax_attention(*self._projected(x_BLD))
-        y_BLD = self.out_proj(y_BHLE.transpose(1, 2).flatten(2))
-        return y_BLD.transpose(0, 1) if self.depends_on_batch else y_BLD
+        x_STD = x_BLD.transpose(0, 1) if self.depends_on_batch else x_BLD
+        y_STD = self.out_proj(joined(softmax_attention(*self._projected(x_STD))))
+        return y_STD.transpose(0, 1) if self.depends_on_batch else y_STD
 
     def attention_map(self, x_BLD: Tensor) -> Tensor | None:
         """Softmax weights, (B, H, L, L): how much layer i (row) reads of layer j (column).

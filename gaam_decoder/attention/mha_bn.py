@@ -5,8 +5,6 @@ B batch, L layers, D hidden size.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from gaam_decoder.attention.mha import MHA
@@ -25,8 +23,15 @@ class MHABN(MHA):
     1502.03167.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        heads: int | None = None,
+        published: bool = False,
+    ) -> None:
+        super().__init__(num_layers, hidden_size, heads=heads, published=published)
         self.bn = nn.BatchNorm1d(num_layers)
 
     def forward(self, x_BLD: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 
 ALIASES = ("multi-query",)
@@ -20,5 +18,20 @@ class MQA(MappedGroupedQuery):
     Source: Shazeer 2019, arXiv 1911.02150; published code of arXiv 2401.11143.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, 1, **options)
+    def __init__(
+        self,
+        num_layers: int,
+        hidden_size: int,
+        *,
+        query_heads: int = 8,
+        width: int = 512,
+        published: bool = False,
+    ) -> None:
+        super().__init__(
+            num_layers,
+            hidden_size,
+            kv_heads=1,
+            query_heads=query_heads,
+            width=width,
+            published=published,
+        )

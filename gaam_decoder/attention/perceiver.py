@@ -1,6 +1,6 @@
 """Perceiver: learned latents that read the layers and each other.
 
-B batch, L layers, D hidden size, M latents, W width, H heads, E = W / H.
+B batch, L layers, D hidden size, M latents, W width, Q queries, H heads, E = W / H.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention._softmax import softmax_attention, softmax_weights
+from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
 
 
 class _MultiHead(nn.Module):
@@ -24,18 +24,16 @@ class _MultiHead(nn.Module):
         self.v_proj = nn.Linear(width, width)
         self.out_proj = nn.Linear(width, width)
 
-    def _heads(self, y_BLW: Tensor) -> Tensor:
-        return y_BLW.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
     def forward(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
-        v_BHLE = self._heads(self.v_proj(key_BLW))
-        y_BHQE = softmax_attention(q_BHQE, k_BHLE, v_BHLE)
-        return self.out_proj(y_BHQE.transpose(1, 2).flatten(2))
+        q_BHQE, k_BHLE = self._query_and_key(query_BQW, key_BLW)
+        v_BHLE = split(self.v_proj(key_BLW), self.heads)
+        return self.out_proj(joined(softmax_attention(q_BHQE, k_BHLE, v_BHLE)))
 
     def attention_map(self, query_BQW: Tensor, key_BLW: Tensor) -> Tensor:
-        q_BHQE, k_BHLE = self._heads(self.q_proj(query_BQW)), self._heads(self.k_proj(key_BLW))
-        return softmax_weights(q_BHQE, k_BHLE)
+        return softmax_weights(*self._query_and_key(query_BQW, key_BLW))
+
+    def _query_and_key(self, query_BQW: Tensor, key_BLW: Tensor) -> tuple[Tensor, Tensor]:
+        return split(self.q_proj(query_BQW), self.heads), split(self.k_proj(key_BLW), self.heads)
 
 
 class Perceiver(Attention):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.special import erfcx
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
 NEWTON_STEPS = 12
 """From 0 Newton's method approaches the mode monotonically; for |a| up to 1e3 this is enough."""
@@ -32,27 +31,17 @@ class SkewGaussian(DensityGate):
     Azzalini 1985.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.xi = self._parameter(2.0)
-        self.a = self._parameter(0.0)
+    learns = (Learned("xi", start=2.0), Learned("a", start=0.0, floor=None))
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, xi: Tensor, a: Tensor) -> Tensor:
         """``exp(-r^2 / (2 xi)) 2 Phi(a r / sqrt(xi)) / peak``."""
-        u_BHGD = r_BHGD * torch.rsqrt(positive(self.xi))[:, None]
-        a_H1D = self.a[:, None]
-        return torch.exp(_log_density(u_BHGD, a_H1D) - self._log_peak()[:, None])
+        return torch.exp(_log_density(r * torch.rsqrt(xi), a) - _log_peak(a))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(xi: Tensor, a: Tensor) -> Tensor:
         """``peak / sqrt(2 pi xi)``: the skew-normal's constant on the density of peak 1."""
-        return torch.exp(self._log_peak() - 0.5 * torch.log(2 * math.pi * positive(self.xi)))
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``xi`` and ``a``, (H, D)."""
-        return {"xi": positive(self.xi), "a": self.a}
-
-    def _log_peak(self) -> Tensor:
-        return _log_density(_mode(self.a.detach()), self.a)
+        return torch.exp(_log_peak(a) - 0.5 * torch.log(2 * math.pi * xi))
 
 
 def _log_ndtr(x: Tensor) -> Tensor:
@@ -66,6 +55,10 @@ def _log_ndtr(x: Tensor) -> Tensor:
 
 def _log_density(u: Tensor, a: Tensor) -> Tensor:
     return -0.5 * u.square() + _log_ndtr(a * u) + math.log(2)
+
+
+def _log_peak(a: Tensor) -> Tensor:
+    return _log_density(_mode(a.detach()), a)
 
 
 def _mode(a: Tensor) -> Tensor:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from gaam_decoder.attention._density import DensityGate, positive
+from gaam_decoder.attention._density import DensityGate, Learned
 
-ALIASES = ("student", "t", "cauchy")
+ALIASES = ("student", "t")
 
 
 class StudentT(DensityGate):
@@ -26,23 +25,16 @@ class StudentT(DensityGate):
     scale.
     """
 
-    def __init__(self, num_layers: int, hidden_size: int, **options: Any) -> None:
-        super().__init__(num_layers, hidden_size, **options)
-        self.nu = self._parameter(5.0)
-        self.xi = self._parameter(1.2)
+    learns = (Learned("nu", start=5.0), Learned("xi", start=1.2))
 
-    def density(self, r_BHGD: Tensor) -> Tensor:
+    @staticmethod
+    def density(r: Tensor, nu: Tensor, xi: Tensor) -> Tensor:
         """``(1 + r^2 / (nu xi))^(-(nu + 1) / 2)``."""
-        nu_H1D = positive(self.nu)[:, None]
-        ratio_BHGD = r_BHGD.square() * (1 / (nu_H1D * positive(self.xi)[:, None]))
-        return torch.exp(-0.5 * (nu_H1D + 1) * torch.log1p(ratio_BHGD))
+        ratio = r.square() * (1 / (nu * xi))
+        return torch.exp(-0.5 * (nu + 1) * torch.log1p(ratio))
 
-    def constant(self) -> Tensor:
+    @staticmethod
+    def constant(nu: Tensor, xi: Tensor) -> Tensor:
         """``Gamma((nu + 1) / 2) / (Gamma(nu / 2) sqrt(nu pi xi))``."""
-        nu = positive(self.nu)
         log_gammas = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2)
-        return torch.exp(log_gammas - 0.5 * torch.log(nu * math.pi * positive(self.xi)))
-
-    def shape_parameters(self) -> dict[str, Tensor]:
-        """``nu`` and ``xi``, (H, D)."""
-        return {"nu": positive(self.nu), "xi": positive(self.xi)}
+        return torch.exp(log_gammas - 0.5 * torch.log(nu * math.pi * xi))

@@ -1,6 +1,7 @@
 """The published convolutional head.
 
-B batch, L layers as channels, D = height x width, C classes.
+B batch, L layers as channels, D = H W hidden size, H height, W width, N = H W pixels of an image, C
+classes, K channels between, F = 9 L numbers of a window.
 """
 
 from __future__ import annotations

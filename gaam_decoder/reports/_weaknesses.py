@@ -46,6 +46,8 @@ def failures(table: Table) -> Iterator[str]:
                 f"{label}: several runs have seed {counted(row.repeated)}; the first by folder "
                 "name counts"
             )
+        if len({str(run.environment["code"]) for run in row.runs}) > 1:
+            yield f"{label}: seeds were trained by different code of the mechanism, head or loss"
     if any(row.failed for row in table.rows):
         yield "failed seeds count in no mean, and drop out of pairs"
 

@@ -44,6 +44,7 @@ _ENGINE: dict[str, type] = {
     "seed_batch": int,
     "compiled": bool,
 }
+_ENVIRONMENT: dict[str, type] = {"code": dict}
 _SEED: dict[str, type] = {"seed": int, "epoch": int, "seconds": float}
 
 
@@ -51,6 +52,7 @@ def check_about(content: Mapping[str, Any]) -> None:
     """The content of run.json: fields and their types, seeds, names of files."""
     _check_fields(content, _ABOUT, "run.json")
     recipe, cache, seeds = content["recipe"], content["cache"], content["seeds"]
+    _check_fields(content["environment"], _ENVIRONMENT, "environment")
     for part, fields in (("recipe", _RECIPE), ("cache", _CACHE), ("engine", _ENGINE)):
         _check_fields(content[part], fields, part)
     _require(re.fullmatch("[0-9a-f]{64}", content["key"]), "the key is no SHA-256")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
+from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
@@ -50,6 +53,8 @@ def train(
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
     found = {item.key: runs_of_key(config.runs, item.key) for item in items}
+    for item in items:
+        _warn_of_other_code(item, found[item.key])
     todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
     tracker = Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
     shared = Shared(config=config, cache=cache, device=device, tracker=tracker)
@@ -78,6 +83,21 @@ def train(
             tracker.finish(item.key)
         waiting, patient = postponed, True
     return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]
+
+
+def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
+    """Say which seeds are there, but were trained before a mechanism, head or loss was changed."""
+    code = item.recipe.code()
+    if other := [run for run in runs if run.environment["code"] != code]:
+        before = other[0].environment["code"]
+        what = ", ".join(name for name in code if code[name] != before.get(name))
+        warnings.warn(
+            f"{item}: seeds {spell_numbers(sorted({s for run in other for s in run.seeds}))} were "
+            f"trained by other code than there is now of {what}: they are kept; to train them "
+            f"again remove {', '.join(str(run.path) for run in other)}",
+            GaamWarning,
+            stacklevel=3,
+        )
 
 
 def _left_behind(runs: Path, item: Item) -> bool:

@@ -139,7 +139,7 @@ def _publish(
         "head": str(recipe.head),
         "recipe": recipe.to_dict(),
         "cache": _about_cache(cache),
-        "environment": _environment(shared.device),
+        "environment": _environment(shared.device) | {"code": recipe.code()},
         "engine": engine.to_dict() | {"data": data.train.features.place},
         "parameters": decoder.num_parameters(),
         "learned_start": {

@@ -87,7 +87,7 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
                 "rows": {"train": 120_000, "test": num_rows},
                 "class_names": list(CLASSES),
             },
-            "environment": {"python": "3", "torch": torch.__version__},
+            "environment": {"python": "3", "torch": torch.__version__, "code": {}},
             "parameters": {"attention": 2304, "total": 11524},
             "engine": {
                 "device": "cpu",

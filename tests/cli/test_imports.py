@@ -158,7 +158,7 @@ def test_help_loads_neither_torch_nor_transformers() -> None:
 def test_help_loads_little_more_than_the_library_that_prints_it() -> None:
     """How long that takes is for tests/benchmarks/bench_help.py: no test depends on time."""
     shown = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
-    library = "import typer.rich_utils, json, tomllib, dataclasses, sys\n"
+    library = "import typer.rich_utils, json, tomllib, dataclasses, importlib.metadata, sys\n"
     count = "print(len(sys.modules), file=sys.stderr)"
     loaded = [
         int(

@@ -56,7 +56,13 @@ def build_run(
             "class_names": list(classes),
         }
         | (cache or {}),
-        environment={"python": "3.11", "torch": "2.13", "numpy": "2.4", "device": "cpu"},
+        environment={
+            "python": "3.11",
+            "torch": "2.13",
+            "numpy": "2.4",
+            "device": "cpu",
+            "code": {},
+        },
         parameters={"attention": 7, "total": 1234},
         majority_accuracy=0.4,
         seeds=seeds,

@@ -1,0 +1,256 @@
+"""What other installed packages offer: listed, trained, reported, and refused where it must be."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gaam_decoder
+from gaam_cache import plugins
+from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.sources._base import find_source
+from tests.conftest import Outcome
+
+Gaam = Callable[..., Outcome]
+Install = Callable[..., None]
+ROOT = Path(__file__).parents[2]
+PACKAGE = "gaam_decoder.attention"
+README = (ROOT / "README.md").read_text("utf-8")
+SECH = textwrap.dedent(README[README.index("    import torch\n") : README.index("What is no gate")])
+"""The mechanism that the README shows."""
+ODD = (
+    SECH
+    + """
+
+class Unfinished(DensityGate):
+    pass
+
+
+mistaken = "not a class"
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where packages are installed for one test; what it imports of them is forgotten."""
+    there = tmp_path / "site-packages"
+    there.mkdir()
+    monkeypatch.syspath_prepend(there)
+    before = set(sys.modules)
+    yield there
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(there)):
+            del sys.modules[name]
+    plugins._entry_points.cache_clear()
+    plugins._warn_once.cache_clear()
+
+
+@pytest.fixture
+def install(folder: Path) -> Install:
+    """Make a distribution as an installer leaves it."""
+
+    def make(name: str, version: str, offers: dict[str, dict[str, str]], **modules: str) -> None:
+        about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        lines = []
+        for group, points in offers.items():
+            lines += [f"[{group}]", *(f"{key} = {value}" for key, value in points.items())]
+        (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+        for module, text in modules.items():
+            (folder / f"{module}.py").write_text(text)
+        plugins._entry_points.cache_clear()
+
+    return make
+
+
+@pytest.fixture
+def sech(install: Install) -> None:
+    install("gaam-sech", "1.2", {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=SECH)
+
+
+@pytest.mark.usefixtures("sech")
+def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path
+) -> None:
+    assert "sech" in plugins.names(PACKAGE)
+    listed = gaam("describe", "--layers", 6, "--hidden-size", 32).out
+    assert "From gaam-sech 1.2." in " ".join(listed.split())
+    described = gaam("describe", "--attn", "sech:heads=2", "--layers", 6, "--hidden-size", 32).out
+    for text in ("gaam-sech 1.2", "1 / cosh(r / s)", "s 2 x 32", "location=mean|median"):
+        assert text in described
+    runs = tmp_path / "runs"
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 2, "--epochs", 2, "--lr", 0.01]
+    trained = gaam("train", "--attn", "sech:location=median", "--attn", "none", *options)
+    assert trained.code == 0, trained.err
+    report = gaam("report", runs)
+    assert report.code == 0
+    assert "sech:location=median" in report.out
+    (run,) = [run for run in gaam_decoder.load_runs(runs) if run.attention.startswith("sech")]
+    assert set(run.learned) == {"offset", "s"}
+
+
+def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
+    gaam: Gaam, install: Install, folder: Path, tiny_cache: Path, tmp_path: Path
+) -> None:
+    def trained(version: str, code: str) -> int:
+        for old in folder.glob("gaam_sech-*"):
+            shutil.rmtree(old)
+        sys.modules.pop("sech_gate", None)
+        plugins.code.cache_clear()
+        install(
+            "gaam-sech", version, {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=code
+        )
+        importlib.invalidate_caches()
+        linecache.clearcache()
+        assert gaam("train", "--attn", "sech", "--attn", "none", *options).code == 0
+        return len(list(runs.glob("sech-*")))
+
+    runs = tmp_path / "runs"
+    options = ["--cache", tiny_cache, "--runs", runs, "--seeds", 1, "--epochs", 1]
+    assert trained("1.2", SECH) == 1
+    found = {run.attention: run for run in gaam_decoder.load_runs(runs)}
+    (of_sech,) = found["sech"].recipe["plugins"].values()
+    assert re.fullmatch("gaam-sech 1.2 [0-9a-f]{8}", of_sech)
+    assert found["sech"].environment["code"]["mechanism sech"] == of_sech
+    assert "plugins" not in found["none"].recipe
+    assert trained("1.2", SECH + "# a comment") == 1
+    assert trained("1.3", SECH) == 2
+    assert trained("1.3", SECH.replace("start=1.0", "start=3.0")) == 3
+    for name in plugins.names(PACKAGE):
+        assert (plugins.origin(PACKAGE, name) is None) == (name != "sech")
+
+
+@pytest.mark.filterwarnings("ignore::gaam_cache.errors.GaamWarning")
+def test_seeds_of_other_code_are_kept_and_said(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--cache", tiny_cache, "--runs", tmp_path, "--epochs", 1, "--attn", "gaam"]
+    assert "other code" not in gaam("train", "--seeds", "0-1", *options).err
+    code = plugins.code
+    monkeypatch.setattr(plugins, "code", lambda *of, kind: code(*of, kind=kind)[::-1])
+    found = gaam("train", "--seeds", "0-2", *options)
+    assert found.code == 0
+    assert "seeds 0-1 were trained by other code than there is now of mechanism gaam" in found.err
+    assert "seeds were trained by different code" in gaam("report", tmp_path).out
+
+
+def test_listing_imports_nothing_of_it(install: Install, folder: Path) -> None:
+    install(
+        *("gaam-loud", "3"),
+        {"gaam.attention": {"loud": "loud_gate:Gate"}, "gaam.formats": {"loud": "loud_gate:F"}},
+        loud_gate="raise SystemExit('imported')",
+    )
+    code = f"import sys; sys.path.insert(0, {str(folder)!r})\nimport cli\ntry:\n cli.main()\n"
+    code += "except SystemExit as stop: assert not stop.code, stop.code\n"
+    code += "assert not {'torch', 'transformers', 'loud_gate'} & set(sys.modules)"
+    for command in ("train", "report"):
+        shown = subprocess.run(
+            [sys.executable, "-c", code, command, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "loud" in shown.stdout
+
+
+def test_a_name_of_ours_stays_ours(install: Install, gaam: Gaam) -> None:
+    install("gaam-thief", "0.1", {"gaam.attention": {"laplace": "sech_gate:Sech"}}, sech_gate=SECH)
+    assert plugins.names(PACKAGE).count("laplace") == 1
+    with pytest.warns(GaamWarning, match=r"its own mechanism 'laplace'; that of gaam-thief 0\.1"):
+        cls = plugins.load(PACKAGE, "laplace", kind="mechanism")
+    assert cls.__module__ == f"{PACKAGE}.laplace"
+    assert plugins.origin(PACKAGE, "laplace") is None
+    plugins._warn_once.cache_clear()
+    outcome = gaam("describe", "--attn", "laplace")
+    assert "b 8 x 5120" in outcome.out
+    assert outcome.err.count("gaam-thief 0.1 is not used") == 1
+    assert "gaam-thief" not in gaam("describe", "--attn", "gaam").err
+
+
+def test_a_name_that_several_packages_claim_is_refused(install: Install) -> None:
+    for name in ("gaam-one", "gaam-two"):
+        install(name, "1", {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=SECH)
+    assert plugins.names(PACKAGE).count("sech") == 1
+    with pytest.raises(ConfigError, match=r"several packages offer(.|\n)*gaam-one 1 and gaam-two"):
+        plugins.load(PACKAGE, "sech", kind="mechanism")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("nowhere:Gate", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("sech_gate:Nothing", "AttributeError"),
+        ("broken_gate:Gate", "SyntaxError"),
+        ("sech_gate:mistaken", "'not a class'"),
+        ("sech_gate:Unfinished", "Unfinished"),
+        ("sech_gate:torch.nn.Linear", "torch.nn.modules.linear.Linear"),
+        ("sech_gate", "module"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_where_it_is_chosen(
+    value: str, said: str, install: Install, gaam: Gaam, tmp_path: Path
+) -> None:
+    offers = {"gaam.attention": {"gate": value}}
+    install("gaam-broken", "2", offers, sech_gate=ODD, broken_gate="def")
+    listed = gaam("describe")
+    assert listed.code == 0
+    assert "does not load" in listed.out
+    for command in (["describe"], ["train", "--cache", str(tmp_path)]):
+        outcome = gaam(*command, "--attn", "gate")
+        assert outcome.code == 2
+        assert "mechanism 'gate' of gaam-broken 2" in outcome.err
+        assert said in outcome.err
+        assert "Traceback" not in outcome.err
+    assert gaam("describe", "--attn", "gaam").code == 0
+
+
+def test_names_that_no_command_could_say_are_not_listed(install: Install) -> None:
+    odd = ("Gate", "a_b", "a:b", "a,b", "-a", "ä")
+    install("gaam-odd", "1", {"gaam.attention": dict.fromkeys(odd, "x:X")})
+    assert not set(odd) & set(plugins.names(PACKAGE))
+
+
+def test_sources_of_other_packages_are_asked_too(install: Install) -> None:
+    source = '''from gaam_cache.sources._base import Source
+
+
+class Queue(Source):
+    """Rows of a queue."""
+
+    priority = 0
+
+    @classmethod
+    def claims(cls, dataset):
+        return dataset.startswith("queue:")
+
+    def read(self, config, split, report=None):
+        raise NotImplementedError
+'''
+    offers = {"gaam.sources": {"queue": "queue_source:Queue", "gone": "nowhere:Gone"}}
+    install("gaam-queue", "1", offers, queue_source=source)
+    with pytest.warns(GaamWarning, match=r"source 'gone' of gaam-queue 1 cannot be loaded"):
+        assert type(find_source("queue:a")).__name__ == "Queue"
+    assert type(find_source("news-sample")).__name__ != "Queue"
+
+
+def test_a_list_of_entry_points_that_cannot_be_read_stops_nothing(
+    install: Install, folder: Path
+) -> None:
+    install("gaam-torn", "1", {})
+    (folder / "gaam_torn-1.dist-info" / "entry_points.txt").write_text("[gaam.attention]\nsech\n")
+    with pytest.warns(GaamWarning, match="cannot be read"):
+        assert "gaam" in plugins.names(PACKAGE)
