@@ -280,23 +280,18 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
-    from gaam_decoder import load_runs
-    from gaam_decoder.reports._base import build_tables
-    from gaam_decoder.reports._output import write_report
-    from gaam_decoder.specs import parse_attention
+    import gaam_decoder
+    from gaam_decoder.reports.report import report_format
 
     name = format or ("json" if as_json else "terminal")
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
-    writer = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
-    spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    tables = build_tables(load_runs(runs), spec)
+    report_format(name)  # a slip of the finger is said before runs are read
+    found = gaam_decoder.report(runs, baseline=baseline)
     if figures:
-        from gaam_decoder.reports._pictures import save_pictures
-
-        saved = save_pictures(tables, figures)
+        saved = found.save_figures(figures)
         tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)
-    write_report(writer, tables, out)
+    found.write(name, out)
 
 
 @app.command(cls=_Command)

@@ -3,7 +3,7 @@
 >>> import gaam_decoder
 >>> config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))  # doctest: +SKIP
 >>> gaam_decoder.train(config)  # doctest: +SKIP
->>> gaam_decoder.load_runs("runs")[0].accuracy.mean()  # doctest: +SKIP
+>>> print(gaam_decoder.report("runs", baseline="gaam"))  # doctest: +SKIP
 
 Nothing in this package loads an encoder or imports transformers.
 """
@@ -18,13 +18,24 @@ from gaam_cache.plugins import lazy_attributes
 if TYPE_CHECKING:
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
+    from gaam_decoder.reports.report import Report, report
     from gaam_decoder.runs.result import RunResult
     from gaam_decoder.runs.run_folders import load_runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.sweep import train
 
-__all__ = ["RunResult", "TrainConfig", "ablate", "check_failures", "estimate", "load_runs", "train"]
+__all__ = [
+    "Report",
+    "RunResult",
+    "TrainConfig",
+    "ablate",
+    "check_failures",
+    "estimate",
+    "load_runs",
+    "report",
+    "train",
+]
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # Threads of a step that spin while they wait make small steps ten times slower and more where
@@ -35,12 +46,14 @@ if "OMP_WAIT_POLICY" not in os.environ:
 lazy_attributes(
     __name__,
     {
+        "Report": "reports.report",
         "RunResult": "runs.result",
         "TrainConfig": "config",
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
         "load_runs": "runs.run_folders",
         "estimate": "training.estimate",
+        "report": "reports.report",
         "train": "training.sweep",
     },
 )

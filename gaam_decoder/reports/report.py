@@ -1,0 +1,101 @@
+"""A report: the accuracy tables of runs, in any format."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaam_cache import plugins
+from gaam_cache.errors import NotFoundError
+from gaam_decoder.reports._base import Format, Table, build_tables
+from gaam_decoder.reports._output import write_report
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.run_folders import load_runs
+from gaam_decoder.specs import parse_attention
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Report:
+    """Tables of accuracies over seeds and of differences to a baseline; ``report`` makes one."""
+
+    tables: tuple[Table, ...]
+    """One per cache and test rows."""
+
+    def text(self, format: str = "markdown") -> str:
+        """The report as text.
+
+        Args:
+            format: what ``gaam report --format`` takes.
+
+        Raises:
+            ConfigError: no such format.
+        """
+        stream = io.StringIO()
+        report_format(format).write(self.tables, stream)
+        return stream.getvalue()
+
+    def write(self, format: str, out: str | Path | None = None) -> None:
+        """Write the report to a file, which appears whole, or to stdout.
+
+        Raises:
+            ConfigError: no such format, or a folder that holds a run or a cache.
+            StorageError: the file system refused; a file that was there is as it was.
+        """
+        write_report(report_format(format), self.tables, None if out is None else Path(out))
+
+    def save_figures(self, folder: str | Path) -> list[Path]:
+        """Write all pictures as PDF and PNG; returns their paths.
+
+        Raises:
+            StorageError: the file system refused.
+        """
+        from gaam_decoder.reports._pictures import save_pictures
+
+        return save_pictures(self.tables, Path(folder))
+
+    def __str__(self) -> str:
+        """As the command prints it."""
+        return self.text("terminal")
+
+    def __repr__(self) -> str:
+        """How much there is."""
+        rows = sum(len(table.rows) for table in self.tables)
+        return f"<Report: {len(self.tables)} tables, {rows} rows>"
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows."""
+        return self.text("markdown")
+
+
+def report_format(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found: Format = plugins.load("gaam_decoder.reports.formats", name, kind="report format")()
+    return found
+
+
+def report(
+    runs: str | Path | Sequence[RunResult] = "runs", *, baseline: str | None = None
+) -> Report:
+    """Accuracy tables of runs: what ``gaam report`` prints.
+
+    Args:
+        runs: their folder, or what ``train`` or ``load_runs`` returned.
+        baseline: mechanism that the others are compared with, seed by seed; default: ``none``
+            where it is among the runs.
+
+    Raises:
+        ConfigError: no run of the baseline that was asked for.
+        NotFoundError: no runs.
+        CacheError: a run is damaged.
+    """
+    spec = str(parse_attention(baseline, "--baseline")) if baseline else None
+    found = load_runs(runs) if isinstance(runs, (str, Path)) else runs
+    if not found:
+        raise NotFoundError("nothing to report on", expected="one run or more", found="none")
+    return Report(tables=tuple(build_tables(found, spec)))
