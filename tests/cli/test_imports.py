@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,16 @@ def test_training_and_reporting_never_import_transformers(tiny_cache: Path, tmp_
     options = ["--cache", str(tiny_cache), "--runs", str(runs), "--seeds", "1", "--epochs", "1"]
     for command in (["train", *options], ["report", str(runs)], ["inspect", str(runs)]):
         subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, check=True)
+
+
+def test_what_is_installed_has_names_of_our_own() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    about = wheel["targets"]["wheel"]
+    there = [*about["only-include"], *about["force-include"].values()]
+    assert {name.split("/")[0] for name in there} == set(PACKAGES)
+    start = "import sys\nfrom gaam_cache.terminal.entry import main\nmain()\n"
+    shown = subprocess.run(
+        [sys.executable, "-c", start, "--help"], capture_output=True, text=True, cwd=ROOT / "tests"
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "extract" in shown.stdout
