@@ -15,8 +15,10 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import FLAT, NO_MAP, Importance, importance_of
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.runs.result import RUN_FILE, RunResult, first_runs, read_run
+from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import is_run
+from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.training import sweep
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.receipt import SHARD_FOLDER
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports.formats.terminal import Terminal
-from gaam_decoder.runs.result import RUN_FILE
+from gaam_decoder.runs.run_reader import RUN_FILE
 
 
 def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:

@@ -22,7 +22,7 @@ from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._sheets import percent
-from gaam_decoder.runs.result import first_runs
+from gaam_decoder.runs.counting import first_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,7 +16,8 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.analysis.importance import importance_factor, layer_contribution
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.runs.result import RunResult, by_seed
+from gaam_decoder.runs.counting import by_seed
+from gaam_decoder.runs.result import RunResult
 
 Array = NDArray[Any]
 

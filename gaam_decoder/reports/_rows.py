@@ -18,7 +18,8 @@ from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._scores import Part, Scores, scores_of
-from gaam_decoder.runs.result import RunResult, first_runs, on_training_rows
+from gaam_decoder.runs.counting import first_runs, on_training_rows
+from gaam_decoder.runs.result import RunResult
 
 Interval = tuple[float, float] | None
 

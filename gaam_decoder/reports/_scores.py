@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
-from gaam_decoder.runs.result import RunResult, first_runs
+from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.result import RunResult
 
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]

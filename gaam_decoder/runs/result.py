@@ -20,8 +20,6 @@ before a file is first used, what lies in it whenever it is read.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,18 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.files import unsealed
-from gaam_cache.format.strict_json import read_json
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
-from gaam_decoder.runs.run_files import HashedFiles, check_size, reading
+from gaam_decoder.runs.run_files import HashedFiles
 from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import row_title
-
-RUN_VERSION = 1
-RUN_FILE = "run.json"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -256,73 +249,3 @@ class RunResult:
         text += " (compiled" if self.engine["compiled"] else " (not compiled"
         text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
         return f"{text}  {self.path}"
-
-
-def read_run(path: Path) -> RunResult:
-    """Read one run directory; of its files beside run.json only the sizes are looked at.
-
-    Raises:
-        CacheError: not a run, damaged, or of another version.
-        StorageError: it cannot be read now.
-    """
-    with reading(path / RUN_FILE):
-        try:
-            content = unsealed(read_json(path / RUN_FILE))
-            version = content.pop("run_version")
-            if version != RUN_VERSION:
-                raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
-            run_checks.check_about(content)
-            seeds = content.pop("seeds")
-            for name, about in content["files"].items():
-                check_size(os.lstat(path / name), about["bytes"], name)
-            return RunResult(
-                path=path,
-                seeds=tuple(entry["seed"] for entry in seeds),
-                failed={entry["seed"]: entry["failed"] for entry in seeds if entry["failed"]},
-                epochs={entry["seed"]: entry["epoch"] for entry in seeds},
-                seconds={entry["seed"]: entry["seconds"] for entry in seeds},
-                **content,
-            )
-        except (KeyError, TypeError, RecursionError) as error:
-            raise ValueError(str(error)) from error
-
-
-def on_training_rows(recipe: Mapping[str, Any]) -> bool:
-    """Whether the rows that are tested under a recipe are those that were learned from."""
-    if recipe.get("fold") is not None:
-        return False
-    # also of two splits that hold the same rows
-    same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
-    return same or bool(recipe.get("allow_train_as_test"))
-
-
-def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
-    """For every seed the run that counts: the first that holds it, finished or failed.
-
-    Args:
-        runs: runs that differ in their seeds alone; the first is the first by folder name.
-
-    Returns:
-        Runs by seed, ascending.
-    """
-    found: dict[int, RunResult] = {}
-    for run in sorted(runs, key=lambda run: run.path.name):
-        for seed in run.seeds:
-            found.setdefault(seed, run)
-    return dict(sorted(found.items()))
-
-
-def by_seed(
-    runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
-) -> dict[int, NDArray[Any]]:
-    """Entries of the seeds that finished, each from the run that counts for it.
-
-    Args:
-        runs: runs that differ in their seeds alone.
-        read: (S, ...) of a run, one entry for each of its seeds; None where it has none.
-    """
-    found = {}
-    for seed, run in first_runs(runs).items():
-        if seed not in run.failed and (values := read(run)) is not None:
-            found[seed] = values[run.seeds.index(seed)]
-    return found

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
 from gaam_cache.messages.foreign_text import brief, visible
-from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import RUN_FILES, TEST_FILE
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
+from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 
 _RUN_NAME = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""

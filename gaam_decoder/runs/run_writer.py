@@ -23,8 +23,8 @@ from gaam_cache.format.files import (
     sync_folder,
     write_synced,
 )
-from gaam_decoder.runs.result import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.tensor_files import tensor_parts
 

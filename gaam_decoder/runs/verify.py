@@ -14,10 +14,11 @@ from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs import run_checks
-from gaam_decoder.runs.result import RunResult, read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import RUN_FILES, WEIGHTS_FILE
 from gaam_decoder.runs.run_files import repair
 from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import TensorFile
 
 Progress = Callable[[int, int, str], None]

@@ -12,8 +12,9 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.result import RunResult, read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import runs_of_key
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
 from gaam_decoder.runs.track import check_tracker
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items

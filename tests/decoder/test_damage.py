@@ -27,8 +27,9 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamWarning
 from gaam_cache.format.files import canonical_json, sealed_text, unsealed
 from gaam_decoder import TrainConfig
-from gaam_decoder.runs.result import RUN_FILE, RunResult, read_run
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import RUN_FILES
+from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.runs.verify import check_run
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.unfinished import checkpoint

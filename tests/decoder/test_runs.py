@@ -24,7 +24,8 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports._pictures import _log
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
-from gaam_decoder.runs.result import first_runs, read_run
+from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import DTYPES, TensorFile, tensor_parts
 from gaam_decoder.runs.verify import check_run
 from tests.decoder.reports.conftest import build_run
