@@ -16,11 +16,11 @@ from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.specs import row_title
-from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.engine import COMPILER_SECONDS, Engine, choose_engine
+from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items
-from gaam_decoder.training.train import build_loss
+from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.train_group import build_loss
 
 TIMED_STEPS = 3
 FUSED_SPEED = 20.0

@@ -16,13 +16,13 @@ from torch import Tensor
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.adamw import bias_corrections
-from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.engine import Engine
+from gaam_decoder.training.arithmetic.adamw import bias_corrections
+from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.reuse import Steps
+from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.member import Member
-from gaam_decoder.training.protocol import Score
-from gaam_decoder.training.reuse import Steps
-from gaam_decoder.training.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.protocol import Score
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 EVAL_BATCH_SIZE = 512

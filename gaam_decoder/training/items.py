@@ -20,8 +20,8 @@ from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.recipe import Fold, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
-from gaam_decoder.training.data import read_groups
-from gaam_decoder.training.engine import resolve_dtype
+from gaam_decoder.training.arithmetic.engine import resolve_dtype
+from gaam_decoder.training.rows.data import read_groups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,12 +23,12 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_writer import run_name, write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.track import track_seeds
-from gaam_decoder.training.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.engine import Engine, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
+from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.items import Item
-from gaam_decoder.training.reuse import Steps
+from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.tracker import Tracker
-from gaam_decoder.training.train import train_group
+from gaam_decoder.training.train_group import train_group
 from gaam_decoder.unfinished.seed_store import SeedStore, Work, work_groups
 
 

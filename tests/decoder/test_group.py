@@ -17,13 +17,13 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, parse_attention, parse_head
-from gaam_decoder.training.compiled import missing_compiler
-from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.engine import Engine, groups_of
-from gaam_decoder.training.features import Features
+from gaam_decoder.training.arithmetic.compiled import missing_compiler
+from gaam_decoder.training.arithmetic.engine import Engine, groups_of
+from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.reuse import Steps
-from gaam_decoder.training.schedule import Plateau
+from gaam_decoder.training.member import Plateau
+from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.features import Features
 
 L, D, C, N, B = 6, 16, 3, 37, 8
 LR = 1e-3

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_decoder.training.protocol import Score, holdout
+from gaam_decoder.training.rows.protocol import Score, holdout
 
 
 @given(

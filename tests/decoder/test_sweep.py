@@ -18,8 +18,9 @@ from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig
-from gaam_decoder.training import compiled, engine, features
-from gaam_decoder.training.protocol import grouped_folds, stratified_folds
+from gaam_decoder.training.arithmetic import compiled, engine
+from gaam_decoder.training.rows import features
+from gaam_decoder.training.rows.protocol import grouped_folds, stratified_folds
 from tests.cache.published import write_random_cache
 
 ROOT = Path(__file__).parents[2]
@@ -186,7 +187,7 @@ def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
 
 def test_free_memory_respects_limits_and_cgroups(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40))\n"
-    code += "from gaam_decoder.training import features; print(features._free_of_limits())"
+    code += "from gaam_decoder.training.rows import features; print(features._free_of_limits())"
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert 0 < float(out.stdout) < 2**40
     for name, value in (("memory.max", 1000), ("memory.current", 700), ("memory.stat", "file 200")):

@@ -23,7 +23,7 @@ from gaam_decoder.runs.run_reader import RUN_VERSION
 from gaam_decoder.training import train_item
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import plan_items
-from gaam_decoder.training.train import train_group
+from gaam_decoder.training.train_group import train_group
 from tests.conftest import WORDS, write_csv
 
 
@@ -255,7 +255,7 @@ def test_options_that_do_not_fit_fail_before_training(config: TrainConfig) -> No
 def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
     share: float, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_decoder.training.features.RESIDENT_SHARE", share)
+    monkeypatch.setattr("gaam_decoder.training.rows.features.RESIDENT_SHARE", share)
     run = one(replace(config, layers=(2, 3, 5, 6)))
     assert run.recipe["layers"] == "2-3,5-6"
     assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
@@ -330,7 +330,7 @@ def test_rows_that_do_not_fit_into_memory_come_from_the_map(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     in_memory = one(config)
-    monkeypatch.setattr("gaam_decoder.training.features.RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr("gaam_decoder.training.rows.features.RESIDENT_SHARE", 0.0)
     mapped = one(replace(config, runs=tmp_path / "mapped"))
     np.testing.assert_array_equal(in_memory.logits, mapped.logits)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gaam_decoder.training.state import Stacked, State
+from gaam_decoder.training.arithmetic.state import Stacked, State
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -9,9 +9,9 @@ import torch
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training import compiled
-from gaam_decoder.training.engine import Engine
-from gaam_decoder.training.step import Step
+from gaam_decoder.training.arithmetic import compiled
+from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.step import Step
 
 
 class Steps:

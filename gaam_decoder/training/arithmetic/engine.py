@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.compiled import missing_compiler
-from gaam_decoder.training.features import free_memory
+from gaam_decoder.training.arithmetic.compiled import missing_compiler
+from gaam_decoder.training.rows.features import free_memory
 
 COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""

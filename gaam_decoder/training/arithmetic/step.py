@@ -14,8 +14,8 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.training.adamw import adamw, clipped
-from gaam_decoder.training.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.arithmetic.adamw import adamw, clipped
+from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 
 
 class Found(NamedTuple):

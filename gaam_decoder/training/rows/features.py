@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.cache import ShardedArray
-from gaam_decoder.training.protocol import Rows
+from gaam_decoder.training.rows.protocol import Rows
 
 RESIDENT_SHARE = 0.5
 """Share of the free memory that the rows may take; a larger cache stays on disk."""

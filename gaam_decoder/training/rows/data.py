@@ -17,8 +17,8 @@ from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
 from gaam_decoder.number_lists import Layers
 from gaam_decoder.recipe import Groups, Recipe
-from gaam_decoder.training.features import Features
-from gaam_decoder.training.protocol import Rows, grouped_folds, holdout, stratified_folds
+from gaam_decoder.training.rows.features import Features
+from gaam_decoder.training.rows.protocol import Rows, grouped_folds, holdout, stratified_folds
 
 LARGEST_GROUPS = 2**30
 """Bytes of a file of groups."""

@@ -17,10 +17,10 @@ from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.specs import Spec
-from gaam_decoder.training.data import Subset, TrainData
-from gaam_decoder.training.engine import Engine
+from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.reuse import Steps
+from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 

@@ -1,0 +1,1 @@
+"""A training step: what computes it, compiled or not, for seeds together."""

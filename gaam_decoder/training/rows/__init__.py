@@ -1,0 +1,1 @@
+"""Which rows learn, select and test, and how they get to the device."""
