@@ -19,9 +19,9 @@ import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
-from gaam_cache.messages.refusal import as_refusal
 from gaam_cache.terminal import interruption, next_step, settings
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
+from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams
 from gaam_cache.terminal.usage import Command
 from gaam_decoder.config import TrainConfig

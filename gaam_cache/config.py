@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import check_at_least, check_device, shortened
+from gaam_cache.limits import check_at_least
+from gaam_cache.messages.checks import shortened
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.recorded import extract_command, recorded_config
-from gaam_cache.format.files import Identity, link, storage_errors
+from gaam_cache.format.files import Identity, link
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import receipt_path
+from gaam_cache.format.refusals import storage_errors
 
 
 def repair_command(root: Path, name: str, again: str) -> str:

@@ -20,13 +20,16 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache.errors import GaamError, StorageError
+from gaam_cache.errors import StorageError
+from gaam_cache.format.refusals import storage_errors
 
 SEAL = "sha256_of_this"
 """The key of a JSON object under which its own digest lies."""
 SEALED_MAGIC = b"gaam-sealed-1\n"
 _DIGEST_BYTES = 32
 _CHUNK_BYTES = 2**20
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""How file systems say so; a missing permission is EACCES."""
 Parts = Sequence[bytes | memoryview]
 """Content that is too large to be joined in memory, in order."""
 
@@ -237,41 +240,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""How file systems say so; a missing permission is EACCES."""
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the right to write there"),
-    **dict.fromkeys(
-        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "move the file away that is in the way"
-    ),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise 'ulimit -n'"),
-}
-
-
-@contextmanager
-def storage_errors(path: Path, *, option: str = "--out") -> Iterator[None]:
-    """Turn a refusal of the file system into one message.
-
-    Args:
-        path: what was to be written.
-        option: of the command line, which names another folder.
-
-    Raises:
-        StorageError: disk full, no permission, read-only, a file where a folder must be.
-    """
-    try:
-        yield
-    except GaamError:
-        raise  # said already; some are OSErrors too
-    except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "look at the disk and its mount")
-        raise StorageError(
-            f"cannot write '{path.name}'",
-            found=error.strerror or str(error),
-            where=str(path.parent.absolute()),
-            hint=f"{remedy}, or choose another folder with {option}; "
-            "what is finished is kept, and the same command goes on from there",
-        ) from error

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from gaam_cache.format.files import (
     link,
     make_folder,
-    storage_errors,
     sync_folder,
     temporary_file,
     write_file,
@@ -33,6 +32,7 @@ from gaam_cache.format.receipt import (
     read_receipt,
     receipt_path,
 )
+from gaam_cache.format.refusals import storage_errors
 
 
 def build_image(
