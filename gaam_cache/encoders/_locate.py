@@ -12,8 +12,8 @@ from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
+from gaam_cache.format.digest import hash_file
 from gaam_cache.format.files import Identity
-from gaam_cache.format.fingerprint import hash_file
 from gaam_cache.format.strict_json import read_json
 from gaam_cache.hub.fetch import (
     IS_WEIGHTS,

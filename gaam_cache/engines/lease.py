@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.engines.processes import is_alive, stat_fields, this_machine
-from gaam_cache.format.files import read_bytes, temporary_file
+from gaam_cache.format.files import read_bytes, write_file
 from gaam_cache.messages.foreign_text import visible
 
 RENEW_SECONDS = 10.0
@@ -88,8 +88,8 @@ class Lease:
             return
         path = self.owner.path(self.name, self.number)
         content = _content(self.owner.us._replace(given_back=True))
-        with suppress(OSError), temporary_file(path.parent, path.name, content) as temporary:
-            temporary.rename(path)
+        with suppress(OSError):
+            write_file(path, content)
 
 
 class Leases:
@@ -179,15 +179,7 @@ class Leases:
 
     def _create(self, path: Path) -> bool:
         """Make an entry of the log; False where it is there."""
-        if os.path.lexists(path):
-            return False
-        with temporary_file(path.parent, path.name, _content(self.us)) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                # over NFS the answer may have got lost, and the question been asked again
-                return temporary.stat().st_nlink == 2
-        return True
+        return not os.path.lexists(path) and write_file(path, _content(self.us), exclusive=True)
 
     def _judge(self, name: str, number: int) -> Holder | None:
         """Who holds an entry; None where the next number may be tried."""

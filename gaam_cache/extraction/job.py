@@ -13,7 +13,8 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder
 from gaam_cache.errors import DataError, GaamWarning
-from gaam_cache.format.fingerprint import fingerprint, hash_rows
+from gaam_cache.format.digest import hash_rows
+from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.sources import _row_checks as row_checks
@@ -64,7 +65,10 @@ def plan_fields(
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
         "content": {
-            name: hash_rows(counting(part.texts, report, f"hashing '{name}'"), part.labels)
+            name: hash_rows(
+                (text.encode() for text in counting(part.texts, report, f"hashing '{name}'")),
+                part.labels,
+            )
             for name, part in rows.items()
         },
     }
