@@ -20,7 +20,7 @@ from gaam_cache.reading.check_memory import identity_to_remember
 from gaam_cache.reading.shard_numbers import shard_fault
 from gaam_cache.reading.shard_reader import checkers
 from gaam_cache.terminal.refusal import ran_out
-from gaam_cache.verification.strict_hdf5 import HDF5File, Inspector
+from gaam_cache.verification.inspector import HDF5File, Inspector
 
 SHARDS_PER_PROCESS = 256
 """Starting a process that looks into HDF5 files costs about as much as looking into so many."""
