@@ -109,7 +109,7 @@ def extract(
     label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
     splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Repeatable.")] = None,
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
-    pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass, repeatable.")] = None,
+    pool: Annotated[Strings, _extract("pool", "--pool", help=f"{', '.join(plugins.names('gaam_cache.encoders.poolings'))}; several from one pass, repeatable.")] = None,
     max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
     dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it.")] = None,
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,

@@ -48,7 +48,7 @@ class ExtractConfig:
     out: Path = Path("cache")
     """Folder of the cache."""
     pool: tuple[str, ...] = ("mean",)
-    """How a layer's token states become one vector: mean, last, first or max."""
+    """How a layer's token states become one vector: files in ``encoders/poolings``."""
     max_length: int | None = None
     """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import canonical_json
+
+if TYPE_CHECKING:
+    from gaam_cache.format.plan import Plan
 
 
 def fingerprint(fields: dict[str, Any]) -> str:
@@ -29,3 +32,33 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
             flat |= _flatten(inner, f"{name}.{key}" if name else key)
         return flat
     return {name: value if isinstance(value, str) else json.dumps(value)}
+
+
+def check_covered(plan: Plan) -> None:
+    """Refuse a plan that says a thing twice and not as its fingerprint covers it.
+
+    Raises:
+        ValueError: naming it.
+        KeyError: what it lacks.
+    """
+    fields = plan.fingerprint_fields
+    if fingerprint(fields) != plan.fingerprint:
+        raise ValueError("the fingerprint does not match its fields")
+    encoder = fields["encoder"]
+    if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
+        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    content = fields["content"]
+    if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
+        raise ValueError("'content' must name a hash for every split")
+    untrained = encoder.get("untrained")
+    if untrained is not None and type(untrained["seed"]) is not int:
+        raise ValueError("the seed of an untrained encoder must be a whole number")
+    pairs = {
+        "pooling": (list(plan.pooling), encoder["pooling"]),
+        "rows": (plan.rows, fields["rows"]),
+        "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
+        "class_names": (list(plan.class_names), fields["class_names"]),
+    }
+    for name, (said, covered) in pairs.items():
+        if said != covered:
+            raise ValueError(f"'{name}' is not what the fingerprint covers")

@@ -1,4 +1,4 @@
-"""Words that a person wrote: what is wrong with one, how it is shown, how an option is spelled."""
+"""Words and values from a person: what is wrong with one, and how it is shown in a message."""
 
 from __future__ import annotations
 
@@ -36,3 +36,11 @@ def option_of(field: str) -> str:
 def shortened(word: str) -> str:
     """What a person wrote, cut off where it is long."""
     return word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 3]}..."
+
+
+def excerpt(value: object) -> str:
+    """A value in quotes and on one line; its end is cut off where it is long."""
+    if isinstance(value, str) and len(value) > LONGEST_WORD:
+        return f"{value[: LONGEST_WORD - 3]!r}..."
+    shown = repr(value)
+    return shown if isinstance(value, str) or len(shown) <= 100 else f"{shown[:97]}..."

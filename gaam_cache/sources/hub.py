@@ -12,7 +12,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
 from gaam_cache.hub.errors import gated, hub_errors
 from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
-from gaam_cache.sources._base import Rows, Source, collect
+from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources._table import collect
 from gaam_cache.terminal.progress import Report, silent
 
 
