@@ -35,10 +35,10 @@ def _info(repo_id: str, revision: str | None, kind: str) -> Any:
 
 
 def _offline(repo_id: str, kind: str) -> GaamError | None:
-    from huggingface_hub import constants
+    from huggingface_hub import is_offline_mode
     from huggingface_hub.utils import validate_repo_id
 
-    if not constants.HF_HUB_OFFLINE:
+    if not is_offline_mode():
         return None
     with hub_errors(repo_id, kind=kind):
         validate_repo_id(repo_id)  # what is no id is not missing
