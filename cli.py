@@ -135,7 +135,6 @@ def extract(
         given,
         config_file=config,
         preset=preset,
-        others=(TrainConfig,),
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
@@ -208,7 +207,6 @@ def train(
         given,
         config_file=config,
         preset=preset,
-        others=(gaam_cache.ExtractConfig,),
     )
     if dry_run:
         plan = gaam_decoder.plan(resolved)
