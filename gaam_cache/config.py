@@ -40,7 +40,7 @@ class ExtractConfig:
     dataset_revision: str | None = None
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
-    """Columns joined by a space; default: what the source declares, else 'text'."""
+    """Columns joined by a space; default: 'text'."""
     label_column: str = "label"
     """Column that holds the class."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})

@@ -52,7 +52,6 @@ class Source(ABC):
 
     priority: ClassVar[int]
     """Sources are asked in ascending order whether a data set is theirs."""
-    default_text_columns: ClassVar[tuple[str, ...]] = ("text",)
     is_path: ClassVar[bool] = False
     """Whether ``dataset`` is a path, which means something else in another folder."""
 

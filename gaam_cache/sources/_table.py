@@ -10,25 +10,24 @@ from typing import Any
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._base import Source
 from gaam_cache.sources._spool import TextSpool
 from gaam_cache.sources._texts import Texts, check_encodable, is_blank, text_of
 from gaam_cache.terminal.progress import Report, counting, silent
 
 Record = tuple[str, Mapping[str, Any]]
 """Where a record stands ('line 7') and its values by column name."""
+DEFAULT_TEXT_COLUMNS = ("text",)
 
 
-def text_columns(config: ExtractConfig, source: Source) -> tuple[str, ...]:
-    """The columns that make a text: those asked for, else the source's default."""
-    return config.text_columns or source.default_text_columns
+def text_columns(config: ExtractConfig) -> tuple[str, ...]:
+    """The columns that make a text: those asked for, else the one called so."""
+    return config.text_columns or DEFAULT_TEXT_COLUMNS
 
 
 def collect(
     records: Iterable[Record],
     columns: Sequence[str],
     config: ExtractConfig,
-    source: Source,
     *,
     origin: str,
     class_names: tuple[str, ...] | None = None,
@@ -40,7 +39,6 @@ def collect(
         records: pairs of where a record stands ('line 7') and the record.
         columns: the columns that the data set has.
         config: names the text and label columns and the limit.
-        source: gives the default text columns.
         origin: file or hub id.
         class_names: the declared classes; integer labels then index them.
         report: told how many rows there are so far.
@@ -50,7 +48,7 @@ def collect(
         DataError: no rows, a text that is empty or no string, a label that is missing or neither a
             string nor a whole number, or a lone surrogate in either.
     """
-    wanted = text_columns(config, source)
+    wanted = text_columns(config)
     for column in (*wanted, config.label_column):
         if column not in columns:
             raise _no_column(column, columns, config, origin)

@@ -37,10 +37,10 @@ class FileSource(Source):
         if config.dataset_revision is not None:
             raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
         path = find_file(Path(config.dataset).expanduser(), split, config.splits)
-        texts, label = text_columns(config, self), config.label_column
+        texts, label = text_columns(config), config.label_column
         format = plugins.load(FORMATS, path.suffix[1:], kind="format of data files")()
         columns, records = format.read(path, texts, label)
-        return collect(records, columns, config, self, origin=str(path), report=report)
+        return collect(records, columns, config, origin=str(path), report=report)
 
 
 def find_file(path: Path, split: str, splits: tuple[str, ...]) -> Path:

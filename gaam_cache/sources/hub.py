@@ -69,7 +69,6 @@ class HubSource(Source):
             records(),
             data.column_names,
             config,
-            self,
             origin=f"{name}@{commit or there or 'local copy'}, {split}",
             class_names=declared,
             report=report,
