@@ -17,8 +17,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._locate import locate
 from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._text.choices import check_depth, choose_dtype, choose_max_length
 from gaam_cache.encoders._text.forward import Forward, Unusable, failed, text_part, vocabulary
-from gaam_cache.encoders._text.limits import check_depth, choose_dtype, choose_max_length
 from gaam_cache.encoders._text.probe import probe
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.encoders._text.weights import (
