@@ -1,6 +1,6 @@
 """What is suspicious about rows though each can be used: pure functions that return messages.
 
-Texts that differ only in white space count as the same text.
+Rows are the same where their essences are: of texts, all but white space.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def leaks(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) -> list[s
                 count += len(there)
                 example = min(example or (there[0], here[0]), (there[0], here[0]))
         if example:
-            total = len(rows[second])
+            total, kind = len(rows[second]), rows[second].kind
             messages.append(
-                f"{count:,} of {total:,} rows of '{second}' ({_percent(count, total)}) have a text "
-                f"that '{first}' has too, which inflates accuracy; for example row "
+                f"{count:,} of {total:,} rows of '{second}' ({_percent(count, total)}) have a "
+                f"{kind} that '{first}' has too, which inflates accuracy; for example row "
                 f"{example[0] + 1:,} of '{second}' and row {example[1] + 1:,} of '{first}': "
                 f"{rows[second].excerpt(example[0])}"
             )
@@ -114,9 +114,9 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
                 example = min(example or (here[0], other), (here[0], other))
         if example:
             labels = " and ".join(excerpt(part.labels[row]) for row in example)
-            texts = "1 text has" if count == 1 else f"{count:,} texts have"
+            what = f"1 {part.kind} has" if count == 1 else f"{count:,} {part.kind}s have"
             messages.append(
-                f"{texts} several labels in '{name}', so that no decoder can get every row "
+                f"{what} several labels in '{name}', so that no decoder can get every row "
                 f"right; for example rows {example[0] + 1:,} and {example[1] + 1:,} are "
                 f"{labels}: {part.excerpt(example[0])}"
             )
