@@ -18,9 +18,9 @@ import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
-from gaam_cache.messages.refusal import as_refusal
 from gaam_cache.terminal import interruption, next_step, settings
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
+from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams
 from gaam_cache.terminal.usage import Command
 from gaam_decoder.config import TrainConfig
@@ -108,7 +108,7 @@ def extract(
     label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
     splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Repeatable.")] = None,
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
-    pool: Annotated[Strings, _extract("pool", "--pool", help="mean, last, first, max; several from one pass, repeatable.")] = None,
+    pool: Annotated[Strings, _extract("pool", "--pool", help=f"{', '.join(plugins.names('gaam_cache.encoders.poolings'))}; several from one pass, repeatable.")] = None,
     max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
     dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it.")] = None,
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
@@ -134,7 +134,6 @@ def extract(
         given,
         config_file=config,
         preset=preset,
-        others=(TrainConfig,),
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
@@ -206,7 +205,6 @@ def train(
         given,
         config_file=config,
         preset=preset,
-        others=(gaam_cache.ExtractConfig,),
     )
     if dry_run:
         estimate = gaam_decoder.estimate(resolved)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,92 +14,10 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.layout import embeddings_key, missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, read_plan
-from gaam_cache.format.receipt import NUMPY_DTYPES, DatasetSpec, Receipt
+from gaam_cache.format.receipt import DatasetSpec, Receipt
 from gaam_cache.reading.check_memory import CheckMemory
-from gaam_cache.reading.shard_reader import Run, ShardReader, consecutive
-
-
-class ShardedArray:
-    """Arrays of several shards, indexed as one along the first axis.
-
-    Indexing takes what NumPy takes for one axis (an integer, a slice, an array of row numbers or
-    a mask) and returns a NumPy array; only the rows asked for are read. bfloat16 comes back as
-    float32, which holds it exactly. A shard is checked, all of it, when its first row is read.
-    """
-
-    def __init__(
-        self,
-        shards: ShardReader,
-        key: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        keep: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Use ``Split``; ``dtype`` as in receipts, ``keep`` as in ``keeping``."""
-        self._shards = shards
-        self._key = key
-        self._whole_shape = shape
-        self._stored = dtype
-        self._keep = keep
-        self.shape: tuple[int, ...] = shape
-        stored = np.dtype(NUMPY_DTYPES[dtype])
-        self.dtype: np.dtype[Any] = np.dtype(np.float32) if dtype == "bfloat16" else stored
-        entry = stored.itemsize * math.prod(shape[2:])  # bytes of one layer
-        self._runs = [Run(0, 0, entry * math.prod(shape[1:2]))]
-        if keep is not None:
-            self.shape = (shape[0], len(keep), *shape[2:])
-            self._runs = [
-                Run(first * entry, place * entry, count * entry)
-                for first, place, count in consecutive(keep, np.arange(len(keep)))
-            ]
-
-    def __repr__(self) -> str:
-        """Shape and type."""
-        return f"<ShardedArray {self.shape} {self.dtype}>"
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return self.shape[0]
-
-    def keeping(self, positions: Sequence[int]) -> ShardedArray:
-        """The same rows with only these positions of the second axis (layers, from 0).
-
-        Nothing is read yet; later only the bytes at these positions are.
-        """
-        all_there = np.arange(self.shape[1]) if self._keep is None else self._keep
-        keep = all_there[np.asarray(positions, dtype=np.int64)]
-        return ShardedArray(self._shards, self._key, self._whole_shape, self._stored, keep)
-
-    def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Rows, in the order asked for.
-
-        Raises:
-            CacheError: a shard is damaged; it names the shard and the repair.
-        """
-        first, *others = index if isinstance(index, tuple) else (index,)
-        row_N = self._row_numbers(first)
-        out = self._gather(np.atleast_1d(row_N))
-        rows: Any = slice(None) if np.ndim(row_N) else 0
-        return out[(rows, *others)]
-
-    def _row_numbers(self, index: Any) -> Any:
-        plain = isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind == "i"
-        if plain and (index.size == 0 or (index.min() >= 0 and index.max() < len(self))):
-            return index  # every training batch: no work that grows with the number of rows
-        return np.arange(len(self))[index]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The whole array in memory."""
-        return np.asarray(self[:], dtype=dtype)
-
-    def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
-        out = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self._stored])
-        if out.size:
-            raw = out.reshape(len(row_N), -1).view(np.uint8)
-            self._shards.read(self._key, row_N, raw, self._runs)
-        if self._stored == "bfloat16":
-            return (out.astype(np.uint32) << 16).view(np.float32)
-        return out
+from gaam_cache.reading.shard_reader import ShardReader
+from gaam_cache.reading.sharded_array import ShardedArray
 
 
 class Split:

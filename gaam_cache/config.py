@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import check_at_least, check_device, shortened
+from gaam_cache.limits import check_at_least
+from gaam_cache.messages.checks import shortened
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
@@ -38,7 +40,7 @@ class ExtractConfig:
     dataset_revision: str | None = None
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
-    """Columns joined by a space; default: what the source declares, else 'text'."""
+    """Columns joined by a space; default: 'text'."""
     label_column: str = "label"
     """Column that holds the class."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
@@ -46,7 +48,7 @@ class ExtractConfig:
     out: Path = Path("cache")
     """Folder of the cache."""
     pool: tuple[str, ...] = ("mean",)
-    """How a layer's token states become one vector: mean, last, first or max."""
+    """How a layer's token states become one vector: files in ``encoders/poolings``."""
     max_length: int | None = None
     """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"

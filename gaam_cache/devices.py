@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import check_device
+from gaam_cache.messages.checks import shortened
 
 if TYPE_CHECKING:
     import torch
+
+
+def check_device(name: str) -> None:
+    """Refuse what names no device, whether or not there is one.
+
+    Raises:
+        ConfigError: naming those there can be.
+    """
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", name, re.ASCII):
+        gpu = name.casefold().startswith(("gpu", "cuda"))
+        raise ConfigError(
+            "unknown --device",
+            expected="auto, cpu, cuda or cuda:N",
+            found=shortened(name),
+            hint="did you mean 'cuda'?" if gpu else None,
+        )
 
 
 def resolve_device(name: str) -> torch.device:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache import plugins
+from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import check_at_least, check_device, option_of, shortened
+from gaam_cache.limits import check_at_least
+from gaam_cache.messages.checks import option_of, shortened
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import parse_list, parse_pools, parse_rates, parse_seed_batch
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss

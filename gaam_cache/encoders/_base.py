@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import DataError
 from gaam_cache.format.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
@@ -70,8 +72,12 @@ class Encoder(ABC):
         """What decides the numbers: hashes of weights and tokenizer, settings. JSON values."""
 
     @abstractmethod
-    def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Tokenise."""
+    def prepare(self, rows: Sequence[Any]) -> Inputs:
+        """Make inputs of rows ready, as tokens if they are texts."""
+
+    @abstractmethod
+    def refuse_empty(self, row: Any, where: str) -> DataError:
+        """What to say of a row that has no length."""
 
     @abstractmethod
     def load(self) -> None:
@@ -91,3 +97,13 @@ class Encoder(ABC):
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
         """Pooled states of one row, by as little of our own as can be: what others are held to."""
         return self.encode([item])
+
+
+def open_encoder(kind: str, config: ExtractConfig) -> Encoder:
+    """The encoder of a configuration, for rows of that kind.
+
+    Raises:
+        ConfigError: no encoder reads such rows, or it cannot be found or used.
+    """
+    opened: Encoder = plugins.load("gaam_cache.encoders", kind, kind="kind of encoder").open(config)
+    return opened

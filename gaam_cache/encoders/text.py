@@ -6,40 +6,32 @@ B batch, T tokens, L layers, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.encoders._choices import (
-    check_depth,
-    check_tokenizer,
-    choose_dtype,
-    choose_max_length,
-    random_tokens,
-)
-from gaam_cache.encoders._forward import Forward, Unusable, failed, text_part, vocabulary
-from gaam_cache.encoders._locate import Located, locate
-from gaam_cache.encoders._pooling import check_names
-from gaam_cache.encoders._probe import probe
-from gaam_cache.encoders._weights import (
+from gaam_cache.encoders._locate import locate
+from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._text.choices import check_depth, choose_dtype, choose_max_length
+from gaam_cache.encoders._text.forward import Forward, Unusable, failed, text_part, vocabulary
+from gaam_cache.encoders._text.probe import probe
+from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
+from gaam_cache.encoders._text.weights import (
     draw_untrained,
     foreign,
     load_trained,
     untrained_identity,
 )
-from gaam_cache.errors import ConfigError
+from gaam_cache.encoders.poolings._base import load_poolings
+from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.files import Identity
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
 
-TWICE = 8
-"""Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
 LAYER_CONVENTION = "transformers.hidden_states[1:]"
 
 
@@ -82,7 +74,7 @@ class TextEncoder(Encoder):
         self._located = located
         self._model_config = model_config
         self._config = config
-        self._tokenizer = tokenizer
+        self._tokens = Tokens(tokenizer, model_config, config.encoder)
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TextEncoder:
@@ -92,7 +84,7 @@ class TextEncoder(Encoder):
             ConfigError: not a text encoder that transformers knows without remote code, or no such
                 device.
         """
-        check_names(config.pool)
+        load_poolings(config.pool)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         located = locate(config.encoder, config.revision, weights=not config.untrained_encoder)
@@ -117,7 +109,7 @@ class TextEncoder(Encoder):
         Raises:
             ConfigError: a file was changed since the first one was read.
         """
-        files = self._located.hashes(_files_of(self._tokenizer))
+        files = self._located.hashes(self._tokens.files())
         small = {n for n in self._seen if WANTED.fullmatch(n) and not IS_WEIGHTS.fullmatch(n)}
         self._hashed = files.keys() | small
         self._check_unchanged()
@@ -153,45 +145,17 @@ class TextEncoder(Encoder):
         Raises:
             ConfigError: the tokenizer cuts nothing.
         """
-        cut = self._token_ids(rows, max_length=self.max_length)
-        if self._token_ids(rows[:TWICE], max_length=self.max_length) != cut[:TWICE]:
-            raise random_tokens(self.name, "other tokens the second time")
-        if (longest := max(map(len, cut), default=0)) > self.max_length:
-            raise ConfigError(
-                "the tokenizer does not cut texts at --max-length",
-                expected=f"at most {self.max_length} tokens",
-                found=f"a text of {longest}",
-                where=self.name,
-            )
-        full = [i for i, ids in enumerate(cut) if len(ids) == self.max_length]
-        truncated = [False] * len(cut)
-        if full:
-            # only a text that fills the maximum can have been cut: ask for its true length
-            for i, ids in zip(full, self._token_ids([rows[i] for i in full]), strict=True):
-                truncated[i] = len(ids) > self.max_length
-        return Inputs(items=cut, lengths=[len(ids) for ids in cut], truncated=truncated)
+        return self._tokens.prepare(rows, self.max_length)
 
-    def _token_ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
-        try:
-            encoded = self._tokenizer(
-                list(rows),
-                add_special_tokens=True,
-                padding=False,
-                truncation=max_length is not None,
-                max_length=max_length,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,
-            )
-        except Exception as error:  # tokenizers of others raise what they like
-            raise ConfigError(
-                "the tokenizer cannot read a text",
-                found=f"{type(error).__name__}: {error}",
-                where=self.name,
-                hint="look at the tokenizer: has it a token for what it does not know?",
-            ) from error
-        ids: list[list[int]] = encoded["input_ids"]
-        return ids
+    def refuse_empty(self, row: str, where: str) -> DataError:
+        """What to say of a text without tokens."""
+        return DataError(
+            "the tokenizer makes no token of a text",
+            expected="at least one token",
+            found=repr(row),
+            where=where,
+            hint="remove the row",
+        )
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model.
@@ -225,10 +189,10 @@ class TextEncoder(Encoder):
             model,
             device=self.device,
             pooling=self._config.pool,
-            pad_id=self._pad_id(size),
+            pad_id=self._tokens.pad_id(size),
             vocabulary=size,
         )
-        if "token_type_ids" in self._forward.takes and self._has_token_types():
+        if "token_type_ids" in self._forward.takes and self._tokens.have_types():
             raise Unusable(
                 "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
                 "to reach the model"
@@ -238,43 +202,15 @@ class TextEncoder(Encoder):
                 self._forward,
                 dtype=self.dtype,
                 max_length=self.max_length,
-                shortest=max(1, self._tokenizer.num_special_tokens_to_add()),
-                avoid=self._tokenizer.all_special_ids,
-                marks=self._marks(model, size),
+                shortest=max(1, self._tokens.tokenizer.num_special_tokens_to_add()),
+                avoid=self._tokens.tokenizer.all_special_ids,
+                marks=self._tokens.marks(model, size),
                 settings=self._model_config.to_dict(),
             )
         self.num_layers = found.num_layers
         self.hidden_size = found.hidden_size
         self.batching = found.batching
         self.leak = found.leaks.get("padded")
-
-    def _has_token_types(self) -> bool:
-        """Whether the tokenizer tells tokens of one text apart by a type."""
-        for text in ("", "a"):
-            with suppress(Exception):  # it may have no token for this; rows are for prepare to try
-                encoded = self._tokenizer([text], return_token_type_ids=True, verbose=False)
-                if any(map(any, encoded.get("token_type_ids") or [])):
-                    return True
-        return False
-
-    def _pad_id(self, size: int | None) -> int:
-        """What fills a batch: the tokenizer's token, else the model's, else any."""
-        return next(iter(self._pad_ids(size)), 0)
-
-    def _pad_ids(self, size: int | None) -> list[int]:
-        """Tokens that fill batches, for the tokenizer or for the model."""
-        config = self._model_config.get_text_config()
-        named = [getattr(config, name, None) for name in ("pad_token_id", "pad_index")]
-        given = (self._tokenizer.pad_token_id, *named)
-        return [i for i in given if type(i) is int and 0 <= i < (size or i + 1)]
-
-    def _marks(self, model: Any, size: int | None) -> list[int]:
-        """Tokens of no word that a text may hold all the same."""
-        around = self._token_ids([""])[0]
-        tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
-        zero = (t.padding_idx for t in tables if t.num_embeddings == size)
-        found = [*around[:1], *self._pad_ids(size), *zero, *around[1:]]
-        return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
 
     @torch.inference_mode()
     def encode(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
@@ -301,9 +237,3 @@ class TextEncoder(Encoder):
             return self._forward.reference(item)
         except Unusable as reason:
             raise failed(self.name, reason) from reason
-
-
-def _files_of(tokenizer: transformers.PreTrainedTokenizerBase) -> set[str]:
-    """Names of the files that a tokenizer reads."""
-    given = [value for value in tokenizer.init_kwargs.values() if isinstance(value, str)]
-    return {*tokenizer.vocab_files_names.values(), *(Path(value).name for value in given)}

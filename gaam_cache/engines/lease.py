@@ -14,49 +14,27 @@ are never compared. On the same machine a dead process is stale at once.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from gaam_cache.engines.processes import is_alive, stat_fields, this_machine
-from gaam_cache.format.files import read_bytes, temporary_file
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.engines.holder import Holder, content_of, parse, read_content, this_process
+from gaam_cache.engines.processes import is_alive
+from gaam_cache.format.files import write_file
 
 RENEW_SECONDS = 10.0
 SHORTEST_PATIENCE_SECONDS = 60.0
 """Renewals may come late: a disk that is busy, a client of NFS that has cached, a slow machine."""
 PATIENCE_IN_WORK = 2.0
 """Times what a piece of work takes: taking over too early costs one of them."""
-MAX_BYTES = 2**12
 _ENTRY = re.compile(r"\.?(.+)\.[0-9]+(\.[0-9]+\.[0-9a-f]+\.tmp)?")
 """And the temporary files of those that were killed while they made one."""
-
-
-class Holder(NamedTuple):
-    """Who announced it, as far as the file says."""
-
-    host: str = "an unknown machine"
-    pid: int = 0
-    since: str = ""
-    """UTC by the holder's clock; for people."""
-    machine: str | None = None
-    """Where ``pid`` means something."""
-    started: str | None = None
-    """Start of the process in ticks, which tells it from a later one of the same number."""
-    given_back: bool = False
-
-    def in_words(self) -> str:
-        """For people."""
-        process = f", process {self.pid}" if self.pid else ""
-        return f"{self.host}{process}" + (f", since {self.since}" if self.since else "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +65,9 @@ class Lease:
         if self.number is None:
             return
         path = self.owner.path(self.name, self.number)
-        content = _content(self.owner.us._replace(given_back=True))
-        with suppress(OSError), temporary_file(path.parent, path.name, content) as temporary:
-            temporary.rename(path)
+        content = content_of(self.owner.us._replace(given_back=True))
+        with suppress(OSError):
+            write_file(path, content)
 
 
 class Leases:
@@ -179,15 +157,7 @@ class Leases:
 
     def _create(self, path: Path) -> bool:
         """Make an entry of the log; False where it is there."""
-        if os.path.lexists(path):
-            return False
-        with temporary_file(path.parent, path.name, _content(self.us)) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                # over NFS the answer may have got lost, and the question been asked again
-                return temporary.stat().st_nlink == 2
-        return True
+        return not os.path.lexists(path) and write_file(path, content_of(self.us), exclusive=True)
 
     def _judge(self, name: str, number: int) -> Holder | None:
         """Who holds an entry; None where the next number may be tried."""
@@ -196,10 +166,10 @@ class Leases:
         path = self.path(name, number)
         try:
             status = path.lstat()
-            content = _read(path)
+            content = read_content(path)
         except FileNotFoundError:
             return None  # the work is done
-        holder = _parse(content)
+        holder = parse(content)
         if holder.given_back or self._is_dead(holder):
             return None
         now = self._clock()
@@ -224,48 +194,6 @@ class Leases:
 
     def __exit__(self, *reason: object) -> None:
         self.close()
-
-
-def this_process() -> Holder:
-    """What a lease of this process says."""
-    return Holder(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        since=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        machine=this_machine(),
-        started=stat_fields(os.getpid())[1],
-    )
-
-
-def _content(holder: Holder) -> bytes:
-    return json.dumps(holder._asdict()).encode() + b"\n"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_bytes(path, max_bytes=MAX_BYTES)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError):
-        return b""  # a folder, a link, a pipe: whoever put it there does not renew it
-
-
-def _parse(content: bytes) -> Holder:
-    """The holder; unknown where the file says nothing that makes sense, as while it is written."""
-    try:
-        holder = Holder(**json.loads(content))
-    except (ValueError, TypeError, RecursionError):
-        return Holder()
-    texts = (holder.host, holder.since, holder.machine or "", holder.started or "")
-    if not all(isinstance(text, str) and len(text) < 300 for text in texts):
-        return Holder()
-    if type(holder.pid) is not int or not 0 < holder.pid < 2**31:
-        return Holder()
-    return holder._replace(
-        host=visible(holder.host),
-        since=visible(holder.since),
-        given_back=holder.given_back is True,
-    )
 
 
 def _remove(path: Path) -> None:

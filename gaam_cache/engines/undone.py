@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gaam_cache.engines.lease import Holder, Lease, Leases
+from gaam_cache.engines.holder import Holder
+from gaam_cache.engines.lease import Lease, Leases
 from gaam_cache.errors import GaamError
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import ShardSpec, read_plan

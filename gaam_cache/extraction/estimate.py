@@ -93,9 +93,9 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     job = prepare_job(config, report)
     encoder = job.encoder
     total = sum(len(part) for part in job.rows.values())
-    texts = _sample(job, total)
-    report(0, 0, f"tokenising {len(texts):,} rows")
-    inputs = encoder.prepare(texts)
+    sample = _sample(job, total)
+    report(0, 0, f"tokenising {len(sample):,} rows")
+    inputs = encoder.prepare(sample)
     report(0, 0, "loading the encoder")
     encoder.load()
     plan = make_plan(config, job)
@@ -107,7 +107,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     tokens = int(length_N.sum())
     report(0, 0, "timing some batches")
     rate = _padded_tokens_per_second(job, inputs.items, length_N, batches)
-    scale = total / len(texts)
+    scale = total / len(sample)
     seconds = scale * padded / rate
     return Estimate(
         encoder=encoder.label,
@@ -115,7 +115,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         device=str(encoder.device),
         rows=plan.rows,
         tokens=round(scale * tokens),
-        exact_tokens=len(texts) == total,
+        exact_tokens=len(sample) == total,
         truncated_share=float(np.mean(inputs.truncated)),
         padding_share=padding_share(inputs.lengths, batches),
         batching=encoder.batching,
@@ -131,10 +131,10 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     )
 
 
-def _sample(job: Job, total: int) -> list[str]:
-    """Evenly spaced texts of all splits."""
+def _sample(job: Job, total: int) -> list[Any]:
+    """Evenly spaced rows of all splits."""
     step = max(1, -(-total // SAMPLE_ROWS))
-    return [text for part in job.rows.values() for text in part.texts[::step]]
+    return [row for part in job.rows.values() for row in part.inputs[::step]]
 
 
 def _padded_tokens_per_second(

@@ -22,10 +22,10 @@ from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.summary import ExtractSummary
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import EncodedShard, ShardWorker, Unstorable
-from gaam_cache.format.files import storage_errors
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, adopt_plan, write_plan
 from gaam_cache.format.receipt import SHARD_FOLDER
+from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.terminal.progress import Report, silent

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gaam_cache
-from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder
+from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
-from gaam_cache.format.fingerprint import fingerprint, hash_rows
+from gaam_cache.format.digest import hash_rows
+from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.sources._base import Rows, excerpt, find_source
-from gaam_cache.sources.files import FileSource
+from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.terminal.progress import Report, counting, silent
 
 FEW_CLASSES = 20
@@ -44,9 +44,14 @@ def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
-    encoder: Encoder = plugins.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    encoder = open_encoder(kind_of(rows), config)
     fields = plan_fields(config, rows, class_names, encoder, report)
     return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
+
+
+def kind_of(rows: dict[str, Rows]) -> str:
+    """What the rows are, which is the kind of encoder that reads them; one source gives one."""
+    return next(iter(rows.values())).kind
 
 
 def plan_fields(
@@ -64,7 +69,7 @@ def plan_fields(
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
         "content": {
-            name: hash_rows(counting(part.texts, report, f"hashing '{name}'"), part.labels)
+            name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)
             for name, part in rows.items()
         },
     }
@@ -83,6 +88,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
         encoder={
+            "kind": kind_of(rows),
             "name": encoder.name,
             "path": _local_path(config.encoder),
             "revision": encoder.revision,
@@ -105,10 +111,10 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
 
 def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
     """What it takes to read the same rows again, from any folder."""
-    is_file = isinstance(find_source(config.dataset), FileSource)
+    is_path = find_source(config.dataset).is_path
     return {
         "name": config.dataset,
-        "path": _local_path(config.dataset) if is_file else None,
+        "path": _local_path(config.dataset) if is_path else None,
         "revision": next(iter(rows.values())).revision,
         "text_columns": list(config.text_columns),
         "label_column": config.label_column,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.plan import Plan
+from gaam_cache.messages.checks import option_of
 from gaam_cache.terminal import settings
 
 
@@ -52,21 +54,17 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
 def extract_command(config: ExtractConfig) -> str:
     """The command line of an extraction; what is at its default is left out."""
     words = ["gaam", "extract"]
-    defaults = settings.defaults(ExtractConfig)
-    for field, option in {
-        **{name: name for name in defaults if name not in {"text_columns", "splits"}},
-        "text_columns": "text-column",
-        "splits": "split",
-    }.items():
-        value = getattr(config, field)
-        if value == defaults[field] and field != "out":
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value == field.default and field.name != "out":
             continue
+        repeated = field.metadata.get("option")  # one that is given once for each
+        option = repeated or option_of(field.name)
         if value is True:
-            words.append(f"--{option.replace('_', '-')}")
+            words.append(option)
             continue
-        for item in value if field in {"text_columns", "splits"} else [value]:
-            text = ",".join(item) if isinstance(item, tuple) else str(item)
-            words += [f"--{option.replace('_', '-')}", text]
+        for item in value if repeated else [value]:
+            words += [option, ",".join(item) if isinstance(item, tuple) else str(item)]
     if not all(word.isprintable() for word in words):
         return "the gaam extract that made the cache"
     return shlex.join(words)

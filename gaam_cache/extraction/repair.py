@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 import stat
 from contextlib import suppress
@@ -11,10 +10,11 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.recorded import extract_command, recorded_config
-from gaam_cache.format.files import Identity, link, storage_errors
+from gaam_cache.format.files import Identity, link, temporary_path
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import receipt_path
+from gaam_cache.format.refusals import storage_errors
 
 
 def repair_command(root: Path, name: str, again: str) -> str:
@@ -78,7 +78,7 @@ def _discard(path: Path, status: os.stat_result) -> bool:
             where=str(path.parent.absolute()),
             hint=f"move {path} away and run gaam extract again",
         )
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    aside = temporary_path(path.parent, path.name)
     path.rename(aside)
     try:
         if Identity.of(aside.lstat())[:4] == Identity.of(status)[:4]:  # a rename is a change too

@@ -16,7 +16,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
-from gaam_cache.errors import DataError, NumericsError
+from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.extraction.tally import Tally
@@ -87,22 +87,17 @@ class ShardWorker:
         self._started = time.perf_counter()
 
     def prepare(self, shard: ShardSpec) -> Inputs:
-        """Tokenise the rows of a shard.
+        """Make the rows of a shard ready.
 
         Raises:
-            DataError: a text of which the tokenizer makes nothing.
+            DataError: a row of which nothing is left to encode.
         """
         part = self._rows[shard.split]
-        inputs = self._encoder.prepare(part.texts[shard.start : shard.stop])
+        inputs = self._encoder.prepare(part.inputs[shard.start : shard.stop])
         if 0 in inputs.lengths:
             row = shard.start + inputs.lengths.index(0)
-            raise DataError(
-                "the tokenizer makes no token of a text",
-                expected="at least one token",
-                found=repr(part.texts[row]),
-                where=f"{part.origin}, row {row + 1}",
-                hint="remove the row",
-            )
+            where = f"{part.origin}, row {row + 1}"
+            raise self._encoder.refuse_empty(part.inputs[row], where)
         return inputs
 
     def exists(self, shard: ShardSpec) -> bool:
@@ -214,7 +209,7 @@ class ShardWorker:
         place, layer, feature = error.index
         part = self._rows[error.shard.split]
         row = error.shard.start + place
-        items = self._encoder.prepare([part.texts[row]]).items
+        items = self._encoder.prepare([part.inputs[row]]).items
         value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
         overflow = bool(np.isfinite(value))
         dtype = self._plan.storage_dtype

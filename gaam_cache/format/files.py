@@ -9,24 +9,27 @@ and SHA-256.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache.errors import GaamError, StorageError
+from gaam_cache.errors import StorageError
+from gaam_cache.format.digest import chunks, digest_of, digest_of_stream
+from gaam_cache.format.refusals import storage_errors
 
 SEAL = "sha256_of_this"
 """The key of a JSON object under which its own digest lies."""
 SEALED_MAGIC = b"gaam-sealed-1\n"
 _DIGEST_BYTES = 32
-_CHUNK_BYTES = 2**20
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""How file systems say so; a missing permission is EACCES."""
 Parts = Sequence[bytes | memoryview]
 """Content that is too large to be joined in memory, in order."""
 
@@ -98,7 +101,7 @@ def canonical_json(value: Any) -> bytes:
 
 def sealed_text(content: dict[str, Any]) -> str:
     """The text of a JSON file that holds the SHA-256 of the rest of its content."""
-    sealed = content | {SEAL: hashlib.sha256(canonical_json(content)).hexdigest()}
+    sealed = content | {SEAL: digest_of(canonical_json(content))}
     return json.dumps(sealed, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
@@ -111,7 +114,7 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in content.items() if key != SEAL}
     if SEAL not in content:
         raise ValueError(f"no '{SEAL}'")
-    if content[SEAL] != hashlib.sha256(canonical_json(rest)).hexdigest():
+    if content[SEAL] != digest_of(canonical_json(rest)):
         raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
     return rest
 
@@ -121,10 +124,12 @@ def seal_parts(name: str, parts: Parts) -> Parts:
 
     The name is in it so that two files that were swapped are seen to be.
     """
-    digest = hashlib.sha256(name.encode() + b"\0")
-    for part in parts:
-        digest.update(part)
-    return [SEALED_MAGIC + digest.digest(), *parts]
+    return [_seal(name, parts), *parts]
+
+
+def _seal(name: str, parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = digest_of_stream(chain([name.encode(), b"\0"], parts))
+    return SEALED_MAGIC + bytes.fromhex(digest)
 
 
 def open_sealed(path: Path) -> BufferedReader:
@@ -137,10 +142,7 @@ def open_sealed(path: Path) -> BufferedReader:
     file = open_regular(path)
     try:
         found = file.read(len(SEALED_MAGIC) + _DIGEST_BYTES)
-        digest = hashlib.sha256(path.name.encode() + b"\0")
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-        if found != SEALED_MAGIC + digest.digest():
+        if found != _seal(path.name, chunks(file)):
             raise ValueError(f"{path.name} is not what was written under that name")
         file.seek(len(found))
     except BaseException:
@@ -181,10 +183,15 @@ def write_file(
     return True
 
 
+def temporary_path(folder: Path, name: str) -> Path:
+    """A name for what is on its way to ``name`` or away from it; nobody else makes the same."""
+    return folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
 @contextmanager
 def temporary_file(folder: Path, name: str, content: bytes | Parts) -> Iterator[Path]:
     """A synced file that is gone afterwards, unless it was renamed."""
-    temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    temporary = temporary_path(folder, name)
     try:
         write_synced(temporary, content)
         yield temporary
@@ -202,7 +209,7 @@ def write_synced(path: Path, content: bytes | Parts) -> None:
 
 
 def link(temporary: Path, path: Path) -> None:
-    """A hard link ``path`` to ``temporary``.
+    """A hard link ``path`` to ``temporary``, which has no other.
 
     Raises:
         OSError: the file system refused; FileExistsError where ``path`` is there.
@@ -210,6 +217,10 @@ def link(temporary: Path, path: Path) -> None:
     """
     try:
         os.link(temporary, path)
+    except FileExistsError:
+        # over NFS the answer may have got lost, and the question been asked again
+        if temporary.stat().st_nlink != 2:
+            raise
     except OSError as error:
         if error.errno not in NO_HARD_LINKS:
             raise
@@ -237,41 +248,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""How file systems say so; a missing permission is EACCES."""
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "get the right to write there"),
-    **dict.fromkeys(
-        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "move the file away that is in the way"
-    ),
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise 'ulimit -n'"),
-}
-
-
-@contextmanager
-def storage_errors(path: Path, *, option: str = "--out") -> Iterator[None]:
-    """Turn a refusal of the file system into one message.
-
-    Args:
-        path: what was to be written.
-        option: of the command line, which names another folder.
-
-    Raises:
-        StorageError: disk full, no permission, read-only, a file where a folder must be.
-    """
-    try:
-        yield
-    except GaamError:
-        raise  # said already; some are OSErrors too
-    except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "look at the disk and its mount")
-        raise StorageError(
-            f"cannot write '{path.name}'",
-            found=error.strerror or str(error),
-            where=str(path.parent.absolute()),
-            hint=f"{remedy}, or choose another folder with {option}; "
-            "what is finished is kept, and the same command goes on from there",
-        ) from error

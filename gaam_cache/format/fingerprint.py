@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import canonical_json
 
-CHUNK_BYTES = 4 * 2**20
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def hash_rows(texts: Iterable[str], labels: Iterable[str]) -> str:
-    """SHA-256 over rows in order, each text and label preceded by its length in bytes.
-
-    The lengths make the hash injective: no two lists of rows share a byte stream.
-    """
-    digest = hashlib.sha256()
-    for text, label in zip(texts, labels, strict=True):
-        for part in (text.encode("utf-8", "surrogatepass"), label.encode("utf-8", "surrogatepass")):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part)
-    return digest.hexdigest()
+if TYPE_CHECKING:
+    from gaam_cache.format.plan import Plan
 
 
 def fingerprint(fields: dict[str, Any]) -> str:
     """SHA-256 of the fields as canonical JSON, in hex."""
-    return hashlib.sha256(canonical_json(fields)).hexdigest()
+    return digest_of(canonical_json(fields))
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -55,3 +32,33 @@ def _flatten(value: Any, name: str = "") -> dict[str, str]:
             flat |= _flatten(inner, f"{name}.{key}" if name else key)
         return flat
     return {name: value if isinstance(value, str) else json.dumps(value)}
+
+
+def check_covered(plan: Plan) -> None:
+    """Refuse a plan that says a thing twice and not as its fingerprint covers it.
+
+    Raises:
+        ValueError: naming it.
+        KeyError: what it lacks.
+    """
+    fields = plan.fingerprint_fields
+    if fingerprint(fields) != plan.fingerprint:
+        raise ValueError("the fingerprint does not match its fields")
+    encoder = fields["encoder"]
+    if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
+        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    content = fields["content"]
+    if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
+        raise ValueError("'content' must name a hash for every split")
+    untrained = encoder.get("untrained")
+    if untrained is not None and type(untrained["seed"]) is not int:
+        raise ValueError("the seed of an untrained encoder must be a whole number")
+    pairs = {
+        "pooling": (list(plan.pooling), encoder["pooling"]),
+        "rows": (plan.rows, fields["rows"]),
+        "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
+        "class_names": (list(plan.class_names), fields["class_names"]),
+    }
+    for name, (said, covered) in pairs.items():
+        if said != covered:
+            raise ValueError(f"'{name}' is not what the fingerprint covers")

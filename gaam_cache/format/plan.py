@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.files import sealed_text, storage_errors, unsealed, write_file
-from gaam_cache.format.fingerprint import differences, fingerprint
+from gaam_cache.format.files import sealed_text, unsealed, write_file
+from gaam_cache.format.fingerprint import check_covered, differences, fingerprint
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
+from gaam_cache.format.refusals import raise_if_refused, storage_errors
 from gaam_cache.format.strict_json import MAX_BYTES, read_json
-from gaam_cache.messages.refusal import raise_if_refused
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -24,6 +24,7 @@ MAX_SHARDS = 2**20
 """Of one cache: what a reader lists and a folder can hold."""
 
 
+PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
@@ -78,13 +79,13 @@ class Plan:
     @property
     def batching(self) -> Batching:
         """Which texts may share a batch, as measured by whoever wrote the plan."""
-        found: Batching = self.encoder.get("batching", BATCHINGS[0])
+        found: Batching = self.encoder["batching"]
         return found
 
     @property
     def shared_texts(self) -> dict[str, dict[str, int]]:
         """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
-        found: dict[str, dict[str, int]] = self.dataset.get("shared_texts", {})
+        found: dict[str, dict[str, int]] = self.dataset["shared_texts"]
         return found
 
     @property
@@ -105,9 +106,9 @@ class Plan:
         return sealed_text(content)
 
 
-def rows_per_shard(plan_bytes_per_row: int, shard_rows: int) -> int:
+def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
     """Rows of a shard under both bounds: the number asked for and 512 MB."""
-    return max(1, min(shard_rows, MAX_SHARD_BYTES // plan_bytes_per_row))
+    return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
@@ -233,36 +234,13 @@ def _check(plan: Plan) -> None:
         raise ValueError("bad class names")
     if not all(isinstance(source.get("name"), str) for source in (plan.encoder, plan.dataset)):
         raise ValueError("encoder and dataset must have a name")
-    if plan.encoder.get("batching", BATCHINGS[0]) not in BATCHINGS:
+    if not PLUGIN_PATTERN.fullmatch(plan.encoder["kind"]):
+        raise ValueError(f"bad kind of encoder {plan.encoder['kind']!r}")
+    if plan.batching not in BATCHINGS:
         raise ValueError(f"the encoder's batching must be one of: {', '.join(BATCHINGS)}")
     for split, others in plan.shared_texts.items():
         if not all(type(n) is int and 0 < n <= plan.rows[split] for n in others.values()):
             raise ValueError("'shared_texts' must hold numbers of rows")
     if not isinstance(plan.encoder["revision"], str | None):
         raise ValueError("the encoder's revision must be a string or null")
-    _check_fingerprint(plan)
-
-
-def _check_fingerprint(plan: Plan) -> None:
-    """The plan says some things twice; only what the fingerprint covers is trustworthy."""
-    fields = plan.fingerprint_fields
-    if fingerprint(fields) != plan.fingerprint:
-        raise ValueError("the fingerprint does not match its fields")
-    encoder = fields["encoder"]
-    if type(encoder["max_length"]) is not int or not isinstance(encoder["dtype"], str):
-        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
-    content = fields["content"]
-    if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
-        raise ValueError("'content' must name a hash for every split")
-    untrained = encoder.get("untrained")
-    if untrained is not None and type(untrained["seed"]) is not int:
-        raise ValueError("the seed of an untrained encoder must be a whole number")
-    pairs = {
-        "pooling": (list(plan.pooling), encoder["pooling"]),
-        "rows": (plan.rows, fields["rows"]),
-        "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
-        "class_names": (list(plan.class_names), fields["class_names"]),
-    }
-    for name, (said, covered) in pairs.items():
-        if said != covered:
-            raise ValueError(f"'{name}' is not what the fingerprint covers")
+    check_covered(plan)

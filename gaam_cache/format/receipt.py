@@ -13,8 +13,8 @@ import numpy as np
 
 from gaam_cache.errors import CacheError
 from gaam_cache.format.files import SEAL, sealed_text, unsealed
+from gaam_cache.format.refusals import raise_if_refused
 from gaam_cache.format.strict_json import read_json
-from gaam_cache.messages.refusal import raise_if_refused
 
 SHARD_FOLDER = "shards"
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}

@@ -7,7 +7,6 @@ into place last and makes the shard exist; see FORMAT.md.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +16,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import (
     link,
     make_folder,
-    storage_errors,
-    sync_folder,
     temporary_file,
     write_file,
 )
@@ -33,6 +31,7 @@ from gaam_cache.format.receipt import (
     read_receipt,
     receipt_path,
 )
+from gaam_cache.format.refusals import storage_errors
 
 
 def build_image(
@@ -95,13 +94,9 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
         StorageError: the file system refused; published shards are untouched.
     """
     folder = root / SHARD_FOLDER
-    digest = hashlib.sha256(image).hexdigest()
+    digest = digest_of(image)
     path = folder / f"{name}-{digest[:8]}.h5"
-    with storage_errors(path):
-        make_folder(folder)
-        with temporary_file(folder, path.name, image) as temporary:
-            temporary.rename(path)
-        sync_folder(folder)
+    write_file(path, image)
     # If the receipt fails, the file stays: under that name it may by now be another worker's too.
     filled = Receipt(file=path.name, bytes=len(image), sha256=digest, **receipt)
     if write_file(receipt_path(root, name), filled.to_json().encode(), exclusive=True):

@@ -6,7 +6,6 @@ Only safetensors weights are ever fetched, and no code.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError, HubError
+from gaam_cache.format.files import write_file
 from gaam_cache.hub.errors import TIMEOUT_SECONDS, hub_errors, meant_what_is_here
 from gaam_cache.messages.checks import shortened
 
@@ -35,10 +35,10 @@ def _info(repo_id: str, revision: str | None, kind: str) -> Any:
 
 
 def _offline(repo_id: str, kind: str) -> GaamError | None:
-    from huggingface_hub import constants
+    from huggingface_hub import is_offline_mode
     from huggingface_hub.utils import validate_repo_id
 
-    if not constants.HF_HUB_OFFLINE:
+    if not is_offline_mode():
         return None
     with hub_errors(repo_id, kind=kind):
         validate_repo_id(repo_id)  # what is no id is not missing
@@ -79,10 +79,7 @@ def remember(repo_id: str, revision: str | None, commit: str, *, kind: str) -> N
     if revision == commit or ".." in ref.parts or not refs.parent.is_dir():
         return
     with suppress(OSError):  # a shared read-only folder serves as well
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        temporary = ref.with_name(f".{ref.name}.{os.getpid()}.tmp")
-        temporary.write_text(commit, "ascii")
-        temporary.replace(ref)
+        write_file(ref, commit.encode())
 
 
 def recall(repo_id: str, revision: str | None, *, kind: str) -> str | None:

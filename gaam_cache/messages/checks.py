@@ -1,36 +1,14 @@
-"""Checks that both configurations make of themselves, each an error that names its option."""
+"""Words and values from a person: what is wrong with one, and how it is shown in a message."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from gaam_cache.errors import ConfigError
-
-LARGEST_NUMBER = 2**31 - 1
-"""Of any setting that counts something; more is a slip of the finger."""
-
 LONGEST_NAME = 255
 """Bytes of one part of a path, as file systems have it."""
 LONGEST_WORD = 60
 """Of what a person wrote, in a message; more of it says no more."""
-
-
-def check_at_least(config: object, minimum: int, *fields: str) -> None:
-    """Refuse values below ``minimum`` or senselessly large; None means not set and passes.
-
-    Raises:
-        ConfigError: naming the option, the bounds and the value.
-    """
-    for field in fields:
-        value = getattr(config, field)
-        if value is not None and not minimum <= value <= LARGEST_NUMBER:
-            high = f" and at most {LARGEST_NUMBER:,}" if value > LARGEST_NUMBER else ""
-            raise ConfigError(
-                f"{option_of(field)} is out of range",
-                expected=f">= {minimum}{high}",
-                found=shortened(str(value)),
-            )
 
 
 def problem_with(text: str) -> str | None:
@@ -50,22 +28,6 @@ def problem_with(text: str) -> str | None:
     return None
 
 
-def check_device(name: str) -> None:
-    """Refuse what names no device, whether or not there is one.
-
-    Raises:
-        ConfigError: naming those there can be.
-    """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", name, re.ASCII):
-        gpu = name.casefold().startswith(("gpu", "cuda"))
-        raise ConfigError(
-            "unknown --device",
-            expected="auto, cpu, cuda or cuda:N",
-            found=shortened(name),
-            hint="did you mean 'cuda'?" if gpu else None,
-        )
-
-
 def option_of(field: str) -> str:
     """How a field of a configuration is written on the command line."""
     return "--" + field.replace("_", "-")
@@ -74,3 +36,11 @@ def option_of(field: str) -> str:
 def shortened(word: str) -> str:
     """What a person wrote, cut off where it is long."""
     return word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 3]}..."
+
+
+def excerpt(value: object) -> str:
+    """A value in quotes and on one line; its end is cut off where it is long."""
+    if isinstance(value, str) and len(value) > LONGEST_WORD:
+        return f"{value[: LONGEST_WORD - 3]!r}..."
+    shown = repr(value)
+    return shown if isinstance(value, str) or len(shown) <= 100 else f"{shown[:97]}..."

@@ -12,7 +12,6 @@ that. In memory file systems it is never seen, so nothing on them is remembered.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -21,6 +20,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import Identity, canonical_json, read_bytes, write_file
 from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import Receipt
@@ -96,7 +96,7 @@ class CheckMemory:
 
 def _entry(identity: Identity, receipt: Receipt, plan: Plan) -> bytes:
     about = [CHECKS_VERSION, *identity, receipt.digest, plan.fingerprint]
-    return hashlib.sha256(canonical_json(about)).hexdigest().encode()
+    return digest_of(canonical_json(about)).encode()
 
 
 def _read(path: Path | None) -> set[bytes]:

@@ -8,7 +8,6 @@ R rows of a piece.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from io import BufferedReader
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gaam_cache.format.digest import digest_of_stream
 from gaam_cache.format.finite import EXPONENT_BITS
 from gaam_cache.format.layout import ROW_DATASETS
 from gaam_cache.format.plan import Plan, ShardSpec
@@ -55,17 +55,22 @@ def shard_fault(file: BufferedReader, plan: Plan, shard: ShardSpec, receipt: Rec
     size = os.fstat(file.fileno()).st_size
     if size != receipt.bytes:
         return Fault(changed=size_fault(receipt, size))
-    digest = hashlib.sha256()
     numbers = _Numbers(plan, shard, receipt)
-    buffer: Any = np.empty(min(CHUNK_BYTES, receipt.bytes), np.uint8)
-    for piece in _pieces(receipt):
-        part = buffer[: piece.bytes]
-        if os.preadv(file.fileno(), [part], piece.offset) != piece.bytes:
-            return Fault(changed="it became shorter while it was read")
-        digest.update(part)
-        if piece.array and numbers.fault is None:
-            numbers.look_at(piece, part)
-    found = digest.hexdigest()
+
+    def parts() -> Iterator[memoryview]:
+        buffer: Any = np.empty(min(CHUNK_BYTES, receipt.bytes), np.uint8)
+        for piece in _pieces(receipt):
+            part = buffer[: piece.bytes]
+            if os.preadv(file.fileno(), [part], piece.offset) != piece.bytes:
+                raise EOFError
+            if piece.array and numbers.fault is None:
+                numbers.look_at(piece, part)
+            yield part.data
+
+    try:
+        found = digest_of_stream(parts())
+    except EOFError:
+        return Fault(changed="it became shorter while it was read")
     if found != receipt.sha256:
         what = f"its SHA-256 is {found[:12]}..., its receipt says {receipt.sha256[:12]}..."
         return Fault(changed=f"the file was changed: {what}")

@@ -25,7 +25,7 @@ from gaam_cache.extraction.repair import extract_again, repair_command
 from gaam_cache.format.files import Identity, open_regular
 from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
-from gaam_cache.messages.refusal import raise_if_refused
+from gaam_cache.format.refusals import raise_if_refused
 from gaam_cache.reading.check_memory import CheckMemory, identity_to_remember
 from gaam_cache.reading.open_files import OpenFiles
 from gaam_cache.reading.shard_numbers import shard_fault

@@ -1,6 +1,6 @@
 """What is suspicious about rows though each can be used: pure functions that return messages.
 
-Texts that differ only in white space count as the same text.
+Rows are the same where their essences are: of texts, all but white space.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.sources._base import Rows, excerpt
+from gaam_cache.messages.checks import excerpt
+from gaam_cache.sources._base import Rows
 from gaam_cache.terminal.progress import Report, counting, silent
 
 DIGEST_BYTES = 16
-"""At this width two texts of ten million agree by chance once in 10^24 data sets."""
+"""At this width two texts of ten million agree by chance once in 10^24 data sets. BLAKE2 is the
+quicker hash for short texts, and these are never kept."""
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
 
@@ -51,9 +53,9 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
         Texts are compared by 16-byte BLAKE2b digests in one array: some 60 bytes a row while it
         runs, however long the texts are.
     """
-    texts = (text for part in rows.values() for text in part.texts)
-    looked_at = counting(texts, report, "looking for repeated texts")
-    digests = b"".join(_digest(text) for text in looked_at)
+    essences = (essence for part in rows.values() for essence in part.essences())
+    looked_at = counting(essences, report, "looking for repeated texts")
+    digests = b"".join(map(_digest, looked_at))
     low_N, high_N = np.frombuffer(digests, dtype="<u8").reshape(-1, 2).T
     order_N = np.lexsort((low_N, high_N))  # stable: equal digests stay in order
     low_N, high_N = low_N[order_N], high_N[order_N]
@@ -89,13 +91,12 @@ def leaks(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) -> list[s
                 count += len(there)
                 example = min(example or (there[0], here[0]), (there[0], here[0]))
         if example:
-            total = len(rows[second])
-            text = rows[second].texts[example[0]]
+            total, kind = len(rows[second]), rows[second].kind
             messages.append(
-                f"{count:,} of {total:,} rows of '{second}' ({_percent(count, total)}) have a text "
-                f"that '{first}' has too, which inflates accuracy; for example row "
+                f"{count:,} of {total:,} rows of '{second}' ({_percent(count, total)}) have a "
+                f"{kind} that '{first}' has too, which inflates accuracy; for example row "
                 f"{example[0] + 1:,} of '{second}' and row {example[1] + 1:,} of '{first}': "
-                f"{excerpt(text)}"
+                f"{rows[second].excerpt(example[0])}"
             )
     return messages
 
@@ -113,11 +114,11 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
                 example = min(example or (here[0], other), (here[0], other))
         if example:
             labels = " and ".join(excerpt(part.labels[row]) for row in example)
-            texts = "1 text has" if count == 1 else f"{count:,} texts have"
+            what = f"1 {part.kind} has" if count == 1 else f"{count:,} {part.kind}s have"
             messages.append(
-                f"{texts} several labels in '{name}', so that no decoder can get every row "
+                f"{what} several labels in '{name}', so that no decoder can get every row "
                 f"right; for example rows {example[0] + 1:,} and {example[1] + 1:,} are "
-                f"{labels}: {excerpt(part.texts[example[0]])}"
+                f"{labels}: {part.excerpt(example[0])}"
             )
     return messages
 
@@ -187,8 +188,8 @@ def truncation(rows: int, truncated: int, max_length: int) -> list[str]:
     ]
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=DIGEST_BYTES).digest()
+def _digest(essence: bytes) -> bytes:
+    return hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
 
 
 def _groups(

@@ -1,26 +1,27 @@
-"""Rows from CSV, JSON-lines and Parquet files on disk."""
+"""Rows from files on disk, in any of the formats there are."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import ClassVar
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
 from gaam_cache.hub.fetch import hub_only
-from gaam_cache.sources._base import Rows, Source, collect, text_columns
-from gaam_cache.sources._csv import read_csv
-from gaam_cache.sources._jsonl import read_jsonl
-from gaam_cache.sources._parquet import read_parquet
+from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources._table import collect, text_columns
 from gaam_cache.terminal.progress import Report, silent
 
-SUFFIXES = (".csv", ".jsonl", ".parquet")
+FORMATS = "gaam_cache.sources.formats"
+SUFFIXES = tuple(f".{name}" for name in plugins.names(FORMATS))
 
 
 class FileSource(Source):
-    """A folder that holds ``<split>.csv`` (or .jsonl, .parquet), or one file that is one split."""
+    """A folder that holds ``<split>.csv`` (or of another format), or one file that is one split."""
 
     priority: ClassVar[int] = 1
+    is_path: ClassVar[bool] = True
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
@@ -36,14 +37,10 @@ class FileSource(Source):
         if config.dataset_revision is not None:
             raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
         path = find_file(Path(config.dataset).expanduser(), split, config.splits)
-        texts, label = text_columns(config, self), config.label_column
-        if path.suffix == ".csv":
-            columns, records = read_csv(path)
-        elif path.suffix == ".jsonl":
-            columns, records = read_jsonl(path, (*texts, label))
-        else:
-            columns, records = read_parquet(path, texts, label)
-        return collect(records, columns, config, self, origin=str(path), report=report)
+        texts, label = text_columns(config), config.label_column
+        format = plugins.load(FORMATS, path.suffix[1:], kind="format of data files")()
+        columns, records = format.read(path, texts, label)
+        return collect(records, columns, config, origin=str(path), report=report)
 
 
 def find_file(path: Path, split: str, splits: tuple[str, ...]) -> Path:

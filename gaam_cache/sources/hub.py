@@ -12,7 +12,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
 from gaam_cache.hub.errors import gated, hub_errors
 from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
-from gaam_cache.sources._base import Rows, Source, collect
+from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources._table import collect
 from gaam_cache.terminal.progress import Report, silent
 
 
@@ -69,7 +70,6 @@ class HubSource(Source):
             records(),
             data.column_names,
             config,
-            self,
             origin=f"{name}@{commit or there or 'local copy'}, {split}",
             class_names=declared,
             report=report,
@@ -144,6 +144,7 @@ def _load_copy(name: str, commit: str | None, split: str, unreachable: HubError)
 
 @contextmanager
 def _without_hub() -> Iterator[None]:
+    """No call says this: the library would find its copy by itself, and take twice as long."""
     import datasets
 
     before = datasets.config.HF_HUB_OFFLINE

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,7 +44,6 @@ def resolve(
     config_file: Path | None = None,
     preset: str | None = None,
     environ: Mapping[str, str] = os.environ,
-    others: tuple[type, ...] = (),
 ) -> Config:
     """Build a config dataclass from every place that may set its fields.
 
@@ -55,17 +54,17 @@ def resolve(
         config_file: a TOML file of the user's.
         preset: name of a file in ``data/presets``.
         environ: where ``GAAM_<FIELD>`` variables are looked up.
-        others: dataclasses of other commands, whose variables may be set too.
 
     Raises:
-        ConfigError: an unknown key, variable or preset, a key twice, or a value of the wrong type;
+        ConfigError: an unknown key or preset, a key twice, or a value of the wrong type;
             says where.
     """
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     named = {key: value for key, value in given.items() if value is not None}
     layers: list[tuple[str, Mapping[str, Any]]] = []
-    layers.append(("the environment", _from_environment(fields, environ, others)))
+    variables = {name: environ[_variable(name)] for name in fields if _variable(name) in environ}
+    layers.append(("the environment", variables))
     if preset is not None:
         layers.append((f"preset '{preset}'", _read(_preset_path(preset, section), section)))
     if config_file is not None:
@@ -132,20 +131,6 @@ def _variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
-def _from_environment(
-    fields: Mapping[str, Any], environ: Mapping[str, str], others: tuple[type, ...]
-) -> dict[str, str]:
-    """Values by field.
-
-    Raises:
-        ConfigError: a variable that would be ours and that no command reads.
-    """
-    ours = {_variable(name): name for name in fields}
-    theirs = {_variable(field.name) for cls in others for field in dataclasses.fields(cls)}
-    _check_variables(ours.keys() | theirs, environ)
-    return {name: environ[variable] for variable, name in ours.items() if variable in environ}
-
-
 def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse a variable that would be ours and sets a field of none of these dataclasses.
 
@@ -153,10 +138,6 @@ def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> 
         ConfigError: naming it.
     """
     known = {_variable(field.name) for cls in classes for field in dataclasses.fields(cls)}
-    _check_variables(known, environ)
-
-
-def _check_variables(known: Set[str], environ: Mapping[str, str]) -> None:
     for variable in sorted(environ):
         if variable.startswith(PREFIX) and variable not in known:
             raise plugins.unknown(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache import plugins
+from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
@@ -86,7 +86,7 @@ def recompute(
     report(0, count, "reading the rows")
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
-    encoder = plugins.load("gaam_cache.encoders", "text", kind="encoder").open(config)
+    encoder = open_encoder(plan.encoder["kind"], config)
     _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
     chosen = _choose(shards, count, seed)
     report(0, len(chosen), "loading the encoder")
@@ -96,7 +96,7 @@ def recompute(
     far: dict[str, str] = {}
     for done, (shard, row) in enumerate(chosen, start=1):
         part = rows[shard.split]
-        inputs = encoder.prepare([part.texts[row]])
+        inputs = encoder.prepare([part.inputs[row]])
         alone = encoder.encode_alone(inputs.items[0])
         stored = _stored_row(root, plan, shard, row)
         here_L: NDArray[np.float64] = np.zeros(plan.num_layers)

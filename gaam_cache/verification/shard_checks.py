@@ -15,11 +15,12 @@ from gaam_cache.format.files import Identity, open_regular
 from gaam_cache.format.layout import planned_receipt, shard_attributes
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import ITEM_BYTES, NUMPY_DTYPES, SHARD_FOLDER, Receipt
-from gaam_cache.messages.refusal import raise_if_refused, ran_out
+from gaam_cache.format.refusals import raise_if_refused
 from gaam_cache.reading.check_memory import identity_to_remember
 from gaam_cache.reading.shard_numbers import shard_fault
 from gaam_cache.reading.shard_reader import checkers
-from gaam_cache.verification.strict_hdf5 import HDF5File, Inspector
+from gaam_cache.terminal.refusal import ran_out
+from gaam_cache.verification.inspector import HDF5File, Inspector
 
 SHARDS_PER_PROCESS = 256
 """Starting a process that looks into HDF5 files costs about as much as looking into so many."""

@@ -1,10 +1,10 @@
 """Whether an HDF5 file is nothing but the plain arrays of a shard.
 
-The file may be hostile, and libhdf5 is a large parser. So it runs in a process of its own, with a
-copy of it for a few files under limits on memory and processor time; no array is ever read
-through it, and no link followed. Where there is something about one of the files, each is looked at
-again by a copy that saw no other. This module is also that process's program: it imports nothing of
-gaam, so that it starts quickly and from anywhere.
+The file may be hostile, and libhdf5 is a large parser: no array is ever read through it, and no
+link followed. This is the program of the process that ``inspector`` starts, so it imports nothing
+of gaam and starts quickly and from anywhere. A copy of it looks at a few files under limits on
+memory and processor time; where there is something about one of them, each is looked at again by a
+copy that saw no other.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 MEMORY_BYTES = 256 * 2**20
 """What looking at one file may take beyond what the process has."""
-_HERE = str(Path(__file__).absolute())
 PROCESSOR_SECONDS = 5
 """It takes milliseconds, but there are files on which libhdf5 runs in circles."""
 MAX_ATTRIBUTE_BYTES = 1024
@@ -30,74 +26,11 @@ MAX_ATTRIBUTE_BYTES = 1024
 MAX_REASON_CHARS = 500
 
 Arrays = dict[str, dict[str, Any]]
-
-
-class HDF5File(NamedTuple):
-    """A file and what must be in it."""
-
-    path: str
-    """Absolute, of an existing regular file."""
-    attributes: dict[str, Any]
-    """The attributes that the root group must have, and no others."""
-    arrays: Arrays
-    """Name -> {"offset", "shape", "dtype", "stored"}, where ``stored`` is the type as NumPy writes
-    it; these arrays must be there, and nothing else."""
-
-
-class Inspector:
-    """Looks into HDF5 files from a distance. A context manager.
-
-    >>> with Inspector() as inspector:  # doctest: +SKIP
-    ...     inspector.inspect([HDF5File(path, attributes, arrays)])
-    """
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Inspector:
-        """Nothing is started before it is needed."""
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        """End the process."""
-        if self._process is not None:
-            with suppress(OSError):
-                self._process.communicate()  # its input ends, and so does it
-
-    def inspect(self, files: Sequence[HDF5File]) -> list[str | None]:
-        """For every file why it is no shard, or None where it is one."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                # -P: a module that lies in the working directory is not imported
-                [sys.executable, "-P", _HERE],
-                cwd="/",  # ours may be gone, and no interpreter starts there
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the parent; then our input ends
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        answer = ""
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps([file._asdict() for file in files]) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        if not answer:
-            return ["the process that looks into HDF5 files died"] * len(files)
-        reasons: list[str | None] = json.loads(answer)
-        return reasons
-
-
-def _environment() -> dict[str, str]:
-    """Ours without what makes libhdf5 load drivers, connectors or filters ('::' forbids it)."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HDF5_")}
-    return kept | {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}
+"""See ``HDF5File`` of ``inspector``."""
 
 
 def find_fault(path: str, attributes: dict[str, Any], arrays: Arrays) -> str | None:
-    """Look at one file, in this process; see ``HDF5File``."""
+    """Look at one file, in this process; the arguments are those of ``HDF5File``."""
     import h5py
 
     try:

@@ -42,9 +42,9 @@ class Bench:
         self.config = config
         encoder = TextEncoder.open(config)
         encoder.load()
-        self.tokenizer, self.model = encoder._tokenizer, encoder._forward.model
+        self.tokenizer, self.model = encoder._tokens.tokenizer, encoder._forward.model
         part = find_source(config.dataset).read(config, config.splits[0])
-        self.texts = list(part.texts[:rows])
+        self.texts = list(part.inputs[:rows])
         self.max_length = encoder.max_length
         self.summaries: dict[str, list[ExtractSummary]] = {}
         self.states: dict[str, np.ndarray] = {}

@@ -28,7 +28,7 @@ import transformers
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Inputs
-from gaam_cache.encoders._locate import Located
+from gaam_cache.encoders._located import Located
 from gaam_cache.encoders.text import TextEncoder
 from tests.benchmarks._machine import describe, matrix_product_flops, synchronise
 from tests.benchmarks.bench_extract import flops_per_token

@@ -33,17 +33,18 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import _probe
+from gaam_cache.encoders._text import probe
 from gaam_cache.errors import GaamError
 from tests.conftest import WORDS, write_csv
 
 SECONDS = 240
 MEMORY = 8 * 2**30
 PARAMETERS = 30_000_000
-POOLS = ("mean", "last", "first", "max")
+POOLS = tuple(plugins.names("gaam_cache.encoders.poolings"))
 MAX_LENGTH = 72
-PROBE = _probe.probe
+PROBE = probe.probe
 RIGHT = 1e-5
 """Relative to the norm of the layer."""
 

@@ -39,8 +39,8 @@ def write_cache(
     plan = Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
-        encoder={"name": "chosen", "revision": None},
-        dataset={"name": "chosen", "origin": {}},
+        encoder={"kind": "text", "name": "chosen", "revision": None, "batching": "padded"},
+        dataset={"name": "chosen", "origin": {}, "shared_texts": {}},
         num_layers=num_layers,
         hidden_size=hidden_size,
         pooling=("mean",),

@@ -13,6 +13,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError
 
@@ -63,8 +64,6 @@ def test_a_tokenizer_that_cuts_nothing_is_refused(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = TextEncoder.open(tiny_config)
-    monkeypatch.setattr(
-        TextEncoder, "_token_ids", lambda _, rows, max_length=None: [[5] * 999 for _ in rows]
-    )
+    monkeypatch.setattr(Tokens, "ids", lambda _, rows, max_length=None: [[5] * 999 for _ in rows])
     with pytest.raises(ConfigError, match="does not cut"):
         encoder.prepare(["goal"])

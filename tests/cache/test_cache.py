@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import gaam_cache
-from gaam_cache.cache import ShardedArray
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.format.receipt import SHARD_FOLDER, read_receipt
+from gaam_cache.reading.sharded_array import ShardedArray
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)

@@ -25,7 +25,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamError
 from gaam_cache.reading import check_memory
 from gaam_cache.verification import shard_checks
-from gaam_cache.verification.strict_hdf5 import Inspector
+from gaam_cache.verification.inspector import Inspector
 from gaam_decoder import load_runs
 from tests.cache.damages import DAMAGES, Damage
 from tests.cache.forgery import edit_plan

@@ -9,7 +9,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._choices import choose_dtype
+from gaam_cache.encoders._text.choices import choose_dtype
 from gaam_cache.encoders.text import TextEncoder
 from tests.conftest import Outcome
 

@@ -229,7 +229,8 @@ def test_paths_in_the_plan_are_absolute(
     gaam_cache.extract(config)
     plan, _ = read_cache(config.out)
     assert plan["encoder"].pop("batching") == "padded"
-    assert plan["encoder"] == {"name": encoder.name, "path": str(encoder), "revision": None}
+    about = {"kind": "text", "name": encoder.name, "path": str(encoder), "revision": None}
+    assert plan["encoder"] == about
     del plan["dataset"]["origin"]
     assert plan["dataset"] == {
         "name": str(dataset),

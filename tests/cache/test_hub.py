@@ -42,7 +42,8 @@ def test_a_local_copy_serves_where_the_hub_is_out_of_reach(
     gaam_cache.extract(config)
     plan = gaam_cache.open_cache(config.out).plan
     assert plan.encoder.pop("batching") == "padded"
-    assert plan.encoder == {"name": "someone/tiny", "path": None, "revision": COMMIT}
+    about = {"kind": "text", "name": "someone/tiny", "path": None, "revision": COMMIT}
+    assert plan.encoder == about
     local = replace(tiny_config, splits=("test",))
     assert gaam_cache.extract(local).shards_made == 0, "the same files, the same fingerprint"
 
@@ -85,7 +86,7 @@ def test_a_data_set_is_read_through_the_datasets_library(
     monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
     config = ExtractConfig(dataset=str(tmp_path / "d"), limit=7)
     read = HubSource().read(config, "train")
-    assert list(zip(read.labels, read.texts, strict=True)) == rows[:7]
+    assert list(zip(read.labels, read.inputs, strict=True)) == rows[:7]
     with pytest.raises(NotFoundError, match="no split 'dev'"):
         HubSource().read(config, "dev")
 

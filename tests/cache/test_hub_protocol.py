@@ -138,7 +138,8 @@ def test_a_branch_is_a_commit_on_record_and_the_rows_are_those_served(
     assert (outcome.code, outcome.err) == (0, "")
     plan = extract.plan()
     assert plan["encoder"].pop("batching") == "padded"
-    assert plan["encoder"] == {"name": MODEL, "revision": world.model, "path": None}
+    about = {"kind": "text", "name": MODEL, "revision": world.model, "path": None}
+    assert plan["encoder"] == about
     assert plan["dataset"]["origin"] == {
         split: f"{NEWS}@{world.news}, {split}" for split in ("train", "test")
     }

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from gaam_cache.engines import lease
-from gaam_cache.engines.lease import SHORTEST_PATIENCE_SECONDS, Holder, Lease, Leases
+from gaam_cache.engines.holder import Holder
+from gaam_cache.engines.lease import SHORTEST_PATIENCE_SECONDS, Lease, Leases
 from gaam_cache.engines.processes import is_alive, stat_fields, this_machine
 
 LONG = SHORTEST_PATIENCE_SECONDS + 1

@@ -13,7 +13,9 @@ from gaam_cache.errors import ConfigError
 
 PACKAGES = [
     "gaam_cache.sources",
+    "gaam_cache.sources.formats",
     "gaam_cache.encoders",
+    "gaam_cache.encoders.poolings",
     "gaam_decoder.attention",
     "gaam_decoder.heads",
     "gaam_decoder.reports.formats",

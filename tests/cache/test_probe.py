@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._deviation import STORAGE_TOLERANCE, proof_limit, relative
-from gaam_cache.encoders._probe import probe_lengths
+from gaam_cache.encoders._text.probe_texts import probe_lengths
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError, NumericsError
 from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_batches

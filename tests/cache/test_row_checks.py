@@ -20,6 +20,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamWarning
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows
+from gaam_cache.sources._texts import Texts
 from tests.conftest import Outcome, write_csv
 
 Pairs = list[tuple[str, str]]
@@ -27,7 +28,7 @@ Pairs = list[tuple[str, str]]
 
 def split(*pairs: tuple[str, str]) -> Rows:
     labels, texts = [label for label, _ in pairs], [text for _, text in pairs]
-    return Rows(texts=texts, labels=labels, class_names=None, origin="here")
+    return Texts(inputs=texts, labels=labels, class_names=None, origin="here")
 
 
 def check(**splits: Pairs) -> list[str]:
@@ -113,7 +114,7 @@ def test_counts_equal_those_of_a_plain_count(parts: list[Pairs]) -> None:
         told[first, second] = (int(count), int(total))
     expected = {}
     for first, second in combinations(rows, 2):
-        shared = [text for text in rows[second].texts if text in set(rows[first].texts)]
+        shared = [text for text in rows[second].inputs if text in set(rows[first].inputs)]
         if shared:
             expected[first, second] = (len(shared), len(rows[second]))
     assert told == expected
@@ -122,8 +123,8 @@ def test_counts_equal_those_of_a_plain_count(parts: list[Pairs]) -> None:
         told_labels[re.search(r"'(s\d)'", message)[1]] = int(message.split()[0])  # type: ignore[index]
     expected_labels = {}
     for name, part in rows.items():
-        pairs = set(zip(part.texts, part.labels, strict=True))
-        if count := sum({(text, "a"), (text, "b")} <= pairs for text in set(part.texts)):
+        pairs = set(zip(part.inputs, part.labels, strict=True))
+        if count := sum({(text, "a"), (text, "b")} <= pairs for text in set(part.inputs)):
             expected_labels[name] = count
     assert told_labels == expected_labels
 
@@ -131,7 +132,7 @@ def test_counts_equal_those_of_a_plain_count(parts: list[Pairs]) -> None:
 def test_hashing_keeps_nothing_of_the_texts() -> None:
     generator = random.Random(0)
     texts = [f"{i} " + "x" * generator.randint(5_000, 6_000) for i in range(4_000)]
-    rows = {"train": Rows(texts=texts, labels=["a"] * 4_000, class_names=None, origin="here")}
+    rows = {"train": Texts(inputs=texts, labels=["a"] * 4_000, class_names=None, origin="here")}
     list(row_checks.repeated_texts(rows))  # what is allocated once is not counted
     tracemalloc.start()
     assert list(row_checks.repeated_texts(rows)) == []
@@ -141,7 +142,7 @@ def test_hashing_keeps_nothing_of_the_texts() -> None:
 
 
 def test_texts_whose_digests_half_agree_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    halves = {"x": b"1" * 8 + b"2" * 8, "y": b"1" * 8 + b"3" * 8, "z": b"3" * 8 + b"2" * 8}
+    halves = {b"x": b"1" * 8 + b"2" * 8, b"y": b"1" * 8 + b"3" * 8, b"z": b"3" * 8 + b"2" * 8}
     monkeypatch.setattr(row_checks, "_digest", halves.__getitem__)
     assert list(row_checks.repeated_texts({"s": split(*zip("aaa", "xyz", strict=True))})) == []
     repeated = list(row_checks.repeated_texts({"s": split(*zip("aaaa", "xyzy", strict=True))}))
@@ -218,7 +219,7 @@ def test_shared_texts_are_those_of_brute_force(seed: int) -> None:
         for name in ("train", "val", "test")[: generator.randint(1, 3)]
     }
     places = [(name, row) for name, part in rows.items() for row in range(len(part))]
-    text = {place: rows[place[0]].texts[place[1]].strip() for place in places}
+    text = {place: rows[place[0]].inputs[place[1]].strip() for place in places}
     expected: dict[str, dict[str, int]] = {}
     for name, other in product(rows, rows):
         count = sum(

@@ -29,7 +29,6 @@ def test_command_line_beats_file_beats_preset_beats_environment_beats_default(
             "GAAM_SPLITS": "train,dev",
             "GAAM_EPOCHS": "3",
         },
-        others=(TrainConfig,),
     )
     assert config.out == Path("given")
     assert config.max_length == 64

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
-from gaam_cache.sources import _csv, _text
 from gaam_cache.sources._base import Rows, find_source
-from gaam_cache.sources._parquet import BATCH_ROWS, read_parquet
+from gaam_cache.sources.formats import _lines
+from gaam_cache.sources.formats import csv as csv_format
+from gaam_cache.sources.formats.parquet import BATCH_ROWS, ParquetFormat
 
 ROWS = [("World", "a court"), ("Sports", 'a "cup", twice\nover'), ("World", "naïve 東京")]
 
@@ -44,7 +45,7 @@ def test_all_formats_give_the_same_rows(suffix: str, tmp_path: Path) -> None:
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
     for place in (tmp_path, path):
         rows = read(place)
-        assert list(zip(rows.labels, rows.texts, strict=True)) == ROWS
+        assert list(zip(rows.labels, rows.inputs, strict=True)) == ROWS
 
 
 # what can be seen in print, and the white space that texts have; no half characters
@@ -68,17 +69,17 @@ def test_whatever_can_be_printed_reads_back_equal_in_every_format(
             with files["jsonl"].open("w", encoding="utf-8", newline="") as file:
                 file.writelines(json.dumps(r, ensure_ascii=ascii_only) + "\n" for r in records)
             back = read(files["jsonl"])
-            assert list(zip(back.labels, back.texts, strict=True)) == rows
+            assert list(zip(back.labels, back.inputs, strict=True)) == rows
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), files["parquet"])
         for suffix in ("csv", "parquet"):
             back = read(files[suffix])
-            assert list(zip(back.labels, back.texts, strict=True)) == rows
+            assert list(zip(back.labels, back.inputs, strict=True)) == rows
 
 
 def test_text_columns_are_joined_in_the_order_given(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("y,body,title\n1,world,hello\n")
     rows = read(tmp_path, text_columns=("title", "body"), label_column="y")
-    assert (rows.texts, rows.labels) == (["hello world"], ["1"])
+    assert (rows.inputs, rows.labels) == (["hello world"], ["1"])
 
 
 def test_blank_columns_are_left_out_of_a_joined_text(tmp_path: Path) -> None:
@@ -86,20 +87,20 @@ def test_blank_columns_are_left_out_of_a_joined_text(tmp_path: Path) -> None:
     keys = ("label", "t", "u", "v")
     records = [json.dumps(dict(zip(keys, json.loads(line), strict=True))) for line in lines]
     (tmp_path / "train.jsonl").write_text("\n".join(records))
-    assert read(tmp_path, text_columns=("t", "u", "v")).texts == ["x  y", " t  y", "x"]
+    assert read(tmp_path, text_columns=("t", "u", "v")).inputs == ["x  y", " t  y", "x"]
 
 
 def test_texts_and_labels_keep_their_white_space(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("label,text\n a, b \n")
     rows = read(tmp_path)
-    assert (rows.labels, rows.texts) == ([" a"], [" b "])
+    assert (rows.labels, rows.inputs) == ([" a"], [" b "])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_byte_order_mark_is_no_part_of_the_first_name(suffix: str, tmp_path: Path) -> None:
     content = {"csv": "label,text\na,b c\n", "jsonl": '{"label": "a", "text": "b c"}\n'}[suffix]
     (tmp_path / f"train.{suffix}").write_bytes(b"\xef\xbb\xbf" + content.encode())
-    assert read(tmp_path).texts == ["b c"]
+    assert read(tmp_path).inputs == ["b c"]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -108,27 +109,27 @@ def test_every_kind_of_line_end_ends_a_csv_row(end: str, last: bool, tmp_path: P
     content = end.join(["label,text", "a,one", "b,two"]) + end * last
     (tmp_path / "train.csv").write_bytes(content.encode())
     rows = read(tmp_path)
-    assert (rows.labels, rows.texts) == (["a", "b"], ["one", "two"])
+    assert (rows.labels, rows.inputs) == (["a", "b"], ["one", "two"])
 
 
 def test_spaces_around_column_names_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text(" label , text\na,b\n")
-    assert read(tmp_path).texts == ["b"]
+    assert read(tmp_path).inputs == ["b"]
 
 
 def test_limit_stops_reading_before_a_later_error(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("label,text\na,one\nb,two\nc\n")
-    assert read(tmp_path, limit=2).texts == ["one", "two"]
+    assert read(tmp_path, limit=2).inputs == ["one", "two"]
 
 
 def test_a_very_long_field_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text(f"label,text\na,{'x' * 200_000}\n")
-    assert len(read(tmp_path).texts[0]) == 200_000
+    assert len(read(tmp_path).inputs[0]) == 200_000
 
 
 def test_a_line_separator_inside_a_json_text_does_not_split_it(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"label": "a", "text": "one\u2028two"}\n', "utf-8")
-    assert read(tmp_path).texts == ["one\u2028two"]
+    assert read(tmp_path).inputs == ["one\u2028two"]
 
 
 BAD_ROWS = [
@@ -241,19 +242,19 @@ def test_the_conversion_that_an_error_names_mends_the_file(encoding: str, tmp_pa
         read(bad)
     command = caught.value.details["to do"].split("convert it: ")[1].split(" (")[0]
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    assert read(tmp_path / shlex.split(command)[-1]).texts == ["café €5"]
+    assert read(tmp_path / shlex.split(command)[-1]).inputs == ["café €5"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_line_without_end_is_refused_before_it_is_in_memory(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_text, "MAX_LINE_CHARS", 1000)
+    monkeypatch.setattr(_lines, "MAX_LINE_CHARS", 1000)
     line = {"csv": "a,{}", "jsonl": '{{"label": "a", "text": "{}"}}'}[suffix]
     header = "label,text\n" * (suffix == "csv")
     path = tmp_path / f"train.{suffix}"
     path.write_text(f"{header}{line.format('x' * 900)}\n")
-    assert len(read(path).texts[0]) == 900
+    assert len(read(path).inputs[0]) == 900
     path.write_text(f"{header}{line.format('x' * 1000)}\n")
     with pytest.raises(DataError, match=f"too long(.|\n)*line {2 if header else 1}\n"):
         read(path)
@@ -262,7 +263,7 @@ def test_a_line_without_end_is_refused_before_it_is_in_memory(
 def test_an_unclosed_quote_in_a_large_file_is_given_up_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_csv, "MAX_FIELD_CHARS", 1000)
+    monkeypatch.setattr(csv_format, "MAX_FIELD_CHARS", 1000)
     # the quote of line 3 is taken for closed at line 503; what follows is not to be blamed
     lines = ["label,text", 'a,"b"', 'a,"unclosed', *["a,b c"] * 500, 'a,"d', 'e"']
     (tmp_path / "train.csv").write_text("\n".join(lines))
@@ -287,7 +288,7 @@ def test_a_key_that_is_not_needed_may_be_missing_or_anything(tmp_path: Path) -> 
     lines = ['{"label": 1, "text": "a", "score": 0.5}', '{"text": "b", "label": 2, "id": NaN}']
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
     rows = read(tmp_path)
-    assert (rows.labels, rows.texts) == (["1", "2"], ["a", "b"])
+    assert (rows.labels, rows.inputs) == (["1", "2"], ["a", "b"])
 
 
 def write_parquet(path: Path, columns: dict[str, Any], **options: Any) -> Path:
@@ -309,7 +310,7 @@ def test_parquet_strings_and_whole_numbers_of_every_kind_are_read(
         labels, texts = labels.dictionary_encode(), texts.cast(pyarrow.string()).dictionary_encode()
     path = write_parquet(tmp_path / "train.parquet", {"label": labels, "text": texts})
     rows = read(path)
-    assert (rows.labels, rows.texts) == (["1", "0", "1"], ["x", "naïve", "x"])
+    assert (rows.labels, rows.inputs) == (["1", "0", "1"], ["x", "naïve", "x"])
 
 
 @pytest.mark.parametrize(
@@ -367,7 +368,7 @@ def test_parquet_rows_are_counted_across_batches(tmp_path: Path) -> None:
 def test_parquet_columns_that_are_not_needed_are_not_read(tmp_path: Path) -> None:
     columns = {"before": ["y" * 100], "a.b": ["x"], "label": [3], "after": [["z"]]}
     path = write_parquet(tmp_path / "train.parquet", columns, compression="none")
-    names, records = read_parquet(path, ("a.b",), "label")
+    names, records = ParquetFormat().read(path, ("a.b",), "label")
     assert names == list(columns)
     assert list(records) == [("row 1", {"a.b": "x", "label": 3})]
     # nor does damage to them matter, while damage to a needed one is told
@@ -384,7 +385,7 @@ def test_parquet_columns_that_are_not_needed_are_not_read(tmp_path: Path) -> Non
         spoilt[start : start + place.total_compressed_size] = b"\xff" * place.total_compressed_size
         (tmp_path / "spoilt.parquet").write_bytes(spoilt)
         if harmless:
-            assert read(tmp_path / "spoilt.parquet", text_columns=("a.b",)).texts == ["x"]
+            assert read(tmp_path / "spoilt.parquet", text_columns=("a.b",)).inputs == ["x"]
         else:
             with pytest.raises(DataError, match=r"cannot read(.|\n)*row 1 or after"):
                 read(tmp_path / "spoilt.parquet", text_columns=("a.b",))
@@ -424,9 +425,9 @@ def test_the_news_sample_is_what_its_note_says() -> None:
         rows = read("news-sample", split)
         for label in ("World", "Sports", "Business", "Sci/Tech"):
             assert rows.labels.count(label) >= per_class
-        assert all(20 <= len(text.split()) <= 60 for text in rows.texts)
-        assert not seen & set(rows.texts)
-        seen |= set(rows.texts)
+        assert all(20 <= len(text.split()) <= 60 for text in rows.inputs)
+        assert not seen & set(rows.inputs)
+        seen |= set(rows.inputs)
     assert len(seen) == 480
     openings = [" ".join(text.split()[:5]) for text in seen]
     assert len(set(openings)) == len(openings), "items that begin alike smell of a template"

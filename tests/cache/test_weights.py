@@ -19,7 +19,8 @@ from tokenizers import Tokenizer, models
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import text
-from gaam_cache.encoders._locate import INDEX, WEIGHTS
+from gaam_cache.encoders._located import INDEX, WEIGHTS
+from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError
 from tests.conftest import build_encoder
@@ -195,14 +196,14 @@ def test_a_tokenizer_that_draws_its_tokens_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = opened(folder)
-    token_ids = TextEncoder._token_ids
+    ids_of = Tokens.ids
     count = itertools.count()
 
-    def drawn(self: TextEncoder, rows: Any, max_length: int | None = None) -> list[list[int]]:
-        ids = token_ids(self, rows, max_length)
+    def drawn(self: Tokens, rows: Any, max_length: int | None = None) -> list[list[int]]:
+        ids = ids_of(self, rows, max_length)
         return [[*one, next(count) % 3] for one in ids]
 
-    monkeypatch.setattr(TextEncoder, "_token_ids", drawn)
+    monkeypatch.setattr(Tokens, "ids", drawn)
     with pytest.raises(ConfigError, match="tokens at random"):
         encoder.prepare(["goal", "bank"])
 

@@ -316,7 +316,7 @@ def test_inspect_tells_an_incomplete_cache(gaam: Gaam, tiny_config: ExtractConfi
         (["extract", "--encoder", "a/b/c"], 2, ["'a/b/c' is neither an existing path nor"]),
         (["extract", "--limit", "0"], 2, ["--limit is out of range", ">= 1"]),
         (["extract", "--limit", "many"], 2, ["--limit"]),
-        (["extract", "--pool", "median"], 2, ["unknown pooling 'median'", "mean, last"]),
+        (["extract", "--pool", "median"], 2, ["unknown pooling 'median'", "first, last"]),
         (["extract", "--config", "no.toml"], 2, ["cannot read the configuration file"]),
         (["extract", "--bogus"], 2, ["--bogus"]),
         (["extrakt"], 2, ["extrakt"]),

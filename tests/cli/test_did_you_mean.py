@@ -11,7 +11,7 @@ import pytest
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.terminal.settings import preset_names, resolve
+from gaam_cache.terminal.settings import check_variables, preset_names, resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 from tests.conftest import Outcome
@@ -118,14 +118,14 @@ def test_variables_that_no_command_reads_are_refused(cls: type) -> None:
             if wrong in known:
                 continue
             with pytest.raises(ConfigError, match=f"unknown variable '{wrong}'") as caught:
-                resolve(cls, section, {}, environ={wrong: "1"}, others=(other,))
+                check_variables(cls, other, environ={wrong: "1"})
             assert "did you mean 'GAAM_" in str(caught.value)
             assert f"unset {wrong}" in str(caught.value)
-    resolve(cls, section, {}, environ={"GAAMX": "1", "gaam_x": "1"}, others=(other,))
+    check_variables(cls, other, environ={"GAAMX": "1", "gaam_x": "1"})
     theirs = {f"GAAM_{f.name.upper()}" for f in dataclasses.fields(other)}
     theirs -= {f"GAAM_{f.name.upper()}" for f in dataclasses.fields(cls)}
     assert theirs
-    resolve(cls, section, {}, environ=dict.fromkeys(theirs, "whatever"), others=(other,))
+    resolve(cls, section, {}, environ=dict.fromkeys(theirs, "whatever"))
 
 
 def test_both_commands_know_the_variables_of_the_other(

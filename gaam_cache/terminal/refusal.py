@@ -9,11 +9,6 @@ from pathlib import Path
 
 from gaam_cache.errors import GaamError, StorageError
 
-_REFUSED_NOW = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
-    | {errno.EINTR, errno.ETIMEDOUT, errno.ESTALE}
-)
-"""What the system says of us or of this moment, and not of the file."""
 _NO_MEMORY = re.compile(
     r"not enough memory|can(no|')t allocate memory|out of memory|unable to allocate|bad_alloc"
     r"|failed to map segment|OutOfMemory|could not create a primitive"
@@ -28,27 +23,6 @@ _NO_THREADS = re.compile(r"can't start new thread|Resource temporarily unavailab
 def ran_out(error: BaseException) -> bool:
     """Whether memory, descriptors or threads ran out: then a file that fails is not a bad file."""
     return _exhausted(error) is not None
-
-
-def raise_if_refused(error: BaseException, path: Path) -> None:
-    """Tell a file that may not be read now from one that is damaged.
-
-    What is called damaged is next taken away and made again: a good file must not be.
-
-    Args:
-        error: what came of reading.
-        path: of the file.
-
-    Raises:
-        StorageError: no permission, too many open files, a server that does not answer.
-    """
-    if isinstance(error, OSError) and error.errno in _REFUSED_NOW:
-        raise StorageError(
-            f"cannot read '{path.name}'",
-            found=error.strerror,
-            where=str(path.parent.absolute()),
-            hint="make it readable; nothing is known to be damaged",
-        ) from error
 
 
 def as_refusal(error: BaseException) -> GaamError | None:

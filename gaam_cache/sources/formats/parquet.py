@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import DataError
-from gaam_cache.sources._base import Record
+from gaam_cache.sources._table import Record
+from gaam_cache.sources.formats._base import Format
 
 if TYPE_CHECKING:
     import pyarrow
@@ -15,47 +16,45 @@ if TYPE_CHECKING:
 BATCH_ROWS = 4096
 
 
-def read_parquet(
-    path: Path, text_columns: Sequence[str], label_column: str
-) -> tuple[list[str], Iterator[Record]]:
-    """Column names and records of a Parquet file; a record has the text and label columns alone.
+class ParquetFormat(Format):
+    """Parquet, of which only the columns that are needed are read."""
 
-    Raises:
-        DataError: no Parquet file, a needed column that is there twice or of a type that holds no
-            texts or labels, or (while iterating) damaged pages.
-    """
-    import pyarrow
-    import pyarrow.parquet
+    def read(
+        self, path: Path, columns: Sequence[str], label_column: str
+    ) -> tuple[list[str], Iterator[Record]]:
+        """Names of all columns; records have what was asked for alone."""
+        import pyarrow
+        import pyarrow.parquet
 
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-        schema = file.schema_arrow
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, "the whole file", error) from error
-    for column in dict.fromkeys((*text_columns, label_column)):
-        if schema.names.count(column) > 1:
-            raise DataError(
-                f"the column '{column}' is there {schema.names.count(column)} times",
-                expected="distinct column names",
-                where=str(path),
-            )
-        if column in schema.names:
-            is_label = column == label_column
-            _check_type(path, column, schema.field(column).type, is_label=is_label)
-
-    def records() -> Iterator[Record]:
-        wanted = list(dict.fromkeys((*text_columns, label_column)))
-        row = 0
         try:
-            for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
-                columns = [_values(path, batch.column(name), name, row) for name in wanted]
-                for values in zip(*columns, strict=True):
-                    row += 1
-                    yield f"row {row}", dict(zip(wanted, values, strict=True))
-        except (pyarrow.ArrowException, OSError) as error:
-            raise _unreadable(path, f"row {row + 1} or after", error) from error
+            file = pyarrow.parquet.ParquetFile(path)
+            schema = file.schema_arrow
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _unreadable(path, "the whole file", error) from error
+        for column in dict.fromkeys((*columns, label_column)):
+            if schema.names.count(column) > 1:
+                raise DataError(
+                    f"the column '{column}' is there {schema.names.count(column)} times",
+                    expected="distinct column names",
+                    where=str(path),
+                )
+            if column in schema.names:
+                is_label = column == label_column
+                _check_type(path, column, schema.field(column).type, is_label=is_label)
 
-    return list(schema.names), records()
+        def records() -> Iterator[Record]:
+            wanted = list(dict.fromkeys((*columns, label_column)))
+            row = 0
+            try:
+                for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                    parts = [_values(path, batch.column(name), name, row) for name in wanted]
+                    for values in zip(*parts, strict=True):
+                        row += 1
+                        yield f"row {row}", dict(zip(wanted, values, strict=True))
+            except (pyarrow.ArrowException, OSError) as error:
+                raise _unreadable(path, f"row {row + 1} or after", error) from error
+
+        return list(schema.names), records()
 
 
 def _check_type(path: Path, column: str, type_: pyarrow.DataType, *, is_label: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from gaam_cache.encoders._pooling import POOLINGS
+from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
 
 Mask = Literal["never", "where padded", "always"]
@@ -50,7 +50,7 @@ class Forward:
     ) -> None:
         self.model = model
         self.device = device
-        self.pooling = tuple(pooling)
+        self._poolings = load_poolings(pooling)
         self._pad_id = pad_id
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.takes
@@ -86,7 +86,7 @@ class Forward:
             layers = self._hooked(self.stack, ids_BT, mask_BT, length_B)
         return {
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
-            for name in self.pooling
+            for name in self._poolings
         }
 
     def _to_device(self, tensor: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class Forward:
         ids_BT = torch.tensor([ids], device=self.device)
         length_B = torch.tensor([len(ids)], device=self.device)
         layers = self._reduced_hidden_states(ids_BT, torch.ones_like(ids_BT), length_B)
-        return {name: torch.stack([x[name] for x in layers], dim=1) for name in self.pooling}
+        return {name: torch.stack([x[name] for x in layers], dim=1) for name in self._poolings}
 
     def hidden_states(
         self, ids_BT: Tensor, mask_BT: Tensor | None
@@ -138,7 +138,7 @@ class Forward:
 
     def _reduce(self, x_BTD: Any, length_B: Tensor) -> dict[str, Tensor]:
         here_B = length_B.to(x_BTD.device)
-        return {name: POOLINGS[name](x_BTD, here_B) for name in self.pooling}
+        return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
 
     def _hooked(
         self, stack: nn.ModuleList, ids_BT: Tensor, mask_BT: Tensor | None, length_B: Tensor

@@ -9,25 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import DataError
-from gaam_cache.sources._base import Record, excerpt
-from gaam_cache.sources._text import numbered_lines
+from gaam_cache.messages.checks import excerpt
+from gaam_cache.sources._table import Record
+from gaam_cache.sources.formats._base import Format
+from gaam_cache.sources.formats._lines import numbered_lines
 
 ONE_OBJECT_A_LINE = "one JSON object on each line, each line ended by a line feed"
 
 
-def read_jsonl(path: Path, wanted: Sequence[str]) -> tuple[list[str], Iterator[Record]]:
-    """Keys of the first object, and all records; the other lines need only the ``wanted`` keys.
+class JsonLinesFormat(Format):
+    """One object on each line; the first one names the columns."""
 
-    Raises:
-        DataError: an empty file, or (while iterating) a line that is no object; names the line.
-    """
-    objects = _objects(path)
-    first = next(objects, None)
-    if first is None:
-        raise DataError(
-            "no rows", expected="at least one row", found="an empty file", where=f"{path}"
-        )
-    return list(first[1]), _records(path, chain([first], objects), wanted)
+    def read(
+        self, path: Path, columns: Sequence[str], label_column: str
+    ) -> tuple[list[str], Iterator[Record]]:
+        """Keys of the first object, and all objects; the others need only what is asked for."""
+        objects = _objects(path)
+        first = next(objects, None)
+        if first is None:
+            raise DataError(
+                "no rows", expected="at least one row", found="an empty file", where=f"{path}"
+            )
+        return list(first[1]), _records(path, chain([first], objects), (*columns, label_column))
 
 
 def _records(

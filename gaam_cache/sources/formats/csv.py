@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gaam_cache.errors import DataError
-from gaam_cache.sources._base import Record, excerpt
-from gaam_cache.sources._text import MAX_LINE_CHARS, numbered_lines
+from gaam_cache.messages.checks import excerpt
+from gaam_cache.sources._table import Record
+from gaam_cache.sources.formats._base import Format
+from gaam_cache.sources.formats._lines import MAX_LINE_CHARS, numbered_lines
 
 MAX_FIELD_CHARS = MAX_LINE_CHARS
 """A longer field means an unclosed quote, not a text."""
 QUOTING = 'quote a field that holds commas or line breaks, and double the quotes inside it: ""'
 
 
-def read_csv(path: Path) -> tuple[list[str], Iterator[Record]]:
-    """Column names and records of a CSV file; white space around column names does not count.
+class CsvFormat(Format):
+    """Commas, double quotes, a header line; white space around column names does not count."""
 
-    Raises:
-        DataError: no usable header, or (while iterating) a row that is no row; names the line.
-    """
-    rows = _rows(path)
-    where, first = next(rows, ("line 1", []))
-    header = [name.strip() for name in first]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated or not header:
-        raise DataError(
-            "the first line is no header",
-            expected="distinct column names",
-            found=f"{excerpt(repeated[0])} twice" if repeated else "an empty file",
-            where=f"{path}, {where}",
-        )
-    return header, _records(path, header, rows)
+    def read(
+        self, path: Path, columns: Sequence[str], label_column: str
+    ) -> tuple[list[str], Iterator[Record]]:
+        """The header, and a record for every row that is not empty."""
+        rows = _rows(path)
+        where, first = next(rows, ("line 1", []))
+        header = [name.strip() for name in first]
+        repeated = sorted({name for name in header if header.count(name) > 1})
+        if repeated or not header:
+            raise DataError(
+                "the first line is no header",
+                expected="distinct column names",
+                found=f"{excerpt(repeated[0])} twice" if repeated else "an empty file",
+                where=f"{path}, {where}",
+            )
+        return header, _records(path, header, rows)
 
 
 def _records(

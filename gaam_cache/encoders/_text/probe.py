@@ -8,30 +8,24 @@ layers are seen, when there is a mask, and which texts may share a batch.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gaam_cache.encoders._deviation import ROUNDING, relative
-from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
+from gaam_cache.encoders._text.forward import Forward, Mask, Unusable, hooks
+from gaam_cache.encoders._text.probe_texts import (
+    SHORT_LENGTHS,
+    TEXTS,
+    probe_batches,
+    probe_lengths,
+    probe_texts,
+)
 from gaam_cache.format.plan import BATCHINGS, Batching
 
-SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
-"""Of texts that are tried together: neighbours enough for what only now and then goes wrong, as
-choices among equals do."""
-TEXTS = 2
-"""Texts of each of those lengths; of a greater one there is one."""
-LONG_TEXTS = 4
-"""Lengths just beyond a window or switch of the configuration that are tried, at most."""
-WINDOW = re.compile(
-    r"window|block|chunk|original_max|local|stride|conv.*kernel|max_distance|buckets"
-)
-"""Settings of a configuration that may name a length at which a model begins to act otherwise."""
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none. To be taken for bidirectional by
 mistake costs a causal model some speed; the other mistake would cost the states their truth."""
@@ -74,11 +68,11 @@ def probe(
         Unusable: the model yields no state for every layer and token, or not the same twice.
     """
     lengths = probe_lengths(settings, shortest, max_length)
-    texts = _texts(lengths, forward.vocabulary, avoid, marks)
+    texts = probe_texts(lengths, forward.vocabulary, avoid, marks)
     try:
         alone = _alone(forward, texts, dtype)
     except Unusable:  # a mark may ask for more than text, such as a picture
-        texts = _texts(lengths, forward.vocabulary, avoid, ())
+        texts = probe_texts(lengths, forward.vocabulary, avoid, ())
         alone = _alone(forward, texts, dtype)
     some = next(iter(alone[0].values()))
     stack = _find_stack(
@@ -107,46 +101,6 @@ def probe(
     raise Unusable(
         f"run without a mask or with one, its states are off by {least:.1e} of their norm"
     )
-
-
-def probe_lengths(settings: dict[str, Any], shortest: int, max_length: int) -> list[int]:
-    """Lengths of the texts that are tried, in order: short ones, beyond windows, the maximum."""
-    beyond = sorted({w + 1 for w in _windows(settings) if SHORT_LENGTHS[-1] <= w < max_length})
-    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], max_length}
-    return sorted(n for n in chosen if min(shortest, max_length) <= n <= max_length)
-
-
-def _windows(settings: Any, name: str = "") -> Iterator[int]:
-    if isinstance(settings, dict):
-        for key, value in settings.items():
-            yield from _windows(value, f"{name}.{key}")
-    elif isinstance(settings, list | tuple):
-        for value in settings:
-            yield from _windows(value, name)
-    elif type(settings) is int and WINDOW.search(name):
-        yield settings
-
-
-def _texts(
-    lengths: list[int], vocabulary: int | None, avoid: Sequence[int], marks: Sequence[int]
-) -> list[list[int]]:
-    """Token ids of texts that begin alike for nobody, from the shortest to the longest.
-
-    The second text of every length has the marks in it, spread from its first to its last token.
-    """
-    size = vocabulary or 256
-    # from the middle: ids that mean something and are not declared lie at the ends
-    free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
-    rng = np.random.default_rng(0)
-    counts = [TEXTS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
-    texts = []
-    for length, count in zip(lengths, counts, strict=True):
-        for number in range(count):
-            ids = [free[i] for i in rng.integers(len(free), size=length)]
-            for i, mark in enumerate(marks if number else ()):
-                ids[i * (length - 1) // max(1, len(marks) - 1)] = mark
-            texts.append(ids)
-    return texts
 
 
 def _alone(forward: Forward, texts: list[list[int]], dtype: str) -> list[dict[str, Tensor]]:
@@ -225,25 +179,6 @@ def _is_causal(forward: Forward, texts: list[list[int]]) -> bool:
     return True
 
 
-def _batches(texts: list[list[int]], batching: Batching) -> Iterator[list[int]]:
-    """Batches, as numbers of texts, of the kind that an extraction would make; all of them."""
-    numbers = range(len(texts))
-    if batching == "alone":
-        yield from ([number] for number in numbers)
-        return
-    for length in sorted({len(ids) for ids in texts}):
-        same = [number for number in numbers if len(texts[number]) == length]
-        if len(same) > 1 or batching == "equal lengths":
-            yield same * (TEXTS // len(same))
-    if batching == "padded":
-        short = [number for number in numbers if len(texts[number]) <= SHORT_LENGTHS[-1]]
-        yield short
-        for number in numbers[len(short) :]:
-            # a single token hides what moves positions alone: to the first one, all are the same
-            for partner in dict.fromkeys((0, len(short) - 1, number - 1)):
-                yield [number, partner]
-
-
 def _worst(
     forward: Forward,
     texts: list[list[int]],
@@ -253,7 +188,7 @@ def _worst(
 ) -> float:
     """The largest deviation of a state in a batch from that of its text alone."""
     worst = 0.0
-    for batch in _batches(texts, batching):
+    for batch in probe_batches(texts, batching):
         try:
             states = forward([texts[number] for number in batch])
         except Unusable:

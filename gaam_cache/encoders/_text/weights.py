@@ -13,7 +13,7 @@ import transformers
 from safetensors import safe_open
 from torch import nn
 
-from gaam_cache.encoders._forward import text_part
+from gaam_cache.encoders._text.forward import text_part
 from gaam_cache.errors import ConfigError, GaamError
 
 

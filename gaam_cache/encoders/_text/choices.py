@@ -1,16 +1,15 @@
-"""What an encoder computes in and how far it reads, where nobody says."""
+"""What a text encoder computes in and how far it reads, where nobody says."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch import nn
 
-from gaam_cache.encoders._forward import text_part
-from gaam_cache.encoders._weights import skeleton
+from gaam_cache.encoders._text.forward import text_part
+from gaam_cache.encoders._text.weights import skeleton
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 
@@ -87,42 +86,6 @@ def check_depth(model_config: transformers.PretrainedConfig) -> None:
             expected=f"at most {MOST_LAYERS:,}",
             found=f"num_hidden_layers: {layers:,}",
         )
-
-
-def check_tokenizer(tokenizer: transformers.PreTrainedTokenizerBase, folder: Path) -> None:
-    """Refuse a tokenizer without files, and one that draws its tokens at random.
-
-    Where none of its files is there, transformers makes one up that knows no word.
-
-    Raises:
-        ConfigError: naming what is missing, or what is random.
-    """
-    kinds = tokenizer.vocab_files_names
-    given = (Path(str(tokenizer.init_kwargs.get(kind))).name for kind in kinds)
-    names = sorted({*kinds.values(), *given} - {"None"})
-    if names and not any((folder / name).is_file() for name in names):
-        raise ConfigError(
-            f"'{folder}' holds no tokenizer",
-            expected=f"one of: {', '.join(names)}",
-            found="none of them",
-            where=str(folder),
-            hint="save the tokenizer there too: AutoTokenizer.from_pretrained(...)"
-            ".save_pretrained(folder)",
-        )
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if dropout := getattr(getattr(backend, "model", None), "dropout", None):
-        raise random_tokens(str(folder), f"dropout {dropout:g} in tokenizer.json")
-
-
-def random_tokens(where: str, found: str) -> ConfigError:
-    """The refusal of a tokenizer of which a text has no tokens of its own."""
-    return ConfigError(
-        "the tokenizer draws tokens at random",
-        expected="the same tokens whenever a text is read",
-        found=found,
-        where=where,
-        hint="copy the encoder and turn that off in the copy (of BPE: dropout null)",
-    )
 
 
 def _positions_behind_padding(model: Any) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from gaam_cache.errors import DataError, StorageError
-from gaam_cache.sources._base import excerpt
+from gaam_cache.messages.checks import excerpt
 
 MAX_LINE_CHARS = 64 * 2**20
 """A longer line is a file of another kind, and would be held in memory whole."""

@@ -1,0 +1,1 @@
+"""What a text encoder of the transformers library is made of."""

@@ -1,0 +1,15 @@
+"""The first token."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gaam_cache.encoders.poolings._base import Pooling
+
+
+class First(Pooling):
+    """State of the first token ([CLS] in BERT)."""
+
+    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:  # noqa: ARG002 one for all
+        """(B, D)."""
+        return x_BTD[:, 0].float()

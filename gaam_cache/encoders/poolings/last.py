@@ -1,0 +1,17 @@
+"""The last token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gaam_cache.encoders.poolings._base import Pooling
+
+
+class Last(Pooling):
+    """State of the last real token, the summary of a causal encoder."""
+
+    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
+        """(B, D)."""
+        row_B = torch.arange(x_BTD.shape[0], device=x_BTD.device)
+        return x_BTD[row_B, length_B - 1].float()

@@ -1,0 +1,16 @@
+"""The largest values."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gaam_cache.encoders.poolings._base import Pooling, filled
+
+
+class Max(Pooling):
+    """Largest value of every feature over the real tokens."""
+
+    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
+        """(B, D)."""
+        return filled(x_BTD, length_B, -torch.inf).amax(1).float()

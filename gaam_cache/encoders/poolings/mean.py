@@ -1,0 +1,17 @@
+"""The mean over tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gaam_cache.encoders.poolings._base import Pooling, filled
+
+
+class Mean(Pooling):
+    """Mean over the real tokens, accumulated in float32 (float64 for float64 input)."""
+
+    def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:
+        """(B, D)."""
+        dtype = torch.promote_types(x_BTD.dtype, torch.float32)
+        return filled(x_BTD, length_B, 0).sum(1, dtype=dtype) / length_B[:, None].to(dtype)

@@ -1,0 +1,50 @@
+"""SHA-256 of whatever is kept: the one place that hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+CHUNK_BYTES = 4 * 2**20
+
+
+def digest_of(*parts: bytes | memoryview) -> str:
+    """SHA-256 of bytes that lie one behind the other, in hex."""
+    return digest_of_stream(parts)
+
+
+def digest_of_stream(parts: Iterable[bytes | memoryview]) -> str:
+    """The same, of parts that are not all in memory at a time."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def chunks(file: BinaryIO) -> Iterator[bytes]:
+    """What is left of an open file."""
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return digest_of_stream(chunks(file))
+
+
+def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
+    """SHA-256 over rows in order, each input and label preceded by its length in bytes.
+
+    The lengths make the hash injective: no two lists of rows share a byte stream.
+    """
+
+    def parts() -> Iterator[bytes]:
+        for content, label in zip(inputs, labels, strict=True):
+            for part in (content, label.encode("utf-8", "surrogatepass")):
+                yield len(part).to_bytes(8, "little")
+                yield part
+
+    return digest_of_stream(parts())

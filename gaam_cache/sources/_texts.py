@@ -1,0 +1,90 @@
+"""Rows of text: what a text is made of, and when two are the same."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gaam_cache.errors import DataError
+from gaam_cache.messages.checks import excerpt
+from gaam_cache.sources._base import Rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Texts(Rows):
+    """Rows whose inputs are texts; never blank, always encodable as UTF-8."""
+
+    kind: ClassVar[str] = "text"
+    inputs: Sequence[str]
+
+    def contents(self) -> Iterator[bytes]:
+        """UTF-8."""
+        return (text.encode() for text in self.inputs)
+
+    def essences(self) -> Iterator[bytes]:
+        """The words: texts that differ only in white space are the same text."""
+        return (" ".join(text.split()).encode() for text in self.inputs)
+
+    def excerpt(self, row: int) -> str:
+        """The beginning of a text."""
+        return excerpt(self.inputs[row])
+
+
+def text_of(record: Mapping[str, Any], columns: Sequence[str], where: str) -> str:
+    """The text of a record: its columns joined by one space.
+
+    They are kept as they stand, white space included; those that are null or blank are left out.
+
+    Raises:
+        DataError: nothing is left, no string, or a lone surrogate.
+    """
+    parts = []
+    for column in columns:
+        part = record[column]
+        if part is not None and not isinstance(part, str):
+            # a number could be written in several ways: which one is not ours to choose
+            raise DataError(
+                "a text is no string",
+                expected=f"a string in column '{column}'",
+                found=f"{excerpt(part)} ({type(part).__name__})",
+                where=where,
+                hint="write it as a string, or name another column with --text-column",
+            )
+        if part is not None and not is_blank(part):
+            parts.append(part)
+    if not parts:
+        found = ", ".join(excerpt(record[column]) for column in columns)
+        raise DataError(
+            "a text is empty",
+            expected=f"words in {' + '.join(columns)}",
+            found=f"nothing that can be seen: {found}",
+            where=where,
+            hint="remove the row or name other columns with --text-column",
+        )
+    text = parts[0] if len(parts) == 1 else " ".join(parts)
+    check_encodable(text, "text", where)
+    return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of the text can be seen: white space, control and zero-width characters."""
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+
+
+def check_encodable(text: str, what: str, where: str) -> None:
+    """Refuse half a character: it can neither be hashed nor tokenised."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"a {what} holds half a character",
+            expected="text that can be written as UTF-8",
+            found=f"the lone surrogate U+{ord(text[error.start]):04X} at character "
+            f"{error.start + 1}",
+            where=where,
+            hint="a character was cut in two when the file was written: mend or remove the row",
+        ) from error

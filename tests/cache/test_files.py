@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaam_cache.format.digest import digest_of, hash_file
+from gaam_cache.format.files import open_sealed, seal_parts, write_file
+
+
+@given(parts=st.lists(st.binary(max_size=99)))
+def test_a_digest_is_that_of_all_parts_joined(parts: list[bytes]) -> None:
+    assert digest_of(*parts) == hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def test_a_sealed_file_is_read_as_it_was_written_under_its_name_alone(tmp_path: Path) -> None:
+    parts = [b"one", memoryview(b"two")]
+    path = tmp_path / "a"
+    write_file(path, seal_parts("a", parts))
+    assert hash_file(path) == digest_of(path.read_bytes())
+    with open_sealed(path) as file:
+        assert file.read() == b"onetwo"
+    other = path.rename(tmp_path / "b")
+    with pytest.raises(ValueError, match="not what was written under that name"):
+        open_sealed(other)
+
+
+def test_an_exclusive_file_is_that_of_the_first(tmp_path: Path) -> None:
+    assert write_file(tmp_path / "a", b"first", exclusive=True)
+    assert not write_file(tmp_path / "a", b"second", exclusive=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"first"}
+
+
+def test_an_answer_that_got_lost_over_nfs_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def asked_twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", asked_twice)
+    assert write_file(tmp_path / "a", b"ours", exclusive=True)
+    assert not write_file(tmp_path / "a", b"theirs", exclusive=True)
+    assert (tmp_path / "a").read_bytes() == b"ours"
