@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -27,7 +26,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
-from gaam_cache.messages.checks import LONGEST_WORD, shortened
+from gaam_cache.format.digest import digest_of
+from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.spelling import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +106,7 @@ def code(package: str, name: str, *, kind: str) -> str:
             node
         ):
             del node.body[0]
-    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:8]
+    digest = digest_of(ast.dump(tree).encode())[:8]
     return f"{where} {digest}" if (where := origin(package, name)) else digest
 
 
@@ -220,32 +221,6 @@ def unknown(
     return ConfigError(
         f"unknown {kind} '{shortened(word)}'", expected=expected, hint=hint, **details
     )
-
-
-def nearest(
-    word: str, valid: Iterable[str], aliases: Mapping[str, str] | None = None
-) -> str | None:
-    """The valid name that was probably meant: its spelling is close, or it has that alias."""
-    import difflib
-
-    known = {_plain(alias): name for alias, name in (aliases or {}).items()}
-    known |= {_plain(name): name for name in valid}
-    plain = _plain(word[:LONGEST_WORD])
-    if plain in known:
-        return known[plain]
-    if one_slip := difflib.get_close_matches(plain, known, 1, 0.9):
-        return known[one_slip[0]]
-    shorter = [name for name in known if plain.startswith(f"{name}-")]  # 'focal-loss'
-    longer = [name for name in known if plain and name.startswith(f"{plain}-")]  # 'student'
-    if shorter or longer:
-        return known[max(shorter, key=len) if shorter else min(longer, key=len)]
-    # 'best' is not 'test': of a short word one letter is much
-    found = difflib.get_close_matches(plain, known, 1, 0.8 if len(plain) < 5 else 0.6)
-    return known[found[0]] if found else None
-
-
-def _plain(word: str) -> str:
-    return word.strip().casefold().replace("_", "-").replace(" ", "-")
 
 
 def lazy_attributes(package: str, homes: dict[str, str]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugins
+from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, row_title
 
@@ -38,7 +38,7 @@ class Groups:
     @cached_property
     def digest(self) -> str:
         """Of the names."""
-        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:16]
+        return digest_of("\n".join(self.names).encode())[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,4 +107,4 @@ class Recipe:
     def key(self, fingerprint: str) -> str:
         """The hash of decoder, recipe and cache: runs of one key differ in their seeds alone."""
         about = [str(self.attention), str(self.head), self.to_dict(), fingerprint]
-        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return digest_of(json.dumps(about, sort_keys=True).encode())

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.spelling import nearest
 
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
@@ -128,9 +129,9 @@ def _unknown_option(
     option: str,
 ) -> ConfigError:
     name, key = text.partition(":")[0], part.partition("=")[0].strip()
-    meant = plugins.nearest(key, known)
+    meant = nearest(key, known)
     hint = f"did you mean '{meant}=...'?" if meant else None
-    if not meant and plugins.nearest(key.partition(":")[0], valid):
+    if not meant and nearest(key.partition(":")[0], valid):
         hint = f"several: {option} {name} {option} {shortened(key)}"
     return ConfigError(
         f"unknown option '{shortened(part)}' of {kind} '{name}'",
@@ -147,12 +148,12 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
         if value in kinds:
             return value
         expected = f"one of: {', '.join(map(str, kinds))}"
-        meant = plugins.nearest(value, map(str, kinds))
+        meant = nearest(value, map(str, kinds))
     elif kinds[0] is bool:
         if value in ("true", "false"):
             return value == "true"
         expected = "true or false"
-        meant = plugins.nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
+        meant = nearest(value, ("true", "false"), {"yes": "true", "no": "false"})
     else:
         try:
             parsed = kinds[0](value)

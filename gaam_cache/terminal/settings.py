@@ -15,6 +15,7 @@ from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.format.files import read_bytes
 from gaam_cache.messages.checks import option_of, problem_with, shortened
+from gaam_cache.messages.spelling import nearest
 from gaam_cache.terminal.values import parser
 
 PREFIX = "GAAM_"
@@ -123,7 +124,7 @@ def _meant(hint: Any, value: Any) -> str | None:
         one for part in (hint, *typing.get_args(hint)) for one in typing.get_args(part) or ()
     ]
     words = [one for one in options if isinstance(one, str)]
-    meant = plugins.nearest(value, words) if isinstance(value, str) and words else None
+    meant = nearest(value, words) if isinstance(value, str) and words else None
     return f"did you mean '{meant}'?" if meant else None
 
 
@@ -150,7 +151,7 @@ def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _unset(variable: str, known: Iterable[str]) -> str:
-    meant = plugins.nearest(variable, sorted(known))
+    meant = nearest(variable, sorted(known))
     mean = f"did you mean '{meant}'? If not, " if meant else ""
     return f"{mean}unset {shortened(variable)}"
 
@@ -183,7 +184,7 @@ def _read(path: Path, section: str) -> dict[str, Any]:
         raise _not_toml(path, error) from error
     unknown = sorted(set(content) - set(SECTIONS))
     if unknown:
-        meant = plugins.nearest(unknown[0], SECTIONS)
+        meant = nearest(unknown[0], SECTIONS)
         raise ConfigError(
             f"unknown section in '{path}'",
             expected="[extract] and [train]",

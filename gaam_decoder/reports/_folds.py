@@ -7,11 +7,11 @@ tested once, by decoders that did not learn from it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._scores import Part
 from gaam_decoder.runs.result import RunResult
@@ -79,7 +79,7 @@ def _place(run: RunResult) -> tuple[Any, ...]:
     """What runs must share to be tested on the same rows; labels alone may agree by accident."""
     names = (run.cache["fingerprint"], run.recipe.get("test_split"), fold_of(run))
     splitting = _partition(run) if fold_of(run) else ()
-    labels = hashlib.sha256(run.labels.tobytes()).digest()
+    labels = digest_of(run.labels.tobytes())
     return *names, *splitting, run.majority_accuracy, labels
 
 

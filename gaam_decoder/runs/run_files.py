@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shlex
 import stat
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, StorageError
+from gaam_cache.format.digest import chunks, digest_of_stream
 from gaam_cache.format.files import Identity, open_regular
 from gaam_cache.messages.foreign_text import visible
 
@@ -47,7 +47,7 @@ class HashedFiles:
             identity = Identity.of(status)
             if self._known.get(name) != identity:
                 check_size(status, about["bytes"], name)
-                if hashlib.file_digest(file, "sha256").hexdigest() != about["sha256"]:
+                if digest_of_stream(chunks(file)) != about["sha256"]:
                     raise ValueError(f"{name} is not what was written: it was changed")
                 file.seek(0)
             yield file

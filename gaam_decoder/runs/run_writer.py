@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gaam_cache.format.digest import digest_of, digest_of_stream
 from gaam_cache.format.files import (
     Parts,
     make_folder,
     sealed_text,
-    storage_errors,
     sync_folder,
+    temporary_path,
     write_synced,
 )
+from gaam_cache.format.refusals import storage_errors
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
 from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.seed_result import SeedResult
@@ -35,7 +34,7 @@ def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
     text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
     if len(text) > 40:
-        text = f"{len(seeds)}x{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
     return f"{slug[:80]}-{key[:8]}-s{text}"
 
 
@@ -79,7 +78,7 @@ def write_run(
     files = {name: _about_file(parts) for name, parts in contents.items()}
     content = {"run_version": RUN_VERSION, **about, "seeds": seeds, "files": files}
     final = runs / name
-    temporary = runs / f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    temporary = temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
         try:
             make_folder(runs)
@@ -105,10 +104,7 @@ def _stacked(values: Sequence[torch.Tensor]) -> NDArray[Any]:
 
 
 def _about_file(parts: Parts) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return {"bytes": sum(map(len, parts)), "sha256": digest.hexdigest()}
+    return {"bytes": sum(map(len, parts)), "sha256": digest_of_stream(parts)}
 
 
 def temporary_runs(runs: Path, key: str) -> list[Path]:

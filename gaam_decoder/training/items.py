@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 
-from gaam_cache import plugins
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.spelling import nearest
 from gaam_decoder.config import TrainConfig, train_as_test
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers, spell_numbers
@@ -211,7 +211,7 @@ def _not_there(
     there: Sequence[str],
     hint: str | None = None,
 ) -> ConfigError:
-    meant = plugins.nearest(name, there)
+    meant = nearest(name, there)
     option_of_extract = {"split": "--split", "pooling": "--pool"}[kind]
     return ConfigError(
         f"the cache has no {kind} '{shortened(name)}'",

@@ -15,7 +15,7 @@ import torch
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.files import storage_errors
+from gaam_cache.format.refusals import storage_errors
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder

@@ -7,7 +7,6 @@ absent; since every file says how to go on, the training still ends with the sam
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import warnings
 from collections.abc import Sequence, Set
@@ -18,7 +17,8 @@ from typing import Any
 from torch import Tensor
 
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.files import storage_errors
+from gaam_cache.format.digest import digest_of
+from gaam_cache.format.refusals import storage_errors
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.unfinished.checkpoint import Checkpoint, publish, read
@@ -156,7 +156,7 @@ class SeedStore:
         )
 
     def _path(self, kind: str, seeds: Sequence[int]) -> Path:
-        digest = hashlib.sha256(" ".join(map(str, seeds)).encode()).hexdigest()[:16]
+        digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         return self.folder / f"{kind}-{digest}.safetensors"
 
     def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:

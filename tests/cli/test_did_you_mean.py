@@ -11,6 +11,7 @@ import pytest
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.spelling import nearest
 from gaam_cache.terminal.settings import check_variables, preset_names, resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
@@ -97,7 +98,7 @@ def test_other_spellings_and_aliases_of_every_plugin_lead_to_it(package: str) ->
 
 def test_nothing_is_meant_by_what_is_like_nothing() -> None:
     for word in ("", "zzzz", "q" * 10**6, "best"):
-        assert plugins.nearest(word, ["val", "last", "test", "laplace"]) is None
+        assert nearest(word, ["val", "last", "test", "laplace"]) is None
 
 
 @pytest.mark.parametrize("parse", [parse_attention, parse_head, parse_loss])
