@@ -289,7 +289,10 @@ def report(
     if figures:
         saved = found.save_figures(figures)
         tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)
-    found.write(name, out)
+    if out is not None:
+        found.save(out, name)
+    else:
+        found.show(name)
 
 
 @app.command(cls=_Command)

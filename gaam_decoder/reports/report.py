@@ -36,14 +36,22 @@ class Report:
         report_format(format).write(self.tables, stream)
         return stream.getvalue()
 
-    def write(self, format: str, out: str | Path | None = None) -> None:
-        """Write the report to a file, which appears whole, or to stdout.
+    def show(self, format: str = "terminal") -> None:
+        """Print the report.
+
+        Raises:
+            ConfigError: no such format.
+        """
+        write_report(report_format(format), self.tables, None)
+
+    def save(self, file: str | Path, format: str) -> None:
+        """Write the report to a file, which appears whole.
 
         Raises:
             ConfigError: no such format, or a folder that holds a run or a cache.
             StorageError: the file system refused; a file that was there is as it was.
         """
-        write_report(report_format(format), self.tables, None if out is None else Path(out))
+        write_report(report_format(format), self.tables, Path(file))
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write all pictures as PDF and PNG; returns their paths.

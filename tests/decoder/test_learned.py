@@ -45,7 +45,7 @@ def fake_run(
             "rows": {"train": 2},
             "class_names": ["a", "b"],
         },
-        environment={},
+        environment={"code": {}},
         parameters={"attention": 1, "total": 2},
         majority_accuracy=0.5,
         seeds=seeds,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gaam_decoder.training.claim import NO_LOCKS_HERE, Claim
+from gaam_decoder.unfinished.claim import NO_LOCKS_HERE, Claim
 
 from gaam_cache.errors import StorageError
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys
 from pathlib import Path
-from gaam_decoder.training.claim import Claim
+from gaam_decoder.unfinished.claim import Claim
 claim = Claim(Path(sys.argv[1]), "x")
 print(claim.take(), flush=True)
 sys.stdin.readline()

@@ -32,7 +32,7 @@ def test_the_call_says_what_the_command_prints(
     printed = gaam("report", runs, "--format", format, "--baseline", "gaam").out
     report = gaam_decoder.report(runs, baseline="gaam")
     assert report.text(format) == printed
-    report.write(format, tmp_path / "report")
+    report.save(tmp_path / "report", format)
     assert (tmp_path / "report").read_bytes().decode() == printed
     if format == "terminal":
         assert str(report) == printed
