@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.published import write_cache
-from tests.cache.test_many_shards import number_everywhere
+from tests.cache.reading.test_many_shards import number_everywhere
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]

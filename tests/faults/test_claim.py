@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from gaam_decoder.unfinished.claim import NO_LOCKS_HERE, Claim
 
 from gaam_cache.errors import StorageError
+from gaam_decoder.unfinished.claim import NO_LOCKS_HERE, Claim
 
 ROOT = Path(__file__).parents[2]
 HOLD = """

@@ -20,7 +20,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
 from gaam_cache.format.plan import read_plan
 from gaam_cache.verification.leftovers import find_leftovers, list_files
-from tests.cache.forgery import edit_json, edit_plan, replace_shard, run_bounded
+from tests.cache.verification.forgery import edit_json, edit_plan, replace_shard, run_bounded
 from tests.conftest import Outcome, build_encoder, shard_bytes, write_csv
 
 Gaam = Callable[..., Outcome]

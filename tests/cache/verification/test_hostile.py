@@ -21,7 +21,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.format.layout import expected_arrays, shard_attributes
 from gaam_cache.format.receipt import NUMPY_DTYPES, read_receipt
 from gaam_cache.verification.inspector import HDF5File, Inspector
-from tests.cache.forgery import replace_shard, run_bounded
+from tests.cache.verification.forgery import replace_shard, run_bounded
 
 Gaam = Callable[..., Any]
 PADDING = bytes(64 * 1024)

@@ -27,8 +27,8 @@ from gaam_cache.reading import check_memory
 from gaam_cache.verification import shard_checks
 from gaam_cache.verification.inspector import Inspector
 from gaam_decoder import load_runs
-from tests.cache.damages import DAMAGES, Damage
-from tests.cache.forgery import edit_plan
+from tests.cache.verification.damages import DAMAGES, Damage
+from tests.cache.verification.forgery import edit_plan
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]

@@ -122,7 +122,7 @@ def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert child.stdin is not None
     assert child.stdout is not None

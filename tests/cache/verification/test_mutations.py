@@ -23,7 +23,7 @@ from gaam_cache.extraction.repair import extract_again
 from gaam_cache.format.files import SEAL, canonical_json, sealed_text
 from gaam_cache.inspect import describe, in_words
 from tests.cache.published import write_random_cache
-from tests.cache.test_damage import everything
+from tests.cache.verification.test_damage import everything
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 2**31, 2**63, 10**30, 1.0, 0.5, "", "x", "0" * 64, "../x", "\0",

@@ -15,7 +15,7 @@ from typing import Any
 from gaam_cache.format.files import sealed_text, unsealed
 from gaam_cache.format.fingerprint import fingerprint
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MEMORY_BYTES = 1500 * 2**20
 """Address space of a bounded command: NumPy and the libraries beside it take most of it."""
 

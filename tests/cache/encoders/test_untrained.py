@@ -19,9 +19,9 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import extract_command, recorded_config
 from gaam_cache.terminal import settings
-from tests.cache.forgery import edit_plan
-from tests.cache.test_hub_protocol import MODEL, Command, World, check_failed, extract, world
-from tests.cache.test_states import TEXTS, config_for, reference
+from tests.cache.encoders.test_states import TEXTS, config_for, reference
+from tests.cache.hub.test_hub_protocol import MODEL, Command, World, check_failed, extract, world
+from tests.cache.verification.forgery import edit_plan
 from tests.conftest import ARCHITECTURES, Outcome, shard_bytes
 
 __all__ = ["extract", "world"]  # fixtures

@@ -12,7 +12,7 @@ from gaam_decoder.attention.mha import MHA
 from gaam_decoder.attention.scalar_mix import ScalarMix
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
-from tests.decoder.references import torch_multihead_attention
+from tests.decoder.attention.references import torch_multihead_attention
 
 L, D, B = 6, 16, 5
 

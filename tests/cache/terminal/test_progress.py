@@ -142,7 +142,7 @@ def in_terminal(arguments: list[str], when: bytes, number: int) -> Outcome:
         stderr=slave,
         stdin=slave,
         env=environment,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     os.close(slave)
     shown, sent = b"", False

@@ -22,7 +22,7 @@ from gaam_cache.format.shard import build_image
 from tests.cache.published import arrays_of, write_cache
 from tests.conftest import shard_bytes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 READ = """
 import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))

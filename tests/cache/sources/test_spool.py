@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gaam_cache.errors import StorageError
 from gaam_cache.sources._spool import TextSpool
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=60)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 REPRESENTATIVE = {
     "convbert": "equal lengths",  # convolutions that no mask reaches
     "mobilebert": "equal lengths",  # embeddings of three tokens at once
@@ -29,7 +29,14 @@ REPRESENTATIVE = {
 def walk(folder: Path, *names: str) -> dict[str, Any]:
     """In a process of its own: what forks must not have threads."""
     results = folder / "results.json"
-    command = [sys.executable, "-m", "tests.cache.architectures", *names, "--list", str(results)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.cache.encoders.architectures",
+        *names,
+        "--list",
+        str(results),
+    ]
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     environment = os.environ | alone | {"TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(

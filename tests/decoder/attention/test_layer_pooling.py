@@ -13,7 +13,7 @@ from gaam_decoder.attention._kernels import kernel_weights
 from gaam_decoder.attention._pooling import LayerPooling
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.specs import parse_attention
-from tests.decoder.references import torch_multihead_attention
+from tests.decoder.attention.references import torch_multihead_attention
 
 L, D, B = 6, 16, 5
 KERNELS = {

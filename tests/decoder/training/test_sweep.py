@@ -23,7 +23,7 @@ from gaam_decoder.training.rows import features
 from gaam_decoder.training.rows.protocol import grouped_folds, stratified_folds
 from tests.cache.published import write_random_cache
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

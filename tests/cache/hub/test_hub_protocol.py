@@ -23,10 +23,10 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import HubError, StorageError
 from gaam_cache.hub.errors import TRIES, hub_errors
-from tests.cache.hub_server import Fault, Hub, Repository, Request, folder_content
+from tests.cache.hub.hub_server import Fault, Hub, Repository, Request, folder_content
 from tests.conftest import Outcome, build_encoder, write_csv
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODEL, NEWS = "someone/tiny", "someone/news"
 NOWHERE = "http://127.0.0.1:9"
 CARD = b"---\nlicense: mit\n---\n"

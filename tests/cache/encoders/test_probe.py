@@ -26,7 +26,7 @@ from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_ba
 from gaam_cache.extraction.proof import choose_rows
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import read_plan
-from tests.cache import architectures
+from tests.cache.encoders import architectures
 from tests.conftest import Outcome
 
 SIZES = {
