@@ -11,6 +11,7 @@ from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic import compiled
 from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.memory import keep_freed_memory
 from gaam_decoder.training.arithmetic.step import Step
 
 
@@ -48,6 +49,7 @@ class Steps:
         about = (*arithmetic, engine.device, engine.dtype, engine.compiled)
         if about != self._for:
             self._for, self._by_size = about, {}
+            keep_freed_memory()
             if engine.compiled:
                 compiled.forget()
         if num_seeds not in self._by_size:
