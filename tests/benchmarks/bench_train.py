@@ -5,9 +5,9 @@
 CACHE is of ``../shared/data/ag_news`` through all-MiniLM-L6-v2 (6 layers x 384). The plain loop is
 what one would write first: one seed, ``nn.Module`` (the head's ``nn.Conv2d`` in float32), a
 ``DataLoader`` over a list of tensors, AdamW, ``loss.item()`` at every step. It runs in a process of
-its own with nothing set, and once more with what ``gaam_decoder`` sets (memory that is kept, threads
-that do not spin for long), which alone makes its convolutions much faster. All train the same
-decoder on the same rows; they run in alternation and the medians of the ratios are printed.
+its own with nothing set, and once more with what ``gaam_decoder`` sets (memory that is kept,
+threads that do not spin for long), which alone makes its convolutions much faster. All train the
+same decoder on the same rows; they run in alternation and the medians of the ratios are printed.
 
 ``--accuracy`` trains 10 seeds of each to the end. On a machine with a GPU a second section runs on
 random states of Llama-2-13B's shape; ``--tiny`` runs that section on whatever there is, to show
