@@ -92,9 +92,9 @@ def origin(package: str, name: str) -> str | None:
 
 @functools.cache
 def code(package: str, name: str, *, kind: str) -> str:
-    """Eight digits that change with the code of a plug-in's module, though not with its comments.
+    """Eight digits that change with the code of a plug-in's module, though not with its words.
 
-    After the distribution and its version, as ``origin`` has them, where it is not ours.
+    Comments and docstrings do not count. After the distribution and its version, as ``origin`` has them, where it is not ours.
     """
     module = sys.modules[load(package, name, kind=kind).__module__]
     try:
@@ -102,12 +102,16 @@ def code(package: str, name: str, *, kind: str) -> str:
     except (OSError, TypeError):
         tree = ast.Module([], [])  # there is no source
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
-            node
-        ):
-            del node.body[0]
-    digest = digest_of(ast.dump(tree).encode())[:8]
+        if isinstance(body := getattr(node, "body", None), list):  # without docstrings
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    digest = digest_of(ast.unparse(tree).encode())[:8]
     return f"{where} {digest}" if (where := origin(package, name)) else digest
+
+
+def _is_text(line: ast.AST) -> bool:
+    if not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant):
+        return False
+    return isinstance(line.value.value, str)
 
 
 def _own(package: str) -> list[str]:
