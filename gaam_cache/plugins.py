@@ -94,7 +94,8 @@ def origin(package: str, name: str) -> str | None:
 def code(package: str, name: str, *, kind: str) -> str:
     """Eight digits that change with the code of a plug-in's module, though not with its words.
 
-    Comments and docstrings do not count. After the distribution and its version, as ``origin`` has them, where it is not ours.
+    Comments and docstrings do not count. After the distribution and its version, as ``origin`` has
+    them, where it is not ours.
     """
     module = sys.modules[load(package, name, kind=kind).__module__]
     try:
