@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gaam_cache.plugins import lazy_attributes
+from gaam_cache.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache

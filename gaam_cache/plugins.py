@@ -21,9 +21,10 @@ import re
 import sys
 import warnings
 from abc import ABC
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.format.digest import digest_of
@@ -31,9 +32,10 @@ from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.metadata import EntryPoint
 
+T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a distribution may call what it offers; an entry point with another name is not listed."""
 
@@ -74,15 +76,19 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
     return classes[0]
 
 
-def load_all(package: str, *, kind: str) -> list[Any]:
-    """The classes of all plug-ins; what others offer and cannot be used is left out and said."""
-    classes = []
+def ask_all(package: str, ask: Callable[[Any], T], *, kind: str) -> list[tuple[Any, T]]:
+    """Every plug-in's class and its answer; what others offer and fails is left out and said."""
+    answers = []
     for name in names(package):
         try:
-            classes.append(load(package, name, kind=kind))
+            cls = load(package, name, kind=kind)
+            with blamed(package, name, kind=kind):
+                answers.append((cls, ask(cls)))
         except ConfigError as error:
+            if origin(package, name) is None:
+                raise
             _warn_once(f"{error.message} ({error.details.get('found')}): gone on without")
-    return classes
+    return answers
 
 
 def origin(package: str, name: str) -> str | None:
@@ -94,19 +100,34 @@ def origin(package: str, name: str) -> str | None:
 def code(package: str, name: str, *, kind: str) -> str:
     """Eight digits that change with the code of a plug-in's module, though not with its words.
 
-    Comments and docstrings do not count. After the distribution and its version, as ``origin`` has
-    them, where it is not ours.
+    Comments and docstrings do not count. Where it is not ours, they change with the code of its
+    whole package, and stand after the distribution and its version, as ``origin`` has them.
     """
-    module = sys.modules[load(package, name, kind=kind).__module__]
+    home = load(package, name, kind=kind).__module__
+    where = origin(package, name)
+    digest = digest_of(*(_code(file).encode() for file in _sources(home, whole=where is not None)))
+    return f"{where} {digest[:8]}" if where else digest[:8]
+
+
+def _sources(module: str, *, whole: bool) -> list[Path]:
+    """The files of a module, or of the package that it lies in."""
+    top = sys.modules.get(module.partition(".")[0])
+    if whole and (folders := getattr(top, "__path__", None)):
+        return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return [Path(file)] if file and file.endswith(".py") else []
+
+
+def _code(file: Path) -> str:
+    """What a file does, in one spelling."""
     try:
-        tree = ast.parse(inspect.getsource(module))
-    except (OSError, TypeError):
-        tree = ast.Module([], [])  # there is no source
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""  # it is not imported either
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):  # without docstrings
             node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
-    digest = digest_of(ast.unparse(tree).encode())[:8]
-    return f"{where} {digest}" if (where := origin(package, name)) else digest
+    return ast.unparse(tree)
 
 
 def _is_text(line: ast.AST) -> bool:
@@ -155,16 +176,8 @@ def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) 
             hint="uninstall the others",
         )
     details = {"where": f"{points[0].value} of {who}", "hint": f"mend or uninstall {who}"}
-    try:
+    with _blamed(kind, name, points):
         cls = points[0].load()
-    except GaamError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"the {kind} '{name}' of {who} cannot be loaded",
-            found=f"{type(error).__name__}: {error}",
-            **details,
-        ) from error
     frame = _frame(package, kind)
     if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
         raise ConfigError(
@@ -175,6 +188,40 @@ def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) 
             **details,
         )
     return cls
+
+
+@contextmanager
+def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
+    """What goes wrong inside is said to be the fault of the distribution that a plug-in is of.
+
+    What goes wrong in one of ours is a traceback: a bug.
+
+    Raises:
+        ConfigError: whatever a plug-in of another distribution raised.
+    """
+    if name in _own(package):
+        yield
+    else:
+        with _blamed(kind, name, _offered(package).get(name, [])):
+            yield
+
+
+@contextmanager
+def _blamed(kind: str, name: str, points: list[EntryPoint]) -> Iterator[None]:
+    try:
+        yield
+    except GaamError:
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code >= 128:
+            raise  # a signal
+        who = _all(points)
+        raise ConfigError(
+            f"the {kind} '{name}' of {who} does not work",
+            found=f"{type(error).__name__}: {error}",
+            where=", ".join(f"{point.value} of {who}" for point in points),
+            hint=f"mend or uninstall {who}",
+        ) from error
 
 
 def _frame(package: str, kind: str) -> type:
@@ -226,21 +273,3 @@ def unknown(
     return ConfigError(
         f"unknown {kind} '{shortened(word)}'", expected=expected, hint=hint, **details
     )
-
-
-def lazy_attributes(package: str, homes: dict[str, str]) -> None:
-    """Let ``package`` offer names that are imported from their submodules on first use.
-
-    Args:
-        package: dotted name of a package that is being imported.
-        homes: public name -> submodule that defines it.
-    """
-    module: Any = sys.modules[package]
-
-    def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-
-    module.__getattr__ = get
-    module.__dir__ = lambda: sorted({*homes, *(name for name in vars(module) if name[0] == "_")})

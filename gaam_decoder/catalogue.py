@@ -49,9 +49,10 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
         ConfigError: unknown name or option, or an option that does not fit these dimensions.
     """
     spec = parse_attention(text)
-    cls = plugins.load("gaam_decoder.attention", spec.name, kind="mechanism")
+    package = KINDS["mechanism"][0]
+    cls = plugins.load(package, spec.name, kind="mechanism")
     try:
-        with on_paper():
+        with plugins.blamed(package, spec.name, kind="mechanism"), on_paper():
             attention = build_attention(spec, num_layers, hidden_size)
     except ConfigError as error:
         error.details.setdefault("where", f"--attn {text}")
@@ -94,9 +95,10 @@ def _entry(package: str, name: str, kind: str) -> dict[str, Any]:
     entry["origin"] = plugins.origin(package, name)
     try:
         cls = plugins.load(package, name, kind=kind)
+        with plugins.blamed(package, name, kind=kind):
+            options = {key: default for key, (_, default) in plugin_options(cls).items()}
     except ConfigError as error:
         return entry | {"damage": error.reason}
-    options = {key: default for key, (_, default) in plugin_options(cls).items()}
     return entry | {"summary": _parts(cls)["summary"], "options": options}
 
 

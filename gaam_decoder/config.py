@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +21,10 @@ from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 
 TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
+WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "seed_batch")
+REAL = ("weight_decay", "val_fraction", "clip_grad_norm")
+PATHS = ("cache", "runs", "groups")
+YES_OR_NO = ("allow_train_as_test", "skip_impossible")
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -96,6 +102,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
+        self._settle_types()
         check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold")
         check_at_least(self, 0, "split_seed")
         if self.epochs > MOST_EPOCHS:
@@ -130,6 +137,26 @@ class TrainConfig:
                 "--attn, --head, --pool, --lr, --layers and --folds",
                 found=f"{count:,}",
             )
+
+    def _settle_types(self) -> None:
+        """One spelling of every value, such as 0.0 for a weight decay of 0: it decides keys."""
+        kinds: dict[str, tuple[Callable[[Any], Any], str]] = {
+            **dict.fromkeys(WHOLE, (_whole, "a whole number")),
+            **dict.fromkeys(REAL, (_real, "a number")),
+            **dict.fromkeys(PATHS, (Path, "a path")),
+            **dict.fromkeys(YES_OR_NO, (_yes_or_no, "True or False")),
+            "attn": (parse_list, ""),
+            "seeds": (parse_seeds, ""),
+        }
+        for name, (kind, expected) in kinds.items():
+            value = getattr(self, name)
+            if value is None and _DEFAULTS[name] is None:
+                continue
+            try:
+                object.__setattr__(self, name, kind(value))
+            except (TypeError, ValueError, OverflowError) as error:
+                said = str(error) if kind in (parse_list, parse_seeds) else expected
+                raise _range_error(name, said, value) from None
 
     def _check_protocol(self) -> None:
         """What is tested on what."""
@@ -209,6 +236,24 @@ class TrainConfig:
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, (bool, str)):
+        raise TypeError
+    return float(value) + 0.0  # -0.0 is 0.0
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def train_as_test(found: str) -> ConfigError:

@@ -85,7 +85,9 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
         "found": f"{option} {shortened(text)}",
         "hint": f"did you mean '{meant}'?" if meant else None,
     }
-    known = plugin_options(plugins.load(package, name, kind=kind, **details))
+    cls = plugins.load(package, name, kind=kind, **details)
+    with plugins.blamed(package, name, kind=kind):
+        known = plugin_options(cls)
     options: dict[str, Any] = {}
     written: dict[str, str] = {}
     for part in tail.split(",") if tail else ():
@@ -158,7 +160,7 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
         try:
             parsed = kinds[0](value)
             if kinds[0] is str or abs(parsed) < LARGEST_NUMBER:  # NaN is not less either
-                return parsed
+                return parsed if kinds[0] is str else parsed + 0  # -0.0 is 0.0
         except ValueError:
             pass
         expected = f"a {'whole ' * (kinds[0] is int)}number of sensible size"

@@ -73,8 +73,12 @@ class Source(ABC):
 
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``."""
-    sources = plugins.load_all("gaam_cache.sources", kind="source")
-    for source in sorted(sources, key=lambda source: source.priority):
-        if source.claims(dataset):
-            return source()
+
+    def ask(cls: type[Source]) -> tuple[int, bool]:
+        return int(cls.priority), bool(cls.claims(dataset))
+
+    answers = plugins.ask_all("gaam_cache.sources", ask, kind="source")
+    if claiming := [(priority, cls) for cls, (priority, claims) in answers if claims]:
+        source: Source = min(claiming, key=lambda one: one[0])[1]()
+        return source
     raise ConfigError(f"no source can read the data set '{dataset}'")

@@ -177,7 +177,8 @@ def _config(
 ) -> TrainConfig:
     """What trained the run, on other layers."""
     known = {field.name for field in dataclasses.fields(TrainConfig)}
-    if unknown := sorted(run.recipe.keys() - known):
+    recipe = {name: value for name, value in run.recipe.items() if name != "plugins"}
+    if unknown := sorted(recipe.keys() - known):
         raise CacheError(
             "the run was made by another version of gaam",
             expected="a recipe of known settings",
@@ -192,7 +193,7 @@ def _config(
             where=str(run.path.absolute()),
         )
     given = {
-        **run.recipe,
+        **recipe,
         "attn": (attention,),
         "head": run.head,
         "cache": cache,

@@ -121,8 +121,19 @@ class DensityGate(Attention):
         self.location: Location = location
         self.normalize = normalize
         self.offset = self._parameter(0.0)
+        self._check_names()
         for parameter in self.learns:
             setattr(self, parameter.name, self._parameter(parameter.start))
+
+    def _check_names(self) -> None:
+        """What a parameter must not be called: like another, or like what the frame has."""
+        names = [parameter.name for parameter in self.learns]
+        for place, name in enumerate(names):
+            if not name.isidentifier() or hasattr(self, name) or name in names[:place]:
+                raise ConfigError(
+                    f"a parameter of {type(self).__name__} cannot be called '{name}'",
+                    expected="a name of its own, which the frame of the gates does not use",
+                )
 
     def _parameter(self, start: float) -> nn.Parameter:
         return nn.Parameter(torch.full((self.heads, self.hidden_size), float(start)))

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
+from gaam_decoder.attention._softmax import (
+    LayerNorm,
+    joined,
+    softmax_attention,
+    softmax_weights,
+    split,
+)
 
 
 class GroupedQueryAttention(nn.Module):
@@ -52,7 +58,7 @@ class GroupedQueryAttention(nn.Module):
         self.q_proj = nn.Linear(width, width)
         self.k_proj = nn.Linear(width, kv_width)
         self.v_proj = nn.Linear(width, kv_width)
-        self.norm = nn.LayerNorm(kv_width) if published else nn.Identity()
+        self.norm = LayerNorm(kv_width) if published else nn.Identity()
         self.out_proj = nn.Linear(kv_width if published else width, width)
         for module in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
             nn.init.xavier_uniform_(module.weight)

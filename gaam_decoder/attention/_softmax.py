@@ -6,7 +6,7 @@ B batch, H heads, Q queries, L layers, E size of a head, W = H E.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def split(x_BLW: Tensor, heads: int) -> Tensor:
@@ -17,6 +17,14 @@ def split(x_BLW: Tensor, heads: int) -> Tensor:
 def joined(y_BHQE: Tensor) -> Tensor:
     """The heads side by side again: (B, H, Q, E) -> (B, Q, W)."""
     return y_BHQE.transpose(1, 2).flatten(2)
+
+
+class LayerNorm(nn.LayerNorm):
+    """``nn.LayerNorm`` in the type of its parameters, whatever autocast makes of its input."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 as there
+        """The input, normalised."""
+        return super().forward(input.to(self.weight.dtype))
 
 
 def softmax_weights(query_BHQE: Tensor, key_BHLE: Tensor, scale: float | None = None) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._density import DensityGate, Learned, Location, Normalize
 
+LARGEST_START = 1000.0
 LOG_EPSILON = 1e-12
 """Added to both sides of a ratio: the slope in k at k = 2 is finite, and r = 0 has a logarithm."""
 
@@ -27,7 +28,7 @@ class Chi2(DensityGate):
     pulls towards the Gaussian and not out of the domain; xi is clamped to at least 1e-3.
 
     Args:
-        k: where the degrees of freedom start, >= 2.
+        k: where the degrees of freedom start, 2 to 1,000: beyond, float32 is not enough.
 
     Numerics:
         The logarithms of q and m have 1e-12 added: without it the derivative in k is infinite at
@@ -52,8 +53,9 @@ class Chi2(DensityGate):
         super().__init__(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize
         )
-        if not 2 <= k < float("inf"):
-            raise ConfigError("k is out of range", expected=">= 2", found=str(k))
+        if not 2 <= k <= LARGEST_START:
+            expected = f"2 to {LARGEST_START:g}"
+            raise ConfigError("k is out of range", expected=expected, found=str(k))
         nn.init.constant_(self.get_parameter("excess"), k - 2)
 
     @staticmethod

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention._density import EPSILON, positive
+from gaam_decoder.attention._density import EPSILON, PARAMETER_FLOOR, positive
 
 
 class GCT(Attention):
@@ -33,10 +33,9 @@ class GCT(Attention):
         self, num_layers: int, hidden_size: int, *, scale: float = 2.0, learn_scale: bool = False
     ) -> None:
         super().__init__(num_layers, hidden_size)
-        if not 0 < scale < float("inf"):
-            raise ConfigError(
-                "scale is out of range", expected="a positive number", found=f"{scale}"
-            )
+        if not PARAMETER_FLOOR <= scale < float("inf"):
+            expected = f"at least {PARAMETER_FLOOR:g}"
+            raise ConfigError("scale is out of range", expected=expected, found=f"{scale}")
         self.learn_scale = learn_scale
         c = torch.tensor([float(scale)])
         if learn_scale:

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
-from gaam_decoder.attention._softmax import joined, softmax_attention, softmax_weights, split
+from gaam_decoder.attention._softmax import (
+    LayerNorm,
+    joined,
+    softmax_attention,
+    softmax_weights,
+    split,
+)
 
 
 class _MultiHead(nn.Module):
@@ -74,13 +80,13 @@ class Perceiver(Attention):
         self.latents = nn.Parameter(torch.empty(latents, width))
         nn.init.normal_(self.latents, std=0.02)
         self.in_proj = nn.Linear(hidden_size, width)
-        self.in_norm = nn.LayerNorm(width)
+        self.in_norm = LayerNorm(width)
         self.cross = _MultiHead(width, heads)
-        self.self_norm = nn.LayerNorm(width)
+        self.self_norm = LayerNorm(width)
         self.self_attention = _MultiHead(width, heads)
-        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_norm = LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
-        self.out_norm = nn.LayerNorm(width)
+        self.out_norm = LayerNorm(width)
         self.out_proj = nn.Linear(width, hidden_size)
 
     @property

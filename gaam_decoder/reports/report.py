@@ -16,7 +16,7 @@ from gaam_decoder.runs.run_folders import load_runs
 from gaam_decoder.specs import parse_attention
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Report:
     """Tables of accuracies over seeds and of differences to a baseline; ``report`` makes one."""
 
@@ -88,12 +88,12 @@ def report_format(name: str) -> Format:
 
 
 def report(
-    runs: str | Path | Sequence[RunResult] = "runs", *, baseline: str | None = None
+    runs: str | Path | RunResult | Sequence[RunResult] = "runs", *, baseline: str | None = None
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
     Args:
-        runs: their folder, or what ``train`` or ``load_runs`` returned.
+        runs: their folder, or some of what ``train`` or ``load_runs`` returned.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
 
@@ -103,6 +103,8 @@ def report(
         CacheError: a run is damaged.
     """
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
+    if isinstance(runs, RunResult):
+        runs = [runs]
     found = load_runs(runs) if isinstance(runs, (str, Path)) else runs
     if not found:
         raise NotFoundError("nothing to report on", expected="one run or more", found="none")

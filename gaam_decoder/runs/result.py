@@ -39,7 +39,7 @@ from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import row_title
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RunResult:
     """What a finished run says: everything a report needs, and nothing it has to recompute."""
 

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
@@ -20,7 +21,6 @@ from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, ch
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
-from gaam_decoder.training.train_group import build_loss
 
 TIMED_STEPS = 3
 FUSED_SPEED = 20.0

@@ -15,11 +15,12 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
 from gaam_decoder.config import TrainConfig, train_as_test
+from gaam_decoder.contract import check_contract
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.recipe import Fold, Recipe
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.specs import Spec, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.rows.data import read_groups
 
@@ -46,6 +47,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     Warns:
         GaamWarning: for everything that is left out, where that was asked for.
     """
+    _check_session()
     config = _check_splits(config, cache)
     config = _check_pools(config, cache)
     config = _check_layers(config, cache.num_layers)
@@ -56,7 +58,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
         spec = decoder_spec(recipe, cache)
         item = Item(spec=spec, recipe=recipe, key=recipe.key(cache.fingerprint))
         if spec not in reasons:
-            reasons[spec] = _why_impossible(spec)
+            reasons[spec] = _why_impossible(spec, recipe.loss)
         (items if reasons[spec] is None else impossible).append(item)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
@@ -116,9 +118,27 @@ def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
     )
 
 
-def _why_impossible(spec: DecoderSpec) -> ConfigError | None:
-    """Why a decoder cannot be built: known before any training."""
+def _check_session() -> None:
+    """Nothing that a program set in torch may change the numbers.
+
+    Raises:
+        ConfigError: something would.
+    """
+    kinds = ("cpu", "cuda")
+    found = {
+        "a default type of torch.float32": torch.get_default_dtype() == torch.float32,
+        "no torch.autocast around it": not any(map(torch.is_autocast_enabled, kinds)),
+        "no torch.device around it": torch.get_default_device().type == "cpu",
+    }
+    for expected, holds in found.items():
+        if not holds:
+            raise ConfigError("this session would change the numbers", expected=expected)
+
+
+def _why_impossible(spec: DecoderSpec, loss: Spec) -> ConfigError | None:
+    """Why a decoder cannot be built, or one of other packages not used: before any training."""
     try:
+        check_contract(spec, loss)
         with on_paper():
             build_decoder(spec, seed=0)
     except ConfigError as error:

@@ -11,22 +11,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from gaam_cache import plugins
+from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
-from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.specs import Spec
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.unfinished.checkpoint import Checkpoint
-
-
-def build_loss(spec: Spec) -> Loss:
-    """The loss that a spec names."""
-    return plugins.load("gaam_decoder.losses", spec.name, kind="loss")(**dict(spec.options))
 
 
 def train_group(

@@ -34,6 +34,7 @@ import numpy as np
 import torch
 
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec
@@ -42,7 +43,7 @@ from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import recipes
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.features import Features
-from gaam_decoder.training.train_group import build_loss, train_group
+from gaam_decoder.training.train_group import train_group
 from tests.benchmarks._machine import (
     alternate,
     describe,

@@ -242,7 +242,7 @@ class Queue(Source):
 '''
     offers = {"gaam.sources": {"queue": "queue_source:Queue", "gone": "nowhere:Gone"}}
     install("gaam-queue", "1", offers, queue_source=source)
-    with pytest.warns(GaamWarning, match=r"source 'gone' of gaam-queue 1 cannot be loaded"):
+    with pytest.warns(GaamWarning, match=r"source 'gone' of gaam-queue 1 does not work"):
         assert type(find_source("queue:a")).__name__ == "Queue"
     assert type(find_source("news-sample")).__name__ != "Queue"
 
@@ -254,3 +254,119 @@ def test_a_list_of_entry_points_that_cannot_be_read_stops_nothing(
     (folder / "gaam_torn-1.dist-info" / "entry_points.txt").write_text("[gaam.attention]\nsech\n")
     with pytest.warns(GaamWarning, match="cannot be read"):
         assert "gaam" in plugins.names(PACKAGE)
+
+
+GATE = """
+import torch
+from torch import Tensor, nn
+from gaam_decoder.attention import Attention, DensityGate, Learned
+
+class Gate(DensityGate):
+    learns = (Learned("s", start=1.0),)
+    @staticmethod
+    def density(r, s):
+        return torch.exp(-r.abs() / s)
+    @staticmethod
+    def constant(s):
+        return 0.5 / s
+"""
+LEARNS = 'learns = (Learned("s", start=1.0),)'
+DENSITY = "return torch.exp(-r.abs() / s)"
+PLAIN = """
+import torch
+from torch import nn
+from gaam_decoder.attention import Attention
+
+class Gate(Attention):
+    def __init__(self, num_layers, hidden_size):
+        super().__init__(num_layers, hidden_size)
+        self.w = nn.Parameter(torch.ones(hidden_size))
+    def forward(self, x):
+        return x * self.w
+"""
+MISTAKES = {
+    "a tuple without its comma": GATE.replace("1.0),)", "1.0))"),
+    "nothing learned": GATE.replace(LEARNS, ""),
+    "names alone": GATE.replace(LEARNS, 'learns = ("s",)'),
+    "another name": GATE.replace("density(r, s)", "density(r, t)").replace("/ s)", "/ t)"),
+    "no static method": GATE.replace("@staticmethod", ""),
+    "no density": GATE.replace(DENSITY, "pass"),
+    "numpy": GATE.replace(DENSITY, "return __import__('numpy').exp(r.detach().numpy())"),
+    "complex": GATE.replace(DENSITY, "return torch.exp(1j * r) * s"),
+    "not finite": GATE.replace(DENSITY, "return s / (r * 0)"),
+    "a start that is none": GATE.replace("start=1.0", "start=float('nan')"),
+    **{
+        f"called {name}": GATE.replace('"s"', f'"{name}"')
+        for name in (
+            "offset",
+            "location",
+            "normalize",
+            "gate",
+            "density",
+            "training",
+            "heads",
+            "a.b",
+        )
+    },
+    "twice": GATE.replace("1.0),)", '1.0), Learned("s", start=2.0))'),
+    "an option without a type": PLAIN.replace("hidden_size):", "hidden_size, *, t=1):", 1),
+    "an option of no type": PLAIN.replace("hidden_size):", "hidden_size, *, t: Gone=1):", 1),
+    "raises when made": PLAIN.replace("super().", "raise OSError('no'); super()."),
+    "raises when used": PLAIN.replace("return x", "raise ZeroDivisionError; return x"),
+    "ends the program": PLAIN.replace("return x", "raise SystemExit(0); return x"),
+    "ends at import": "raise SystemExit(0)",
+    "another shape": PLAIN.replace("x * self.w", "x[:, :1] * self.w"),
+    "no tensor": PLAIN.replace("x * self.w", "3"),
+    "dropout": PLAIN.replace("x * self.w", "nn.functional.dropout(x * self.w)"),
+    "a map of another shape": PLAIN + "    def attention_map(self, x): return x[:, :2]\n",
+    "a map that is not finite": PLAIN + "    def attention_map(self, x): return x / 0\n",
+    "learned that is no number": PLAIN + "    def learned(self): return {'w': self.w > 0}\n",
+    "learned that is no tensor": PLAIN + "    def learned(self): return {'w': 3}\n",
+    "learned without a name": PLAIN + "    def learned(self): return 3\n",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_mechanism_is_one_message_that_says_whose_it_is(
+    mistake: str, gaam: Gaam, install: Install, tiny_cache: Path, tmp_path: Path
+) -> None:
+    offers = {"gaam.attention": {"gate": "gate_of:Gate"}}
+    install("gaam-odd", "1", offers, gate_of=MISTAKES[mistake])
+    options = ["--cache", tiny_cache, "--runs", tmp_path / "runs", "--seeds", 2, "--epochs", 1]
+    trained = gaam("train", "--attn", "gate", *options)
+    assert trained.code in (1, 2), trained
+    assert trained.err.count("error: ") == 1, trained.err
+    if not mistake.startswith(("called", "twice", "dropout")):
+        assert "gaam-odd 1" in trained.err
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").glob("[!.]*"))
+    listed = gaam("describe", "--layers", 6, "--hidden-size", 32)
+    assert listed.code == 0, listed.err
+    assert "laplace" in listed.out
+
+
+def test_the_two_frames_of_the_mistakes_are_none(
+    gaam: Gaam, install: Install, tiny_cache: Path, tmp_path: Path
+) -> None:
+    offers = {"gaam.attention": {"gate": "gate_of:Gate", "plain": "plain_of:Gate"}}
+    install("gaam-fine", "1", offers, gate_of=GATE, plain_of=PLAIN)
+    options = ["--cache", tiny_cache, "--runs", tmp_path / "runs", "--seeds", 2, "--epochs", 1]
+    assert gaam("train", "--attn", "gate", "--attn", "plain", *options).code == 0
+    (run,) = (tmp_path / "runs").glob("gate-*")
+    ablated = gaam("ablate", run, "--num-layers", 2)
+    assert ablated.code == 0, ablated.err
+
+
+def test_a_change_anywhere_in_a_package_is_another_run(
+    gaam: Gaam, install: Install, folder: Path, tiny_cache: Path, tmp_path: Path
+) -> None:
+    package = folder / "of_many"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "gate.py").write_text(GATE + "from of_many.helper import FACTOR\n")
+    install("gaam-many", "1", {"gaam.attention": {"gate": "of_many.gate:Gate"}})
+    options = ["--cache", tiny_cache, "--runs", tmp_path, "--seeds", 1, "--epochs", 1]
+    for count, text in enumerate(("FACTOR = 1\n", "FACTOR = 1  # one\n", "FACTOR = 2\n")):
+        (package / "helper.py").write_text(text)
+        plugins.code.cache_clear()
+        assert gaam("train", "--attn", "gate", *options).code == 0
+        assert len(list(tmp_path.glob("gate-*"))) == (1, 1, 2)[count]

@@ -26,7 +26,7 @@ def histograms(learned: Mapping[str, NDArray[np.float64]]) -> Figure:
         flat = values[np.isfinite(values)].ravel()
         low, middle, high = np.quantile(flat, [0.025, 0.5, 0.975])
         # one value many times over has no width for bins
-        spread = flat.max() - flat.min() > 1e-9 * max(1.0, abs(middle))
+        spread = float(flat.max()) - float(flat.min()) > 1e-5 * max(1.0, abs(middle))
         limits = None if spread else (middle - 0.5, middle + 0.5)
         axes.hist(
             flat, bins=48, range=limits, color=PALETTE["c0"], alpha=0.75, histtype="stepfilled"

@@ -303,6 +303,8 @@ def test_bad_specs_are_refused(text: str, message: str) -> None:
         ("gct:scale=0", "scale"),
         ("gaussian-mixture:components=0", "components"),
         ("chi2:k=1", "k is out of range"),
+        ("chi2:k=1001", "k is out of range"),
+        ("gct:scale=1e-4", "scale"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(text: str, message: str) -> None:

@@ -113,3 +113,14 @@ def test_long_labels_keep_both_ends() -> None:
     assert len(label) == 26
     assert label.startswith("generalized")
     assert label.endswith("median")
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 20.0, 1e6])
+@pytest.mark.parametrize("steps", [0, 1, 3, 1000])
+def test_values_that_hardly_differ_have_a_histogram(start: float, steps: int) -> None:
+    """Parameters that all moved alike differ in their last digits, which are no bins."""
+    value = np.float32(start)
+    for _ in range(steps):
+        value = np.nextafter(value, np.float32(np.inf))
+    values = np.array([[start, value] * 20], dtype=np.float32)
+    assert learned.histograms({"k": values}).axes

@@ -296,3 +296,15 @@ def test_the_compiled_conv_head_equals_the_plain_loop(attention: str, seeds: lis
     compiled.compiler.works = False
     expected = compiled.logits(compiled.data.test, compiled.state.weights)
     torch.testing.assert_close(logits, expected, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("attention", VARIANTS)
+@pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
+def test_every_variant_trains_in_bfloat16_alone_and_stacked(
+    attention: str, seeds: list[int]
+) -> None:
+    how = replace(EAGER, dtype="bfloat16")
+    ours = group(attention, seeds, dtype=torch.float32, engine=how)
+    ours.train_epoch()
+    assert [member.failed for member in ours.members] == [None] * len(seeds)
+    assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32
