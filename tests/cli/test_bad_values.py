@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,7 @@ def test_no_value_of_any_option_is_a_traceback(
             inner.mkdir(parents=True)
             monkeypatch.chdir(inner)
             rest = without(arguments[command], name)
+            shutil.rmtree(tmp_path / "new" / "c", ignore_errors=True)  # what another value made
             if command == "train" and name in ("--fold", "--groups"):
                 rest = ["--folds", 2, *rest]
             outcome = gaam(command, name, value, *rest)  # any other exception ends the test
