@@ -18,6 +18,7 @@ ALLOWED_FROM_CACHE = {
     "format",
     "messages",
     "devices",
+    "lazy",
     "limits",
     "plugins",
 }

@@ -177,11 +177,17 @@ class Fail(Strike):
 class Overtaken(Strike):
     """Before the call, another job runs from its beginning to its end."""
 
-    def __init__(self, address: str, job: dict[str, Any]) -> None:
+    def __init__(self, address: str, job: dict[str, Any], note: str) -> None:
         self.address = address
         self.job = job
+        self.note = Path(note)
+        """Gets what was about to be done, and the receipts that were there."""
 
     def nth(self, operation: str, path: Any, act: Act, half: Act | None) -> Any:
+        folder = Path(self.job["arguments"][self.job["arguments"].index("--out") + 1])
+        there = [receipt.name for receipt in folder.glob("shards/[!.]*.json")]
+        name = Path(f"/proc/self/fd/{path}").readlink() if isinstance(path, int) else path
+        self.note.write_text(json.dumps({"path": str(name), "there": there}))
         answer = ask(self.address, self.job)
         if answer["code"]:
             raise RuntimeError(answer["err"])

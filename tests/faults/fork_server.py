@@ -45,8 +45,9 @@ TIMEOUT_SECONDS = 600
 def serve(address: str) -> dict[str, Any]:
     """Wait for jobs; returns only in the process that is to do one, with the job."""
     server = socket.socket(socket.AF_UNIX)
-    server.bind(address)
+    server.bind(f"{address}.new")
     server.listen(64)
+    Path(f"{address}.new").rename(address)  # who sees it may connect
     # a shell ignores these for what it starts with '&', and so would every job
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -97,8 +98,8 @@ def strike_of(job: dict[str, Any]) -> Strike:
             return Signal(numbers, after=when == "after")
         case ["hang", numbers]:
             return Hang(numbers)
-        case ["overtaken", address, other]:
-            return Overtaken(address, other)
+        case ["overtaken", address, other, note]:
+            return Overtaken(address, other, note)
         case ["record", path]:
             return Record(job["folder"], path)
     raise ValueError(job["fault"])
