@@ -12,7 +12,6 @@ is.
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import importlib.util
@@ -27,7 +26,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
-from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
 
@@ -96,46 +94,6 @@ def origin(package: str, name: str) -> str | None:
     return None if name in _own(package) else _all(_offered(package).get(name, [])) or None
 
 
-@functools.cache
-def code(package: str, name: str, *, kind: str) -> str:
-    """Eight digits that change with the code of a plug-in's module, though not with its words.
-
-    Comments and docstrings do not count. Where it is not ours, they change with the code of its
-    whole package, and stand after the distribution and its version, as ``origin`` has them.
-    """
-    home = load(package, name, kind=kind).__module__
-    where = origin(package, name)
-    digest = digest_of(*(_code(file).encode() for file in _sources(home, whole=where is not None)))
-    return f"{where} {digest[:8]}" if where else digest[:8]
-
-
-def _sources(module: str, *, whole: bool) -> list[Path]:
-    """The files of a module, or of the package that it lies in."""
-    top = sys.modules.get(module.partition(".")[0])
-    if whole and (folders := getattr(top, "__path__", None)):
-        return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return [Path(file)] if file and file.endswith(".py") else []
-
-
-def _code(file: Path) -> str:
-    """What a file does, in one spelling."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return ""  # it is not imported either
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):  # without docstrings
-            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
-    return ast.unparse(tree)
-
-
-def _is_text(line: ast.AST) -> bool:
-    if not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant):
-        return False
-    return isinstance(line.value.value, str)
-
-
 def _own(package: str) -> list[str]:
     spec = importlib.util.find_spec(package)
     folders = (spec and spec.submodule_search_locations) or []
@@ -175,7 +133,6 @@ def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) 
             found=who,
             hint="uninstall the others",
         )
-    details = {"where": f"{points[0].value} of {who}", "hint": f"mend or uninstall {who}"}
     with _blamed(kind, name, points):
         cls = points[0].load()
     frame = _frame(package, kind)
@@ -185,7 +142,7 @@ def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) 
             expected=f"a class that extends {frame.__module__}.{frame.__name__} and defines "
             "what is abstract there",
             found=shortened(repr(cls)),
-            **details,
+            **_whose(points),
         )
     return cls
 
@@ -215,13 +172,18 @@ def _blamed(kind: str, name: str, points: list[EntryPoint]) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code >= 128:
             raise  # a signal
-        who = _all(points)
         raise ConfigError(
-            f"the {kind} '{name}' of {who} does not work",
+            f"the {kind} '{name}' of {_all(points)} does not work",
             found=f"{type(error).__name__}: {error}",
-            where=", ".join(f"{point.value} of {who}" for point in points),
-            hint=f"mend or uninstall {who}",
+            **_whose(points),
         ) from error
+
+
+def _whose(points: list[EntryPoint]) -> dict[str, str]:
+    """Details of an error: whose fault it is."""
+    who = _all(points)
+    values = ", ".join(point.value for point in points)
+    return {"where": f"{values} of {who}", "hint": f"mend or uninstall {who}"}
 
 
 def _frame(package: str, kind: str) -> type:

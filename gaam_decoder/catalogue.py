@@ -52,7 +52,7 @@ def describe_mechanism(text: str, num_layers: int, hidden_size: int) -> dict[str
     package = KINDS["mechanism"][0]
     cls = plugins.load(package, spec.name, kind="mechanism")
     try:
-        with plugins.blamed(package, spec.name, kind="mechanism"), on_paper():
+        with on_paper():
             attention = build_attention(spec, num_layers, hidden_size)
     except ConfigError as error:
         error.details.setdefault("where", f"--attn {text}")

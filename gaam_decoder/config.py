@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache import plugins
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import option_of, shortened
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
-from gaam_decoder.parse import parse_list, parse_pools, parse_rates, parse_seed_batch
-from gaam_decoder.specs import parse_attention, parse_head, parse_loss
+from gaam_decoder.parse import (
+    parse_list,
+    parse_pools,
+    parse_rates,
+    parse_seed_batch,
+    real,
+    whole,
+    yes_or_no,
+)
+from gaam_decoder.specs import build, parse_attention, parse_head, parse_loss
 
 TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
@@ -120,8 +126,7 @@ class TrainConfig:
         self._check_protocol()
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
-        loss = parse_loss(self.loss)
-        plugins.load("gaam_decoder.losses", loss.name, kind="loss")(**dict(loss.options))
+        build(parse_loss(self.loss), "loss")
         for name, values in self._axes().items():
             if not values:
                 raise ConfigError("nothing to train", expected=f"at least one --{name}")
@@ -141,10 +146,10 @@ class TrainConfig:
     def _settle_types(self) -> None:
         """One spelling of every value, such as 0.0 for a weight decay of 0: it decides keys."""
         kinds: dict[str, tuple[Callable[[Any], Any], str]] = {
-            **dict.fromkeys(WHOLE, (_whole, "a whole number")),
-            **dict.fromkeys(REAL, (_real, "a number")),
+            **dict.fromkeys(WHOLE, (whole, "a whole number")),
+            **dict.fromkeys(REAL, (real, "a number")),
             **dict.fromkeys(PATHS, (Path, "a path")),
-            **dict.fromkeys(YES_OR_NO, (_yes_or_no, "True or False")),
+            **dict.fromkeys(YES_OR_NO, (yes_or_no, "True or False")),
             "attn": (parse_list, ""),
             "seeds": (parse_seeds, ""),
         }
@@ -236,24 +241,6 @@ class TrainConfig:
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError
-    return operator.index(value)
-
-
-def _real(value: Any) -> float:
-    if isinstance(value, (bool, str)):
-        raise TypeError
-    return float(value) + 0.0  # -0.0 is 0.0
-
-
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
 
 
 def train_as_test(found: str) -> ConfigError:

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.heads._base import Head
-from gaam_decoder.specs import Spec
+from gaam_decoder.specs import Spec, build
 
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
@@ -82,6 +81,22 @@ class Decoder(nn.Module):
 
 
 @contextmanager
+def without_random_numbers() -> Iterator[None]:
+    """A decoder draws no random numbers while it trains.
+
+    Raises:
+        ConfigError: it did.
+    """
+    before = torch.random.get_rng_state()
+    yield
+    if not torch.equal(before, torch.random.get_rng_state()):
+        raise ConfigError(
+            "the decoder draws random numbers of its own while it trains",
+            expected="none: a seed would depend on those beside it (heads are handed noise)",
+        )
+
+
+@contextmanager
 def on_paper() -> Iterator[None]:
     """Modules built inside have shapes and no memory.
 
@@ -103,8 +118,8 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     Raises:
         ConfigError: an option does not fit these dimensions.
     """
-    cls = plugins.load("gaam_decoder.attention", spec.name, kind="mechanism")
-    return cls(num_layers, hidden_size, **dict(spec.options))
+    attention: Attention = build(spec, "mechanism", num_layers, hidden_size)
+    return attention
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
@@ -116,6 +131,5 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
         torch.manual_seed(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
         torch.manual_seed(stream_seed(seed, "head"))
-        cls = plugins.load("gaam_decoder.heads", spec.head.name, kind="head")
-        head = cls(*attention.output_shape, spec.num_classes, **dict(spec.head.options))
+        head = build(spec.head, "head", *attention.output_shape, spec.num_classes)
     return Decoder(attention, head)

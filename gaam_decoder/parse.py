@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+
+def whole(value: Any) -> int:
+    """A whole number of any type.
+
+    Raises:
+        TypeError: anything else, 1.0 and True among it.
+    """
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def real(value: Any) -> float:
+    """A number of any type; -0.0 is 0.0.
+
+    Raises:
+        TypeError: anything else, text and True among it.
+    """
+    if isinstance(value, (bool, str)):
+        raise TypeError
+    return float(value) + 0.0
+
+
+def yes_or_no(value: Any) -> bool:
+    """True or False.
+
+    Raises:
+        TypeError: anything else, 1 and 'no' among it.
+    """
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from gaam_cache import plugins
+from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, row_title
@@ -97,10 +97,10 @@ class Recipe:
         return values
 
     def code(self) -> dict[str, str]:
-        """What the decoder and its loss are computed by, as ``plugins.code`` has it."""
+        """What the decoder and its loss are computed by, as ``plugin_code.code`` has it."""
         parts = {"mechanism": self.attention, "head": self.head, "loss": self.loss}
         return {
-            f"{kind} {spec.name}": plugins.code(KINDS[kind][0], spec.name, kind=kind)
+            f"{kind} {spec.name}": plugin_code.code(KINDS[kind][0], spec.name, kind=kind)
             for kind, spec in parts.items()
         }
 

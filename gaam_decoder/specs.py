@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -170,6 +171,27 @@ def _parse_value(value: str, hint: Any, where: str) -> Any:
         found=f"'{shortened(value)}'",
         hint=f"did you mean '{meant}'?" if meant else None,
     )
+
+
+def blamed(spec: Spec, kind: str) -> AbstractContextManager[None]:
+    """What goes wrong inside is the fault of a plug-in, where it is not ours."""
+    return plugins.blamed(KINDS[kind][0], spec.name, kind=kind)
+
+
+def build(spec: Spec, kind: str, *arguments: Any) -> Any:
+    """The plug-in that a spec names, made with its options.
+
+    Args:
+        spec: name and options.
+        kind: of ``KINDS``.
+        arguments: what its kind is made with besides.
+
+    Raises:
+        ConfigError: an option that does not fit, or one of another distribution does not work.
+    """
+    cls = plugins.load(KINDS[kind][0], spec.name, kind=kind)
+    with blamed(spec, kind):
+        return cls(*arguments, **dict(spec.options))
 
 
 def parse_attention(text: str, option: str = "--attn") -> Spec:

@@ -52,8 +52,8 @@ def check_about(content: Mapping[str, Any]) -> None:
     """The content of run.json: fields and their types, seeds, names of files."""
     _check_fields(content, _ABOUT, "run.json")
     recipe, cache, seeds = content["recipe"], content["cache"], content["seeds"]
-    _check_fields(content["environment"], _ENVIRONMENT, "environment")
-    for part, fields in (("recipe", _RECIPE), ("cache", _CACHE), ("engine", _ENGINE)):
+    known = {"recipe": _RECIPE, "cache": _CACHE, "engine": _ENGINE, "environment": _ENVIRONMENT}
+    for part, fields in known.items():
         _check_fields(content[part], fields, part)
     _require(re.fullmatch("[0-9a-f]{64}", content["key"]), "the key is no SHA-256")
     _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")

@@ -12,11 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.specs import row_title
+from gaam_decoder.specs import build, row_title
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items
@@ -148,7 +147,7 @@ def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
         replace(data, train=train, selection=None),
         item.recipe,
         [0],
-        loss_of=build_loss(item.recipe.loss),
+        loss_of=build(item.recipe.loss, "loss"),
         engine=replace(engine, compiled=False),
     )
     best = float("inf")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
@@ -52,7 +52,7 @@ def train_group(
         One result per seed, in order, and whether the arithmetic was compiled to the end.
     """
     group = Group(
-        spec, data, recipe, seeds, loss_of=build_loss(recipe.loss), engine=engine, steps=steps
+        spec, data, recipe, seeds, loss_of=build(recipe.loss, "loss"), engine=engine, steps=steps
     )
     if checkpoint is not None:
         group.resume(checkpoint)

@@ -34,10 +34,9 @@ import numpy as np
 import torch
 
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.contract import build_loss
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.specs import Spec
+from gaam_decoder.specs import Spec, build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import recipes
@@ -73,7 +72,7 @@ def contestant(
     spec: DecoderSpec, data: TrainData, recipe: Recipe, how: Engine, seeds: int
 ) -> Callable[[], float]:
     """Seconds per seed-epoch of a group that is warm."""
-    loss_of = build_loss(recipe.loss)
+    loss_of = build(recipe.loss, "loss")
     group = Group(spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=how)
     group.train_epoch()
     assert group.compiler.works == how.compiled
@@ -237,7 +236,9 @@ def first_step(cache: str, start: float) -> None:
     spec, data, recipe = setting(Path(cache), "gaam", "linear")
     how = choose_engine(spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
     few = replace(data, train=_first(data.train, recipe.batch_size))
-    group = Group(spec, few, recipe, list(range(16)), loss_of=build_loss(recipe.loss), engine=how)
+    group = Group(
+        spec, few, recipe, list(range(16)), loss_of=build(recipe.loss, "loss"), engine=how
+    )
     ready = time.perf_counter()
     group._pass(1)
     done = time.perf_counter()

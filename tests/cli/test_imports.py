@@ -20,6 +20,7 @@ ALLOWED_FROM_CACHE = {
     "devices",
     "lazy",
     "limits",
+    "plugin_code",
     "plugins",
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache import plugins
+from gaam_cache import plugin_code, plugins
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.sources._base import find_source
 from tests.conftest import Outcome
@@ -109,7 +109,7 @@ def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
         for old in folder.glob("gaam_sech-*"):
             shutil.rmtree(old)
         sys.modules.pop("sech_gate", None)
-        plugins.code.cache_clear()
+        plugin_code.code.cache_clear()
         install(
             "gaam-sech", version, {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=code
         )
@@ -139,8 +139,8 @@ def test_seeds_of_other_code_are_kept_and_said(
 ) -> None:
     options = ["--cache", tiny_cache, "--runs", tmp_path, "--epochs", 1, "--attn", "gaam"]
     assert "other code" not in gaam("train", "--seeds", "0-1", *options).err
-    code = plugins.code
-    monkeypatch.setattr(plugins, "code", lambda *of, kind: code(*of, kind=kind)[::-1])
+    code = plugin_code.code
+    monkeypatch.setattr(plugin_code, "code", lambda *of, kind: code(*of, kind=kind)[::-1])
     found = gaam("train", "--seeds", "0-2", *options)
     assert found.code == 0
     assert "seeds 0-1 were trained by other code than there is now of mechanism gaam" in found.err
@@ -367,6 +367,6 @@ def test_a_change_anywhere_in_a_package_is_another_run(
     options = ["--cache", tiny_cache, "--runs", tmp_path, "--seeds", 1, "--epochs", 1]
     for count, text in enumerate(("FACTOR = 1\n", "FACTOR = 1  # one\n", "FACTOR = 2\n")):
         (package / "helper.py").write_text(text)
-        plugins.code.cache_clear()
+        plugin_code.code.cache_clear()
         assert gaam("train", "--attn", "gate", *options).code == 0
         assert len(list(tmp_path.glob("gate-*"))) == (1, 1, 2)[count]
