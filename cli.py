@@ -162,12 +162,13 @@ def train(
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
     seeds: Annotated[Strings, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list; repeatable, which makes a list.")] = None,
+    tune_seeds: Annotated[Strings, _train("tune_seeds", "--tune-seeds", metavar="0-4", help="Seeds that choose between several --lr and --weight-decay by validation; --seeds then train what is chosen.")] = None,
     head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(plugins.names('gaam_decoder.losses'))}.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
-    weight_decay: Annotated[float | None, _train("weight_decay", "--weight-decay", help="Weight decay of AdamW.")] = None,
+    weight_decay: Annotated[Strings, _train("weight_decay", "--weight-decay", metavar="0.01|0,0.01,0.1", help="Weight decay of AdamW, or several; repeatable.")] = None,
     schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the rate.")] = None,
     clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
     select: Annotated[str | None, _train("select", "--select", metavar="val|last|test", help="Epoch that is kept: best on a part of train, last, or best on test (optimistic).")] = None,
@@ -198,6 +199,7 @@ def train(
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
     import gaam_decoder
+    from gaam_decoder.training.advice import advice
 
     resolved = settings.resolve(
         TrainConfig,
@@ -232,6 +234,8 @@ def train(
         for run in results:
             if run.path not in said:
                 tell(run.summary())
+        for line in advice(results):
+            tell(line)
         tell(f"next: {next_step.after_training(resolved.runs)}")
     gaam_decoder.check_failures(results, resolved.seeds)
 
@@ -273,6 +277,9 @@ def report(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
+    margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
+    all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
+    tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -285,7 +292,13 @@ def report(
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
-    found = gaam_decoder.report(runs, baseline=baseline)
+    found = gaam_decoder.report(
+        runs,
+        baseline=baseline,
+        margin=margin,
+        every_candidate=all_candidates,
+        tune_seeds=tune_seeds,
+    )
     if figures:
         saved = found.save_figures(figures)
         tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)

@@ -13,7 +13,13 @@ from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import option_of, shortened
-from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
+from gaam_decoder.number_lists import (
+    Layers,
+    parse_layer_sets,
+    parse_seeds,
+    spell_layers,
+    spell_numbers,
+)
 from gaam_decoder.parse import (
     parse_list,
     parse_pools,
@@ -23,12 +29,12 @@ from gaam_decoder.parse import (
     whole,
     yes_or_no,
 )
-from gaam_decoder.specs import build, parse_attention, parse_head, parse_loss
+from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, parse_loss
 
 TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "seed_batch")
-REAL = ("weight_decay", "val_fraction", "clip_grad_norm")
+REAL = ("val_fraction", "clip_grad_norm")
 PATHS = ("cache", "runs", "groups")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible")
 MOST_RECIPES = 10_000
@@ -55,14 +61,19 @@ class TrainConfig:
     """Folder that holds the runs."""
     seeds: tuple[int, ...] = field(default=tuple(range(10)), metadata={"parse": parse_seeds})
     """A number (10), a range (0-31) or a list (3,5,9)."""
+    tune_seeds: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_seeds})
+    """Seeds that choose between several ``lr`` and ``weight_decay`` by validation accuracy: they
+    train the grid, ``seeds`` what they choose. Default: all seeds train the grid."""
     epochs: int = 35
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
     lr: float | tuple[float, ...] = field(default=3e-4, metadata={"parse": parse_rates})
     """Learning rate of AdamW, or several."""
-    weight_decay: float = 0.01
-    """Weight decay of AdamW."""
+    weight_decay: float | tuple[float, ...] = field(
+        default=USUAL_DECAY, metadata={"parse": parse_rates}
+    )
+    """Weight decay of AdamW, or several."""
     schedule: Literal["constant", "plateau"] = "constant"
     """plateau: divide the rate by 10 when the watched accuracy has not risen for 10 epochs."""
     clip_grad_norm: float | None = None
@@ -118,8 +129,9 @@ class TrainConfig:
         for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
             if value is not None and not 0 < value < float("inf"):
                 raise _range_error(name, "a positive number", value)
-        if not 0 <= self.weight_decay < float("inf"):
-            raise _range_error("weight_decay", ">= 0", self.weight_decay)
+        for decay in self.weight_decays:
+            if not 0 <= decay < float("inf"):
+                raise _range_error("weight_decay", ">= 0", decay)
         if not 0 < self.val_fraction <= 0.5:
             raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
         check_device(self.device)
@@ -129,17 +141,18 @@ class TrainConfig:
         build(parse_loss(self.loss), "loss")
         for name, values in self._axes().items():
             if not values:
-                raise ConfigError("nothing to train", expected=f"at least one --{name}")
+                raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
             twice, count = Counter(values).most_common(1)[0]
             if count > 1:
-                raise ConfigError(f"--{name} {twice} is given twice")
+                raise ConfigError(f"{option_of(name)} {twice} is given twice")
+        self._check_tuning()
         count = math.prod(len(values) for values in self._axes().values())
         count *= 1 if self.fold else self.folds or 1
         if count > MOST_RECIPES:
             raise ConfigError(
                 "the sweep is too large",
                 expected=f"at most {MOST_RECIPES:,} combinations of "
-                "--attn, --head, --pool, --lr, --layers and --folds",
+                "--attn, --head, --pool, --lr, --weight-decay, --layers and --folds",
                 found=f"{count:,}",
             )
 
@@ -152,6 +165,7 @@ class TrainConfig:
             **dict.fromkeys(YES_OR_NO, (yes_or_no, "True or False")),
             "attn": (parse_list, ""),
             "seeds": (parse_seeds, ""),
+            "tune_seeds": (parse_seeds, ""),
         }
         for name, (kind, expected) in kinds.items():
             value = getattr(self, name)
@@ -162,6 +176,36 @@ class TrainConfig:
             except (TypeError, ValueError, OverflowError) as error:
                 said = str(error) if kind in (parse_list, parse_seeds) else expected
                 raise _range_error(name, said, value) from None
+
+    def _check_tuning(self) -> None:
+        """Seeds that choose have something to choose from, something to go by, and do not report.
+
+        Raises:
+            ConfigError: one of the three is not so.
+        """
+        if self.tune_seeds is None:
+            return
+        found = f"--tune-seeds {spell_numbers(self.tune_seeds)}"
+        if len(self.lrs) * len(self.weight_decays) == 1:
+            raise ConfigError(
+                "--tune-seeds have nothing to choose from",
+                expected="several --lr or --weight-decay: --lr 1e-4,3e-4,1e-3",
+                found=f"{found} and one of each",
+            )
+        if self.select != "val":
+            raise ConfigError(
+                "--tune-seeds choose by validation accuracy",
+                expected="--select val, which holds out a part of train",
+                found=f"{found} and --select {self.select}",
+            )
+        if both := sorted(set(self.seeds) & set(self.tune_seeds)):
+            raise ConfigError(
+                "seeds that choose are not to report as well",
+                expected="--seeds and --tune-seeds without a common seed",
+                found=f"{found}, --seeds {spell_numbers(self.seeds)}",
+                hint=f"--seeds {both[-1] + 1}-{both[-1] + len(self.seeds)}; or without "
+                "--tune-seeds, where all seeds train the whole grid, choose and report",
+            )
 
     def _check_protocol(self) -> None:
         """What is tested on what."""
@@ -211,6 +255,7 @@ class TrainConfig:
             "head": [str(parse_head(text)) for text in self.heads],
             "pool": list(pools),
             "lr": list(self.lrs),
+            "weight_decay": list(self.weight_decays),
             "layers": [spell_layers(layers) for layers in sets],
         }
 
@@ -233,6 +278,11 @@ class TrainConfig:
     def lrs(self) -> tuple[float, ...]:
         """All learning rates."""
         return parse_rates(self.lr)
+
+    @property
+    def weight_decays(self) -> tuple[float, ...]:
+        """All weight decays."""
+        return parse_rates(self.weight_decay)
 
     @property
     def layer_sets(self) -> tuple[Layers, ...]:

@@ -78,7 +78,7 @@ def parse_rates(value: Any) -> tuple[float, ...]:
     try:
         if any(isinstance(piece, bool) for piece in pieces):
             raise TypeError
-        return tuple(float(piece) for piece in pieces)
+        return tuple(float(piece) + 0.0 for piece in pieces)  # -0.0 is 0.0
     except (TypeError, ValueError, OverflowError):
         raise ValueError("a number, or several: 1e-4,3e-4") from None
 

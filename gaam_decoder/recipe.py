@@ -78,6 +78,7 @@ class Recipe:
             self.head,
             pool=self.pool,
             lr=self.lr,
+            weight_decay=self.weight_decay,
             layers=spell_layers(self.layers) if self.layers else None,
             fold=str(self.fold) if self.fold else None,
         )

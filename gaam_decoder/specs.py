@@ -209,12 +209,17 @@ def parse_loss(text: str) -> Spec:
     return parse_spec(text, "loss")
 
 
+USUAL_DECAY = 0.01
+"""Of AdamW in torch, and ours; another is part of a title."""
+
+
 def row_title(
     attention: object,
     head: object,
     *,
     pool: str | None = None,
     lr: float | None = None,
+    weight_decay: float | None = None,
     layers: str | None = None,
     fold: str | None = None,
 ) -> str:
@@ -222,5 +227,6 @@ def row_title(
     title = f"{attention} + {head}"
     title += f", pool {pool}" if pool else ""
     title += "" if lr is None else f", lr {lr:g}"
+    title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
     return title + (f", fold {fold}" if fold else "")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from gaam_cache.messages.foreign_text import brief
+from gaam_decoder import stats
 from gaam_decoder.reports import _compare, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import TestedRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 ON_TRAINING_ROWS = "tested on its own training rows"
+AT_EDGE = " (edge of grid)"
 UNSPELT = ("select", "allow_train_as_test")
 """Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
@@ -44,6 +47,8 @@ class Table:
     """One for each row; None for the baseline, and where it has no counterpart."""
     num_tests: int
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
+    margin: float
+    """Largest difference that does not matter, a fraction."""
 
     @property
     def published(self) -> tuple[Published | None, ...]:
@@ -67,6 +72,7 @@ class Table:
             "test_rows": self.num_test_rows,
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
+            "margin": self.margin,
         }
 
     def title(self) -> str:
@@ -81,14 +87,20 @@ class Table:
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``.
 
-        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out.
+        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; what
+        was tuned always is, and marked where it is the smallest or largest value that was tried.
         """
         keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
         recipes = [row.recipe for row in self.rows]
-        varied = [k for k in keys if len({str(recipe.get(k)) for recipe in recipes}) > 1]
+        tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
+        varied = [k for k in keys if k in tuned or len({str(r.get(k)) for r in recipes}) > 1]
         return [
-            ", ".join(brief(f"{k}={recipe[k]}") for k in varied if recipe.get(k) is not None)
-            for recipe in recipes
+            ", ".join(
+                brief(f"{k}={row.recipe[k]}") + (AT_EDGE if k in row.at_edge else "")
+                for k in varied
+                if row.recipe.get(k) is not None
+            )
+            for row in self.rows
         ]
 
     def labels(self) -> list[str]:
@@ -125,29 +137,44 @@ def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
     return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})
 
 
-def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list[Table]:
+def build_tables(
+    runs: Sequence[RunResult],
+    baseline: str | None = None,
+    *,
+    margin: float = stats.MARGIN,
+    every_candidate: bool = False,
+    tune_seeds: Collection[int] | None = None,
+) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
+
+    Of runs that differ in numbers of the recipe alone, validation chooses one.
 
     Args:
         runs: finished runs.
         baseline: mechanism to compare with; default: ``none`` where it is among the runs.
+        margin: largest difference that does not matter, a fraction.
+        every_candidate: choose nothing: every one is a row.
+        tune_seeds: seeds that choose; default: those that were trained to, else all.
 
     Raises:
         ConfigError: no run of the baseline that was asked for.
         CacheError: a run is damaged.
     """
-    found = by_test_rows(runs)
-    row_lists = [build_rows(tested.groups) for tested in found]
+    tunings: dict[str, Tuning] = {}
+    if not every_candidate:
+        runs, tunings, _ = choose(runs, tune_seeds)
+    found = by_test_rows(runs, apart=tunings)
+    row_lists = [build_rows(tested.groups, tunings) for tested in found]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
     compared = _compare.correct(
         [
             [None] * len(rows)
             if chosen is None or tested.covered
-            else _compare.compare(rows, chosen)
+            else _compare.compare(rows, chosen, margin)
             for tested, rows in zip(found, row_lists, strict=True)
         ]
     )
-    num_tests = sum(c is not None and c.p_holm is not None for cs in compared for c in cs)
+    num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
     return [
         Table(
             cache=rows[0].runs[0].cache,
@@ -161,6 +188,7 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
             incomplete=tested.incomplete,
             comparisons=comparisons,
             num_tests=num_tests,
+            margin=margin,
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]

@@ -1,7 +1,8 @@
-"""Differences to a baseline, paired by seed, and what may be said of them.
+"""Differences to a baseline, paired by seed and test row, and what may be said of them.
 
 A row is compared with the row of the baseline that has the same cache, test rows, head and recipe;
 where there is none, it is not compared, because something else than the mechanism would differ too.
+What was tuned may differ: each has what was best for it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ import numpy as np
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.runs.tuning import TUNED
 
-ALPHA = 0.05
-LEAST_SEEDS = stats.seeds_needed(1, alpha=ALPHA)
-"""With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
 
@@ -31,42 +30,25 @@ class Comparison:
     seeds: tuple[int, ...]
     dropped: tuple[int, ...]
     """Seeds that one of the two lacks, or in which one failed."""
-    difference: float
-    std: float | None
-    interval: tuple[float, float] | None
-    """95% t interval over seeds."""
-    bootstrap: tuple[float, float] | None
-    """95% interval over seeds and test rows."""
-    detectable: float | None
-    """Smallest true difference that so many seeds find with a power of 80%, without Holm."""
-    sign_flip: stats.SignFlip | None
-    """None for fewer than 6 pairs: no claim."""
+    claim: stats.Claim
+    other_training: stats.CorrectedT | None
+    """Of a cross-validation: over its folds, what another training set would give."""
+    other_grid: bool
+    """Whether more or other values were tried for one than for the other."""
     mcnemar: stats.McNemar | None
     """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs."""
-    p_holm: float | None = None
     mcnemar_p_holm: float | None = None
-
-    @property
-    def significant(self) -> bool:
-        """Whether the corrected sign-flip test finds a difference."""
-        return self.p_holm is not None and self.p_holm < ALPHA
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        test, votes = self.sign_flip, self.mcnemar
+        votes = self.mcnemar
         return {
             "baseline": self.baseline,
             "paired_seeds": list(self.seeds),
             "dropped_seeds": list(self.dropped),
-            "difference": self.difference,
-            "difference_points": 100 * self.difference,
-            "std": self.std,
-            "ci95": list(self.interval) if self.interval else None,
-            "bootstrap_ci95": list(self.bootstrap) if self.bootstrap else None,
-            "minimum_detectable_difference": self.detectable,
-            "p_sign_flip": test.p if test else None,
-            "p_sign_flip_exact": test.exact if test else None,
-            "p_holm": self.p_holm,
+            **claim_values(self.claim),
+            "other_training_sets": self.other_training and self.other_training.to_dict(),
+            "other_grid": self.other_grid,
             "mcnemar": {
                 "only_this_right": votes.only_first,
                 "only_baseline_right": votes.only_second,
@@ -75,13 +57,46 @@ class Comparison:
             }
             if votes
             else None,
-            "significant": self.significant if test else None,
         }
 
 
-def same_recipe(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two recipes mean the same; a setting that one leaves out is left at nothing."""
-    return all(first.get(key) == second.get(key) for key in first.keys() | second.keys())
+def claim_values(claim: stats.Claim) -> dict[str, Any]:
+    """A claim as JSON values."""
+    here = claim.on_these_rows
+    test = here.sign_flip
+    return {
+        "difference": claim.difference,
+        "difference_points": 100 * claim.difference,
+        "verdict": claim.verdict,
+        "significant": claim.significant,
+        "margin": claim.margin,
+        "within_margin": claim.negligible,
+        "ci95_seeds_and_rows": list(claim.interval) if claim.interval else None,
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "p_equivalent": claim.p_equivalent,
+        "p_equivalent_holm": claim.p_equivalent_holm,
+        "seeds_to_decide": claim.seeds_to_decide,
+        "rows_to_decide": claim.rows_to_decide,
+        "on_these_test_rows": {
+            "verdict": here.verdict,
+            "std": here.std,
+            "ci95": list(here.interval) if here.interval else None,
+            "p_sign_flip": test.p if test else None,
+            "p_sign_flip_exact": test.exact if test else None,
+            "p_equivalent": here.p_equivalent,
+            "minimum_detectable_difference": here.detectable,
+        },
+    }
+
+
+def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Sequence[str] = ()) -> bool:
+    """Whether two recipes mean the same but for what is ``apart``.
+
+    A setting that one leaves out is left at nothing.
+    """
+    keys = (first.keys() | second.keys()) - set(apart)
+    return all(first.get(key) == second.get(key) for key in keys)
 
 
 def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
@@ -103,45 +118,47 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     return asked
 
 
-def compare(rows: Sequence[Row], baseline: str) -> list[Comparison | None]:
+def compare(rows: Sequence[Row], baseline: str, margin: float) -> list[Comparison | None]:
     """A comparison for every row of a table; None for the baseline and where it has no match."""
     return [
         None
         if row.attention == baseline or (other := counterpart(row, rows, baseline)) is None
-        else _compared(row, other)
+        else _compared(row, other, margin)
         for row in rows
     ]
 
 
 def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
-    """The row of the baseline with the same head and recipe."""
-    for other in rows:
-        alike = other.attention == baseline and other.head == row.head
-        if alike and same_recipe(row.recipe, other.recipe):
-            return other
-    return None
+    """The row of the baseline with the same head and recipe; what was tuned of both may differ."""
+    alike = [other for other in rows if other.attention == baseline and other.head == row.head]
+    same = [other for other in alike if same_recipe(row.recipe, other.recipe)]
+    if row.tunings:
+        same += [
+            other
+            for other in alike
+            if other.tunings and same_recipe(row.recipe, other.recipe, apart=TUNED)
+        ]
+    return same[0] if same else None
 
 
-def _compared(row: Row, other: Row) -> Comparison | None:
+def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
     paired = [seed for seed in row.scores.seeds if seed in other.scores.seeds]
     if not paired:
         return None
     mine = [row.scores.seeds.index(seed) for seed in paired]
     theirs = [other.scores.seeds.index(seed) for seed in paired]
-    difference_S = row.scores.accuracy[mine] - other.scores.accuracy[theirs]
-    enough = len(paired) >= LEAST_SEEDS
-    detectable = stats.minimum_detectable_difference(difference_S, alpha=ALPHA)
+    enough = len(paired) >= stats.LEAST_SEEDS
     return Comparison(
         baseline=other.attention,
         seeds=tuple(paired),
         dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(paired))),
-        difference=float(difference_S.mean()),
-        std=stats.standard_deviation(difference_S),
-        interval=stats.within(stats.t_interval(difference_S), -1, 1),
-        bootstrap=stats.two_level_interval(row.resampled[mine] - other.resampled[theirs]),
-        # two accuracies are never further apart: then no difference would be found
-        detectable=None if detectable is None or detectable > 1 else detectable,
-        sign_flip=stats.sign_flip(difference_S) if enough else None,
+        claim=stats.claim(row.scores.by_row[mine], other.scores.by_row[theirs], margin=margin),
+        other_training=None
+        if row.folds == 1
+        else stats.corrected_resampled_t(
+            row.scores.part_right - other.scores.part_right, 1 / (row.folds - 1)
+        ),
+        other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
         mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right) if enough else None,
     )
 
@@ -149,13 +166,14 @@ def _compared(row: Row, other: Row) -> Comparison | None:
 def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Comparison | None, ...]]:
     """Add Holm's p-values over all comparisons of a report that make a claim.
 
-    The tests over seeds and those of the majority votes are a family each.
+    The tests of a difference, of equivalence and of the majority votes are a family each.
     """
-    tested = [c for table in tables for c in table if c is not None and c.sign_flip and c.mcnemar]
-    seeds_p = stats.holm(np.array([c.sign_flip.p for c in tested if c.sign_flip]))
-    votes_p = stats.holm(np.array([c.mcnemar.p for c in tested if c.mcnemar]))
+    tested = [c for table in tables for c in table if c and c.mcnemar and c.claim.p is not None]
+    differ = stats.holm(np.array([c.claim.p for c in tested]))
+    equal = stats.holm(np.array([c.claim.p_equivalent for c in tested]))
+    votes = stats.holm(np.array([c.mcnemar.p for c in tested if c.mcnemar]))
     adjusted = {
-        id(c): replace(c, p_holm=float(p), mcnemar_p_holm=float(v))
-        for c, p, v in zip(tested, seeds_p, votes_p, strict=True)
+        id(c): replace(c, claim=c.claim.corrected(float(p), float(q)), mcnemar_p_holm=float(v))
+        for c, p, q, v in zip(tested, differ, equal, votes, strict=True)
     }
     return [tuple(adjusted.get(id(c), c) for c in table) for table in tables]

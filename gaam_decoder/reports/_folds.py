@@ -7,7 +7,7 @@ tested once, by decoders that did not learn from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._scores import Part
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import TUNED
 
 SPLITTING = ("train_split", "groups", "split_seed")
 """Settings that, with the number of folds, decide which rows a fold holds."""
@@ -32,12 +33,17 @@ class TestedRows:
     """Of a whole cross-validation: what is not in it, because a fold is missing."""
 
 
-def by_test_rows(runs: Sequence[RunResult]) -> list[TestedRows]:
-    """Everything that may stand in one table, whole cross-validations before their folds."""
+def by_test_rows(runs: Sequence[RunResult], apart: Container[str] = ()) -> list[TestedRows]:
+    """Everything that may stand in one table, whole cross-validations before their folds.
+
+    Args:
+        runs: all of them.
+        apart: keys whose numbers were chosen, and may be others in every fold.
+    """
     found: dict[tuple[Any, ...], dict[str, list[RunResult]]] = {}
     for run in runs:
         found.setdefault(_place(run), {}).setdefault(run.key, []).append(run)
-    whole = _whole(runs)
+    whole = _whole(runs, apart)
     tables = list(whole.values())
     of_whole: list[tuple[tuple[int, int], TestedRows]] = []
     for by_key in found.values():
@@ -90,12 +96,13 @@ def _partition(run: RunResult) -> tuple[str, ...]:
     return run.cache["fingerprint"], str(count), *splitting
 
 
-def _whole(runs: Sequence[RunResult]) -> dict[tuple[str, ...], TestedRows]:
+def _whole(runs: Sequence[RunResult], apart: Container[str]) -> dict[tuple[str, ...], TestedRows]:
     """For every way to split, the mechanisms and recipes of which all folds are there."""
     found: dict[tuple[str, ...], dict[str, dict[int, list[RunResult]]]] = {}
     for run in runs:
         if (fold := fold_of(run)) is not None:
-            rest = sorted((k, str(v)) for k, v in run.recipe.items() if k != "fold")
+            of_fold = ("fold", *TUNED) if run.key in apart else ("fold",)
+            rest = sorted((k, str(v)) for k, v in run.recipe.items() if k not in of_fold)
             name = repr((run.attention, run.head, rest))
             folds = found.setdefault(_partition(run), {}).setdefault(name, {})
             folds.setdefault(fold[0], []).append(run)

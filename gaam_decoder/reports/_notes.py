@@ -7,9 +7,9 @@ from typing import Any
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _literature
+from gaam_decoder.reports import _claims, _literature, _tuned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison, counterpart
+from gaam_decoder.reports._compare import CONTROLS, counterpart
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
     controls,
@@ -20,8 +20,6 @@ from gaam_decoder.reports._weaknesses import (
     on_training_rows,
     shared_texts,
 )
-from gaam_decoder.stats.bootstrap import RESAMPLES
-from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
 
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
@@ -48,38 +46,12 @@ def notes(table: Table) -> list[str]:
         *shared_texts(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),
+        *_tuned.notes(table),
         *_intervals(table),
         *_comparisons(table),
         *_literature.notes(table.cache, shown),
         *_provenance(table),
     ]
-
-
-def claims(table: Table) -> list[str]:
-    """What the comparisons allow to be said, one sentence for each that is significant."""
-    sentences = []
-    for label, comparison in zip(table.labels(), table.comparisons, strict=True):
-        if comparison is not None and comparison.significant:
-            points = 100 * comparison.difference
-            word = "higher" if points > 0 else "lower"
-            p = p_value(comparison.p_holm)
-            equals = "<" if p[0] == "<" else "="
-            sentences.append(
-                f"{label} is {abs(points):.2f} points {word} than {brief(comparison.baseline)} "
-                f"(Holm p {equals} {p.lstrip('<')}){_reservation(comparison)}"
-            )
-    return sentences
-
-
-def _reservation(comparison: Comparison) -> str:
-    """What the test over seeds leaves out: that the test rows are a sample as well."""
-    if comparison.bootstrap is None or comparison.bootstrap[0] * comparison.bootstrap[1] > 0:
-        return ""
-    low, high = (100 * limit for limit in comparison.bootstrap)
-    return (
-        "; on these test rows, that is: with other rows of the kind it may be absent "
-        f"({low:+.2f} to {high:+.2f})"
-    )
 
 
 def warnings(table: Table) -> list[str]:
@@ -104,16 +76,9 @@ def warnings(table: Table) -> list[str]:
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
         )
     found += [f"{why[0].upper()}{why[1:]}." for why in few_rows(table)]
-    if any(c is not None and c.sign_flip is None for c in table.comparisons):
-        found.append(f"Fewer than {LEAST_SEEDS} paired seeds: no claim of significance is made.")
+    if any(c is not None and len(c.seeds) < stats.LEAST_SEEDS for c in table.comparisons):
+        found.append(f"Fewer than {stats.LEAST_SEEDS} paired seeds: no claim is made.")
     return found
-
-
-def p_value(p: float | None) -> str:
-    """A p-value for people."""
-    if p is None:
-        return "-"
-    return "<0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
 def _intervals(table: Table) -> Iterator[str]:
@@ -122,9 +87,11 @@ def _intervals(table: Table) -> Iterator[str]:
         "given"
     )
     yield (
-        f"the second (+ rows) is a bootstrap over seeds and the {table.num_test_rows:,} test rows, "
-        f"{RESAMPLES:,} resamples: what another test set of this kind might give"
+        f"the second (+ rows) is over seeds and the {table.num_test_rows:,} test rows: what other "
+        "seeds on another test set of this kind might give"
     )
+    if any(row.recipe.get("groups") for row in table.rows):
+        yield "rows of one group (--groups) count as independent: intervals may be too narrow"
     if table.rows[0].folds > 1:
         yield (
             "every row is tested once, by decoders that did not learn from it; a seed is a whole "
@@ -134,21 +101,13 @@ def _intervals(table: Table) -> Iterator[str]:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     if any(len(row.scores.seeds) == 1 for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
-    bounds = [interval for row in table.rows for interval in (row.interval, row.bootstrap)]
-    bounds += [
-        one for found in table.comparisons if found for one in (found.interval, found.bootstrap)
-    ]
+    bounds = [row.interval for row in table.rows]
+    bounds += [found.claim.on_these_rows.interval for found in table.comparisons if found]
     if any(found and found[1] - found[0] < NO_WIDTH for found in bounds):
         yield (
-            "an interval without width is no certainty: all seeds are right on equally many rows "
-            "(of a difference: differ alike), or all on the same"
+            "an interval over seeds without width is no certainty: all seeds are right on equally "
+            "many rows, or differ alike"
         )
-    for label, row in labelled(table):
-        if late := row.still_learning:
-            yield (
-                f"{label}: in {len(late)} of {len(row.scores.seeds)} finished seeds the best epoch "
-                "is the last: more --epochs may do better"
-            )
 
 
 def _comparisons(table: Table) -> Iterator[str]:
@@ -195,44 +154,11 @@ def _comparisons(table: Table) -> Iterator[str]:
     for label, seeds in dropped.items():
         if seeds:
             yield f"{label}: without seed {counted(seeds)}, which one of the two lacks"
-    yield from _p_values(table)
+    yield from _claims.how_it_was_tested(table)
     yield (
-        f"MDD: smallest true difference that a paired t test at {ALPHA} finds with a power of 80% "
-        "at this number of seeds, before any correction"
+        f"MDD: smallest true difference that a paired t test over seeds at {stats.ALPHA} finds "
+        "with a power of 80% on these test rows, before any correction"
     )
-
-
-def _p_values(table: Table) -> Iterator[str]:
-    found = [comparison for comparison in table.comparisons if comparison is not None]
-    tested = [comparison for comparison in found if comparison.sign_flip is not None]
-    if tested:
-        exact = all(c.sign_flip.exact for c in tested if c.sign_flip)
-        how = (
-            "exact"
-            if exact
-            else f"exact up to {EXACT_SEEDS} seeds, above from {DRAWS:,} random patterns"
-        )
-        several = f"all {table.num_tests} comparisons" if table.num_tests > 1 else "the comparison"
-        yield (
-            f"p: sign-flip permutation test over seeds ({how}), corrected by Holm for "
-            f"{several} of this report; McNemar's exact test of the majority "
-            f"votes likewise, in a family of its own; * marks p Holm < {ALPHA}"
-        )
-        fewest = min(len(c.seeds) for c in tested)
-        needed = stats.seeds_needed(table.num_tests, alpha=ALPHA)
-        if fewest < needed:
-            yield (
-                f"with {fewest} seeds and {table.num_tests} comparisons no corrected p can be "
-                f"below {ALPHA}; {needed} seeds would do"
-            )
-    if len(tested) < len(found):
-        fewest = min(len(c.seeds) for c in found)
-        yield (
-            f"no claim of significance with fewer than {LEAST_SEEDS} seeds: of 2**{fewest} sign "
-            f"patterns even the most extreme has p = {2 / 2**fewest:.3g}; "
-            f"{stats.seeds_needed(max(1, len(found)), alpha=ALPHA)} seeds would do for "
-            f"{len(found)} comparison{'s' if len(found) > 1 else ''}"
-        )
 
 
 def _provenance(table: Table) -> Iterator[str]:

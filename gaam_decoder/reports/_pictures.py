@@ -83,7 +83,7 @@ def _strip(table: Table) -> Picture:
             table.labels(),
             [100 * row.scores.accuracy for row in table.rows],
             [_hundredfold(row.interval) for row in table.rows],
-            [_hundredfold(row.bootstrap) for row in table.rows],
+            [_hundredfold(row.two_level) for row in table.rows],
         )
 
     spoken = ", ".join(
@@ -116,20 +116,24 @@ def _forest(table: Table) -> Picture:
         compared = [comparison for _, comparison in shown]
         return forest(
             [label for label, _ in shown],
-            [100 * c.difference for c in compared],
-            [_hundredfold(c.interval) for c in compared],
-            [_hundredfold(c.bootstrap) for c in compared],
-            [c.significant for c in compared],
+            [100 * c.claim.difference for c in compared],
+            [_hundredfold(c.claim.on_these_rows.interval) for c in compared],
+            [_hundredfold(c.claim.interval) for c in compared],
+            [c.claim.significant for c in compared],
             baseline=str(table.baseline),
+            margin=100 * table.margin,
         )
 
-    found = [f"{label} {100 * c.difference:+.2f}" for label, c in shown if c.significant]
+    found = [
+        f"{label} {100 * c.claim.difference:+.2f}" for label, c in shown if c.claim.significant
+    ]
     return Picture(
         kind="differences",
         name="differences",
         title=f"Differences to {brief(str(table.baseline))} with intervals",
-        caption="Right of the line: better than the baseline. An interval that crosses the line "
-        "leaves open which is better.",
+        caption="Right of the line: better than the baseline. An interval over seeds and rows that "
+        "crosses the line leaves open which is better; the band is the margin within which a "
+        "difference does not matter.",
         alt=f"Paired differences to {brief(str(table.baseline))} in points, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
         + ("" if found else "Nothing is marked significant."),

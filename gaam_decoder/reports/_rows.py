@@ -1,17 +1,13 @@
-"""One row of a table: a mechanism under one recipe, over all its seeds.
-
-S finished seeds, R resamples of the test rows.
-"""
+"""One row of a table: a mechanism under one recipe, over all its seeds."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
@@ -20,8 +16,10 @@ from gaam_decoder.reports import _learned
 from gaam_decoder.reports._scores import Part, Scores, scores_of
 from gaam_decoder.runs.counting import first_runs, on_training_rows
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import TUNED, Tuning, reported
 
 Interval = tuple[float, float] | None
+BY_FOLD = "chosen for each fold"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +30,9 @@ class Row:
     head: str
     select: str
     recipe: dict[str, Any]
+    """Of a cross-validation without the fold; what was chosen for each fold is ``BY_FOLD``."""
+    tunings: tuple[Tuning, ...]
+    """How the numbers of the recipe were chosen, of every fold; empty where nothing was."""
     parameters: dict[str, int]
     folds: int
     """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
@@ -47,8 +48,6 @@ class Row:
     """Seeds that more than one run has; the first run, by folder name, counts."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
-    resampled: NDArray[np.float32] = field(repr=False)
-    """Accuracy of every finished seed on resamples of the test rows, (S, R)."""
 
     @property
     def interval(self) -> Interval:
@@ -56,9 +55,9 @@ class Row:
         return stats.within(stats.t_interval(self.scores.accuracy), 0, 1)
 
     @property
-    def bootstrap(self) -> Interval:
-        """95% interval of the accuracy over seeds and test rows, as far as an accuracy can be."""
-        return stats.within(stats.two_level_interval(self.resampled), 0, 1)
+    def two_level(self) -> Interval:
+        """95% interval of the accuracy over seeds and test rows."""
+        return stats.two_level_interval(self.scores.by_row)
 
     @property
     def on_training_rows(self) -> bool:
@@ -72,11 +71,19 @@ class Row:
 
     @property
     def still_learning(self) -> tuple[int, ...]:
-        """Finished seeds whose best epoch is the last of the recipe."""
-        if self.select == "last":
-            return ()
-        last = self.recipe.get("epochs")
-        return tuple(seed for seed in self.scores.seeds if self.epochs[seed] == last)
+        """Finished seeds whose best epoch is the last of the recipe, in some fold at least."""
+        late = {seed for run in self.runs for seed in run.still_learning}
+        return tuple(seed for seed in self.scores.seeds if seed in late)
+
+    @property
+    def at_edge(self) -> tuple[str, ...]:
+        """What was chosen at the smallest or largest value that was tried."""
+        return tuple(sorted({name for tuning in self.tunings for name in tuning.at_edge}))
+
+    @property
+    def undertrained(self) -> bool:
+        """Whether a longer training or another rate may do better."""
+        return bool(self.still_learning or self.at_edge)
 
     @property
     def mean(self) -> float | None:
@@ -108,7 +115,7 @@ class Row:
                 "ci95": _listed(self.interval),
                 "per_seed": [accuracy.get(seed) for seed in self.seeds],
             },
-            "accuracy_bootstrap_ci95": _listed(self.bootstrap),
+            "accuracy_ci95_seeds_and_rows": _listed(self.two_level),
             "macro_f1": {
                 "mean": float(scores.macro_f1.mean()) if scores.seeds else None,
                 "std": stats.standard_deviation(scores.macro_f1),
@@ -121,6 +128,8 @@ class Row:
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
+            "undertrained": self.undertrained,
+            "tuning": [tuning.to_dict() for tuning in self.tunings],
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": _learned.to_dict(self.learned),
             "importance": importance.to_dict() if importance else None,
@@ -137,17 +146,14 @@ class Row:
         }
 
 
-def build_rows(groups: Sequence[Sequence[Part]]) -> list[Row]:
+def build_rows(groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning]) -> list[Row]:
     """Rows on the same test rows.
 
     Args:
         groups: for every row its runs in one part, or in as many as a cross-validation has folds.
+        tunings: how the recipes of some were chosen, by key.
     """
-    scores = [scores_of(parts) for parts in groups]
-    resampled_TR = stats.resample_rows(np.concatenate([score.right for score in scores]))
-    ends = np.cumsum([len(score.seeds) for score in scores])[:-1]
-    split = np.split(resampled_TR, ends)
-    return sorted(map(_row, groups, scores, split), key=_place)
+    return sorted((_row(parts, tunings) for parts in groups), key=_place)
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -156,9 +162,13 @@ def _place(row: Row) -> tuple[Any, ...]:
     return on_some, row.attention, row.head, row.select, str(row.recipe)
 
 
-def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32]) -> Row:
+def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
     first, whole = parts[0][0], len(parts) == 1
-    by_part = [first_runs(part) for part in parts]
+    chosen = [tunings.get(part[0].key) for part in parts]
+    by_part = []
+    for part, tuning in zip(parts, chosen, strict=True):
+        runs = first_runs(part)
+        by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
     everywhere = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
     for part, runs in zip(parts, by_part, strict=True):
@@ -171,23 +181,30 @@ def _row(parts: Sequence[Part], scores: Scores, resampled_SR: NDArray[np.float32
         for seed, count in Counter(seed for run in part for seed in run.seeds).items()
         if count > 1
     }
+    counted = [[run for run in part if set(run.seeds) & everywhere] or part for part in parts]
     return Row(
         attention=first.attention,
         head=first.head,
         select=first.select,
-        recipe=first.recipe if whole else first.recipe | {"fold": None},
+        recipe=first.recipe if whole else _of_all([part[0].recipe for part in parts]),
+        tunings=tuple(tuning for tuning in chosen if tuning is not None),
         parameters=first.parameters,
         folds=len(parts),
         seeds=tuple(sorted(everywhere)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in everywhere},
         failed=failed,
         epochs={seed: max(runs[seed].epochs[seed] for runs in by_part) for seed in everywhere},
-        learned=learned_ranges(parts[0]) if whole else {},
+        learned=learned_ranges(counted[0]) if whole else {},
         repeated=tuple(sorted(repeated)),
-        runs=tuple(run for part in parts for run in part),
-        scores=scores,
-        resampled=resampled_SR,
+        runs=tuple(run for part in counted for run in part),
+        scores=scores_of(parts, everywhere),
     )
+
+
+def _of_all(recipes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The recipe of a whole cross-validation."""
+    apart = {n: BY_FOLD for n in TUNED if len({recipe.get(n) for recipe in recipes}) > 1}
+    return recipes[0] | apart | {"fold": None}
 
 
 def _listed(interval: Interval) -> list[float] | None:

@@ -5,7 +5,7 @@ S finished seeds, N test rows, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,10 @@ class Scores:
     seeds: tuple[int, ...]
     right: NDArray[np.bool_]
     """Whether each seed is right on each test row, (S, N)."""
+    by_row: NDArray[np.bool_] | Floats
+    """The same, of rows that are tested several times the share in which it is right."""
+    part_right: Floats
+    """Accuracy in every part, the mean over seeds, (P,); NaN without seeds."""
     accuracy: Floats
     macro_f1: Floats
     confusion: NDArray[np.int64]
@@ -38,16 +42,18 @@ class Scores:
     """Test rows of every class, (C,)."""
 
 
-def scores_of(parts: Sequence[Part]) -> Scores:
+def scores_of(parts: Sequence[Part], seeds: Collection[int]) -> Scores:
     """Scores of one mechanism under one recipe.
 
     Args:
         parts: one, or the folds of a cross-validation: their test rows are put one after the
             other, for the seeds that finished in all of them.
+        seeds: that are reported.
     """
     by_part = [_logits(part) for part in parts]
     labels = np.concatenate([part[0].labels for part in parts])
-    seeds = tuple(sorted(set.intersection(*(set(by_seed) for by_seed in by_part))))
+    finished = set.intersection(set(seeds), *(set(by_seed) for by_seed in by_part))
+    seeds = tuple(sorted(finished))
     classes = len(parts[0][0].cache["class_names"])
     logits_SNC = np.empty((len(seeds), len(labels), classes), np.float32)
     for place, seed in enumerate(seeds):
@@ -59,12 +65,21 @@ def scores_of(parts: Sequence[Part]) -> Scores:
     return Scores(
         seeds=seeds,
         right=right_SN,
+        by_row=right_SN,
+        part_right=_part_right(right_SN, [len(part[0].labels) for part in parts]),
         accuracy=right_SN.mean(1, dtype=np.float64),
         macro_f1=np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions]),
         confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
         vote_right=votes_N == labels,
         labels_per_class=np.bincount(labels, minlength=classes),
     )
+
+
+def _part_right(right_SN: NDArray[np.bool_], sizes: Sequence[int]) -> Floats:
+    if not len(right_SN):
+        return np.full(len(sizes), np.nan)
+    parts = np.split(right_SN, np.cumsum(sizes)[:-1], axis=1)
+    return np.array([part.mean() for part in parts])
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:

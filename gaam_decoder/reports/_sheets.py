@@ -11,10 +11,10 @@ from gaam_decoder import stats
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import Comparison
-from gaam_decoder.reports._notes import p_value
+from gaam_decoder.reports._numbers import p_value, percent, points, span
 from gaam_decoder.reports._rows import Row
 
-LEFT = ("attention", "head", "select", "settings", "parameter", "baseline")
+LEFT = ("attention", "head", "select", "settings", "parameter", "baseline", "verdict")
 """Columns of words; the others are numbers."""
 
 
@@ -52,7 +52,7 @@ def accuracies(table: Table) -> Sheet:
                 percent(row.mean),
                 "-" if sd is None else f"{100 * sd:.2f}",
                 span(row.interval),
-                span(row.bootstrap),
+                span(row.two_level),
                 percent(float(f1.mean()) if len(f1) else None),
                 seeds,
                 "test (optimistic)" if row.select == "test" else brief(row.select, 40),
@@ -74,8 +74,8 @@ def accuracies(table: Table) -> Sheet:
 
 def differences(table: Table) -> Sheet | None:
     """Difference of every row to its baseline, in points; None where nothing is compared."""
-    header = ["attention", "head", "difference", "95% CI seeds", "95% CI + rows", "p", "p Holm"]
-    header += ["McNemar p Holm", "MDD", "pairs"]
+    header = ["attention", "head", "difference", "95% CI + rows", "p", "p Holm", "verdict"]
+    header += ["95% CI seeds", "p seeds", "MDD", "pairs"]
     lines = [
         (row, [*_named(row), *_difference(comparison)])
         for row, comparison in zip(table.rows, table.comparisons, strict=True)
@@ -83,6 +83,12 @@ def differences(table: Table) -> Sheet | None:
     ]
     if not lines:
         return None
+    if any(comparison and comparison.other_training for comparison in table.comparisons):
+        header.append("p training")
+        made = [comparison for comparison in table.comparisons if comparison is not None]
+        for (_, cells), comparison in zip(lines, made, strict=True):
+            other = comparison.other_training
+            cells.append(p_value(other.p if other else None))
     return _with_settings(
         table, f"difference to '{brief(str(table.baseline))}' in accuracy points", header, lines
     )
@@ -97,14 +103,18 @@ def learned(table: Table) -> Sheet | None:
 
 
 def _difference(comparison: Comparison) -> list[str]:
+    found = comparison.claim
+    here = found.on_these_rows
+    small = " (within margin)" if found.significant and found.negligible else ""
     return [
-        points(comparison.difference) + ("*" if comparison.significant else ""),
-        span(comparison.interval, signed=True),
-        span(comparison.bootstrap, signed=True),
-        p_value(comparison.sign_flip.p if comparison.sign_flip else None),
-        p_value(comparison.p_holm),
-        p_value(comparison.mcnemar_p_holm),
-        "-" if comparison.detectable is None else f"{100 * comparison.detectable:.2f}",
+        points(found.difference) + ("*" if found.significant else ""),
+        span(found.interval, signed=True),
+        p_value(found.p),
+        p_value(found.p_holm),
+        found.verdict + small,
+        span(here.interval, signed=True),
+        p_value(here.sign_flip.p if here.sign_flip else None),
+        "-" if here.detectable is None else f"{100 * here.detectable:.2f}",
         str(len(comparison.seeds)),
     ]
 
@@ -135,20 +145,3 @@ def _with_settings(
             for row, line in lines
         ],
     )
-
-
-def percent(value: float | None) -> str:
-    """A fraction in percent."""
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def points(value: float) -> str:
-    """A difference in percentage points, with its sign."""
-    return f"{round(100 * value, 2) + 0.0:+.2f}"  # + 0.0: never '-0.00'
-
-
-def span(interval: tuple[float, float] | None, *, signed: bool = False) -> str:
-    """An interval in percent, or in points with signs."""
-    if interval is None:
-        return "-"
-    return " to ".join(points(v) if signed else percent(v) for v in interval)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache import plugins
-from gaam_cache.errors import NotFoundError
+from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_decoder import stats
+from gaam_decoder.number_lists import parse_seeds
 from gaam_decoder.reports._base import Format, Table, build_tables
 from gaam_decoder.reports._output import write_report
 from gaam_decoder.runs.result import RunResult
@@ -88,7 +90,12 @@ def report_format(name: str) -> Format:
 
 
 def report(
-    runs: str | Path | RunResult | Sequence[RunResult] = "runs", *, baseline: str | None = None
+    runs: str | Path | RunResult | Sequence[RunResult] = "runs",
+    *,
+    baseline: str | None = None,
+    margin: float = 100 * stats.MARGIN,
+    every_candidate: bool = False,
+    tune_seeds: str | Sequence[int] | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
@@ -96,9 +103,14 @@ def report(
         runs: their folder, or some of what ``train`` or ``load_runs`` returned.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
+        margin: largest difference that does not matter, in accuracy points.
+        every_candidate: show every one of the runs that differ in learning rate or weight decay
+            alone; default: the one with the best mean validation accuracy.
+        tune_seeds: seeds that choose between these; default: those that were trained to choose,
+            else all that every candidate has.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for.
+        ConfigError: no run of the baseline that was asked for, or a margin that is none.
         NotFoundError: no runs.
         CacheError: a run is damaged.
     """
@@ -108,4 +120,30 @@ def report(
     found = load_runs(runs) if isinstance(runs, (str, Path)) else runs
     if not found:
         raise NotFoundError("nothing to report on", expected="one run or more", found="none")
-    return Report(tables=tuple(build_tables(found, spec)))
+    tables = build_tables(
+        found,
+        spec,
+        margin=_fraction(margin),
+        every_candidate=every_candidate,
+        tune_seeds=None if tune_seeds is None else _seeds(tune_seeds),
+    )
+    return Report(tables=tuple(tables))
+
+
+def _fraction(margin: float) -> float:
+    if isinstance(margin, (int, float)) and 0 < margin < 100:
+        return margin / 100
+    raise ConfigError(
+        "--margin is out of range",
+        expected="accuracy points above 0 and below 100",
+        found=str(margin),
+    )
+
+
+def _seeds(value: str | Sequence[int]) -> tuple[int, ...]:
+    try:
+        return parse_seeds(value if isinstance(value, str) else list(value))
+    except ValueError as error:
+        raise ConfigError(
+            "--tune-seeds is out of range", expected=str(error), found=str(value)
+        ) from None

@@ -66,6 +66,8 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)
     """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
 
+    tuning: dict[str, Any] = field(default_factory=dict)
+    """``seeds``: those that were trained to choose between candidates; empty where none were."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
@@ -138,6 +140,11 @@ class RunResult:
         return found
 
     @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        """Seeds that were trained to choose between candidates of which this is one."""
+        return tuple(self.tuning.get("seeds", ()))
+
+    @property
     def layer_numbers(self) -> tuple[int, ...]:
         """Layers that it learned from, as the encoder counts them from 1."""
         some = self.recipe.get("layers")
@@ -147,6 +154,14 @@ class RunResult:
     def finished(self) -> tuple[int, ...]:
         """Seeds that did not fail."""
         return tuple(seed for seed in self.seeds if seed not in self.failed)
+
+    @property
+    def still_learning(self) -> tuple[int, ...]:
+        """Finished seeds whose best epoch is the last: a longer training may do better."""
+        if self.select == "last":
+            return ()
+        last = self.recipe["epochs"]
+        return tuple(seed for seed in self.finished if self.epochs[seed] == last)
 
     @property
     def failure(self) -> str | None:
@@ -198,7 +213,8 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        part = {name: self.recipe.get(name) for name in ("pool", "lr", "layers", "fold")}
+        names = ("pool", "lr", "weight_decay", "layers", "fold")
+        part = {name: self.recipe.get(name) for name in names}
         return row_title(self.attention, self.head, **part)
 
     @property

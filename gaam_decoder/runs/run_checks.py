@@ -77,6 +77,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     for name, span in content["learned_start"].items():
         fits = type(span) is list and len(span) == 2 and all(type(x) is float for x in span)
         _require(fits, f"learned_start of '{name}' is no pair of numbers")
+    chosen_by = content.get("tuning", {"seeds": []})
+    _check_fields(chosen_by, {"seeds": list}, "tuning")
+    _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")

@@ -1,7 +1,8 @@
 """Statistics of accuracies and predictions: pure functions of arrays.
 
 ``accuracy`` scores predictions, ``seeds`` treats the accuracies of several seeds as a sample,
-``paired`` compares two mechanisms, and ``bootstrap`` treats seeds and test rows as samples both.
+``crossed`` treats seeds and test rows as samples both, ``claim`` says of two mechanisms what may
+be said, and what it rests on is in ``paired`` and ``resampled``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from gaam_decoder.stats.accuracy import (
     majority_accuracy,
     majority_votes,
 )
-from gaam_decoder.stats.bootstrap import resample_rows, two_level_interval
+from gaam_decoder.stats.claims import ALPHA, LEAST_SEEDS, MARGIN, Claim, OnTheseRows, claim
+from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
+from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (
     minimum_detectable_difference,
     seeds_needed,
@@ -25,10 +28,18 @@ from gaam_decoder.stats.seeds import (
 )
 
 __all__ = [
+    "ALPHA",
+    "LEAST_SEEDS",
+    "MARGIN",
+    "Claim",
+    "CorrectedT",
     "McNemar",
+    "OnTheseRows",
     "SignFlip",
     "accuracy",
+    "claim",
     "confusion",
+    "corrected_resampled_t",
     "f1_of_confusion",
     "holm",
     "macro_f1",
@@ -36,7 +47,6 @@ __all__ = [
     "majority_votes",
     "mcnemar",
     "minimum_detectable_difference",
-    "resample_rows",
     "seeds_needed",
     "sign_flip",
     "standard_deviation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from gaam_cache import devices
-from gaam_cache.cache import open_cache
+from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
@@ -18,7 +19,7 @@ from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.specs import build, row_title
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.items import Item, lacking_seeds, plan_items
+from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
 
 TIMED_STEPS = 3
@@ -33,7 +34,9 @@ class EstimatedRun:
     attention: str
     head: str
     pool: str
-    lr: float
+    lr: float | None
+    """None where it is chosen among those above."""
+    weight_decay: float | None
     layers: str
     """Layer numbers, or 'all'."""
     fold: str | None
@@ -70,6 +73,7 @@ class TrainEstimate:
                 run.head,
                 pool=run.pool,
                 lr=run.lr,
+                weight_decay=run.weight_decay,
                 layers=layers,
                 fold=run.fold,
             )
@@ -94,47 +98,73 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     """
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
-    loaded: Loaded = {}
-    timed: dict[DecoderSpec, float] = {}
+    items = plan_items(config, cache, device)
+    steps = _Timed(config, cache, device)
+    asked = config.seeds if config.tune_seeds is None else config.tune_seeds
     runs = []
-    for item in plan_items(config, cache, device):
-        seeds = lacking_seeds(config, runs_of_key(config.runs, item.key))
-        seconds, how = 0.0, ""
-        if seeds:
-            data = prepare_data(cache, item.recipe, device, loaded)
-            rows = len(data.train)
-            engine = choose_engine(
-                item.spec,
-                item.recipe,
-                device,
-                num_seeds=len(seeds),
-                num_rows=rows,
-                seed_batch=config.seed_batch,
-                compile=config.compile,
-            )
-            if item.spec not in timed:
-                timed[item.spec] = _seconds_per_row(item, data, engine)
-            seconds = timed[item.spec] * rows * config.epochs * len(seeds)
-            seconds += COMPILER_SECONDS if engine.compiled else 0.0
-            how = engine.in_words()
-        runs.append(_estimated(item, seeds, seconds, how))
+    for item in items:
+        seeds = lacking_seeds(asked, runs_of_key(config.runs, item.key))
+        runs.append(_estimated([item], seeds, *steps.of(item, len(seeds))))
+    if config.tune_seeds is not None:
+        for candidates in families_of(items):
+            lacking = [
+                lacking_seeds(config.seeds, runs_of_key(config.runs, item.key))
+                for item in candidates
+            ]
+            seeds = min(lacking, key=len)  # if it is that one
+            runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
     return TrainEstimate(runs=tuple(runs))
 
 
-def _estimated(item: Item, seeds: list[int], seconds: float, how: str) -> EstimatedRun:
-    recipe = item.recipe
+def _estimated(
+    candidates: Sequence[Item], seeds: list[int], seconds: float, how: str
+) -> EstimatedRun:
+    """Of one item, or of the one that will be chosen."""
+    recipe, alone = candidates[0].recipe, len(candidates) == 1
     return EstimatedRun(
         attention=str(recipe.attention),
         head=str(recipe.head),
         pool=recipe.pool,
-        lr=recipe.lr,
+        lr=recipe.lr if alone else None,
+        weight_decay=recipe.weight_decay if alone else None,
         layers=spell_layers(recipe.layers),
         fold=str(recipe.fold) if recipe.fold else None,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,
-        how=how,
+        how=how if alone else f"the best of these {len(candidates)} on validation; {how}",
     )
+
+
+class _Timed:
+    """Seconds of items, each decoder timed once."""
+
+    def __init__(self, config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> None:
+        self._config = config
+        self._cache = cache
+        self._device = device
+        self._loaded: Loaded = {}
+        self._per_row: dict[DecoderSpec, float] = {}
+
+    def of(self, item: Item, num_seeds: int) -> tuple[float, str]:
+        """Estimated time, and how it will be run; nothing for no seeds."""
+        if not num_seeds:
+            return 0.0, ""
+        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+        rows = len(data.train)
+        engine = choose_engine(
+            item.spec,
+            item.recipe,
+            self._device,
+            num_seeds=num_seeds,
+            num_rows=rows,
+            seed_batch=self._config.seed_batch,
+            compile=self._config.compile,
+        )
+        if item.spec not in self._per_row:
+            self._per_row[item.spec] = _seconds_per_row(item, data, engine)
+        seconds = self._per_row[item.spec] * rows * self._config.epochs * num_seeds
+        return seconds + (COMPILER_SECONDS if engine.compiled else 0.0), engine.in_words()
 
 
 def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:

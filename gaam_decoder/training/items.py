@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -17,6 +18,7 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers
 from gaam_decoder.recipe import Fold, Recipe
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import family
 from gaam_decoder.specs import Spec, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
@@ -63,7 +65,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
 
 
 def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[Recipe]:
-    """One per mechanism, head, pooling, rate, set of layers and fold, in this order.
+    """One per mechanism, head, pooling, rate, weight decay, layers and fold, in this order.
 
     Args:
         config: whose poolings are named and whose layers fit the cache.
@@ -82,7 +84,7 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             epochs=config.epochs,
             batch_size=config.batch_size,
             lr=lr,
-            weight_decay=config.weight_decay,
+            weight_decay=weight_decay,
             schedule=config.schedule,
             clip_grad_norm=config.clip_grad_norm,
             select=config.select,
@@ -97,8 +99,13 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             fold=fold,
             groups=groups,
         )
-        for attention, head, pool, lr, layers, fold in product(
-            *specs, config.pools, config.lrs, config.layer_sets, folds or [None]
+        for attention, head, pool, lr, weight_decay, layers, fold in product(
+            *specs,
+            config.pools,
+            config.lrs,
+            config.weight_decays,
+            config.layer_sets,
+            folds or [None],
         )
     ]
 
@@ -154,6 +161,16 @@ def _refuse_or_warn(
     )
 
 
-def lacking_seeds(config: TrainConfig, runs: list[RunResult]) -> list[int]:
-    """Seeds of a config that no run has."""
-    return sorted(set(config.seeds) - {seed for run in runs for seed in run.seeds})
+def families_of(items: Sequence[Item]) -> list[list[Item]]:
+    """Items that are candidates of one row each."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        recipe = item.recipe
+        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
+        found.setdefault(name, []).append(item)
+    return list(found.values())
+
+
+def lacking_seeds(seeds: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
+    """Those of the seeds that no run has."""
+    return sorted(set(seeds) - {seed for run in runs for seed in run.seeds})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +17,15 @@ from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
 from gaam_decoder.runs.track import check_tracker
-from gaam_decoder.training.items import Item, lacking_seeds, plan_items
+from gaam_decoder.runs.tuning import choose
+from gaam_decoder.training.failures import check_failures
+from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items
 from gaam_decoder.training.tracker import Progress, Tracker
 from gaam_decoder.training.train_item import Shared, seed_store, train_item, work_name
 from gaam_decoder.unfinished.claim import Claim
+
+WINNERS = "winners"
+"""Stands in the tracker for items that are not known before the seeds that choose are trained."""
 
 
 def train(
@@ -34,16 +39,21 @@ def train(
     Runs that exist with the same mechanism, recipe and cache are kept, and only seeds that they
     lack are trained. A seed that was finished before an interruption is not trained again.
 
+    With ``tune_seeds`` these train every learning rate and weight decay, and ``seeds`` only that of
+    each row that has the best mean validation accuracy.
+
     Args:
         config: mechanisms, seeds, recipe, protocol, folders.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on).
         on_run: called with every run when it is finished.
 
     Returns:
-        The runs that together hold the seeds asked for, in the order of the mechanisms.
+        The runs that together hold the seeds asked for, in the order of the mechanisms; before
+        them those that were trained to choose.
 
     Raises:
         ConfigError: an argument does not fit the cache.
+        NumericsError: a seed failed of every candidate, so that nothing can be chosen.
         NotFoundError: no cache.
         CacheError: an incomplete or damaged cache, or a damaged run.
         StorageError: the file system refused; finished seeds are kept.
@@ -53,18 +63,41 @@ def train(
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    found = {item.key: runs_of_key(config.runs, item.key) for item in items}
+    shared = Shared(config=config, cache=cache, device=device, tracker=Tracker(report))
+    if config.tune_seeds is None:
+        return _trained(items, config.seeds, shared, on_run)
+    shared.tracker.expect({WINNERS: len(families_of(items)) * len(config.seeds) * config.epochs})
+    tuned = _trained(items, config.tune_seeds, shared, on_run)
+    chosen = choose(tuned, config.tune_seeds)
+    check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
+    shared.tracker.forget(WINNERS)
+    winners = [item for item in items if item.key in chosen.tunings]
+    return tuned + [
+        run
+        for run in _trained(winners, config.seeds, shared, on_run)
+        if not set(run.seeds) <= set(config.tune_seeds)
+    ]
+
+
+def _trained(
+    items: Sequence[Item],
+    seeds: Sequence[int],
+    shared: Shared,
+    on_run: Callable[[RunResult], None],
+) -> list[RunResult]:
+    """Runs that together hold these seeds of the items, those that lacked trained."""
+    runs, tracker = shared.config.runs, shared.tracker
+    found = {item.key: runs_of_key(runs, item.key) for item in items}
     for item in items:
         _warn_of_other_code(item, found[item.key])
-    todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
-    tracker = Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
-    shared = Shared(config=config, cache=cache, device=device, tracker=tracker)
-    waiting = [item for item in items if todo[item.key] or _left_behind(config.runs, item)]
+    todo = {item.key: lacking_seeds(seeds, found[item.key]) for item in items}
+    tracker.expect({key: len(lacking) * shared.config.epochs for key, lacking in todo.items()})
+    waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
     patient = False
     while waiting:
         postponed = []
         for item in waiting:
-            with Claim(config.runs, work_name(item)) as claim:
+            with Claim(runs, work_name(item)) as claim:
                 if patient:
                     claim.wait(partial(tracker.tell, item.key, f"{item}: trained elsewhere"))
                 elif not claim.take():
@@ -72,18 +105,17 @@ def train(
                     continue
                 # another process may have finished some since they were listed
                 if claim.sole:
-                    remove_unfinished(config.runs, item.key)
-                there = runs_of_key(config.runs, item.key)
+                    remove_unfinished(runs, item.key)
+                there = runs_of_key(runs, item.key)
                 published = {seed for run in there for seed in run.seeds}
-                seeds = lacking_seeds(config, there)
-                if seeds:
-                    on_run(read_run(train_item(item, seeds, published, shared)))
+                if lacking := lacking_seeds(seeds, there):
+                    on_run(read_run(train_item(item, lacking, published, shared)))
                 else:
-                    seed_store(config.runs, item).remove_if_in(published)
-            found[item.key] = runs_of_key(config.runs, item.key)
+                    seed_store(runs, item).remove_if_in(published)
+            found[item.key] = runs_of_key(runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
-    return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]
+    return [run for item in items for run in found[item.key] if set(run.seeds) & set(seeds)]
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:

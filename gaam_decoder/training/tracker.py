@@ -11,15 +11,27 @@ Progress = Callable[[int, int, str], None]
 class Tracker:
     """Seed-epochs done over all items, for the progress display."""
 
-    def __init__(self, report: Progress, planned: dict[str, int]) -> None:
+    def __init__(self, report: Progress) -> None:
         self._report = report
-        self._planned = planned
-        self._done = dict.fromkeys(planned, 0)
+        self._planned: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+        """What was done of each when more of it was expected."""
+
+    def expect(self, planned: dict[str, int]) -> None:
+        """So many seed-epochs more of each are to be done."""
+        for key, count in planned.items():
+            self._planned[key] = self._planned.get(key, 0) + count
+            self._before[key] = self._done.setdefault(key, 0)
+
+    def forget(self, key: str) -> None:
+        """What was expected in its place is known now."""
+        del self._planned[key], self._done[key]
 
     def tell(self, key: str, text: str, done: int | None = None) -> None:
         """Say what is going on with an item, and how many seed-epochs of it are done."""
         if done is not None:
-            self._done[key] = min(done, self._planned[key])
+            self._done[key] = min(self._before[key] + done, self._planned[key])
         self._report(sum(self._done.values()), sum(self._planned.values()), text)
 
     def finish(self, key: str) -> None:

@@ -148,6 +148,8 @@ def _publish(
         },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
+    if shared.config.tune_seeds is not None:
+        about["tuning"] = {"seeds": list(shared.config.tune_seeds)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
     return write_run(shared.config.runs, name, results, data.test.label_N, about)

@@ -31,7 +31,7 @@ def strip(
         labels: names of the rows.
         accuracies: (S,) for every row, in percent; may be empty.
         over_seeds: t interval of every row.
-        two_level: bootstrap interval over seeds and test rows.
+        two_level: interval over seeds and test rows.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
@@ -66,6 +66,7 @@ def forest(
     significant: Sequence[bool],
     *,
     baseline: str,
+    margin: float,
 ) -> Figure:
     """Differences to a baseline with both intervals; filled where the corrected test finds one.
 
@@ -73,12 +74,14 @@ def forest(
         labels: names of the rows.
         differences: mean paired difference, in points.
         over_seeds: t interval of it.
-        two_level: bootstrap interval over seeds and test rows.
+        two_level: interval over seeds and test rows.
         significant: whether Holm's p is below 0.05.
         baseline: what is subtracted.
+        margin: differences that do not matter, in points; a band.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
+    axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0)
     axes.axvline(0, color=PALETTE["ink"], lw=1)
     for row, (difference, seeds, both, found) in enumerate(
         zip(differences, over_seeds, two_level, significant, strict=True)

@@ -33,19 +33,32 @@ FIELDS = [
     "tested_on_training_rows",
     "tested_on",
     "test_rows",
-    "accuracy_bootstrap_ci95_low",
-    "accuracy_bootstrap_ci95_high",
+    "accuracy_ci95_seeds_and_rows_low",
+    "accuracy_ci95_seeds_and_rows_high",
     "baseline",
     "paired_seeds",
     "difference",
-    "difference_std",
-    "difference_ci95_low",
-    "difference_ci95_high",
-    "difference_bootstrap_ci95_low",
-    "difference_bootstrap_ci95_high",
-    "minimum_detectable_difference",
-    "p_sign_flip",
+    "verdict",
+    "significant",
+    "within_margin",
+    "margin",
+    "ci95_seeds_and_rows_low",
+    "ci95_seeds_and_rows_high",
+    "p",
     "p_holm",
+    "p_equivalent",
+    "p_equivalent_holm",
+    "seeds_to_decide",
+    "rows_to_decide",
+    "these_rows_verdict",
+    "these_rows_std",
+    "these_rows_ci95_low",
+    "these_rows_ci95_high",
+    "these_rows_p_sign_flip",
+    "these_rows_p_equivalent",
+    "minimum_detectable_difference",
+    "p_other_training_sets",
+    "undertrained",
     "mcnemar_p",
     "mcnemar_p_holm",
     "published_mean",
@@ -53,6 +66,22 @@ FIELDS = [
     "published_encoder",
     *(f"recipe_{name}" for name in ("epochs", "batch_size", "lr", "weight_decay", "loss")),
 ]
+
+FROM_COMPARISON = (
+    "baseline",
+    "difference",
+    "verdict",
+    "significant",
+    "within_margin",
+    "margin",
+    "p",
+    "p_holm",
+    "p_equivalent",
+    "p_equivalent_holm",
+    "seeds_to_decide",
+    "rows_to_decide",
+)
+"""Columns that are called as in JSON."""
 
 
 class Csv(Format):
@@ -98,7 +127,7 @@ class Csv(Format):
 
 
 def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    low, high = row["accuracy_bootstrap_ci95"] or (None, None)
+    low, high = row["accuracy_ci95_seeds_and_rows"] or (None, None)
     found = row["published"] or {}
     recipe = {key: row["recipe"].get(key) for key in ("epochs", "batch_size", "lr")}
     recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
@@ -107,8 +136,9 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
         "tested_on_training_rows": row["tested_on_training_rows"],
         "tested_on": table.where,
         "test_rows": table.num_test_rows,
-        "accuracy_bootstrap_ci95_low": low,
-        "accuracy_bootstrap_ci95_high": high,
+        "accuracy_ci95_seeds_and_rows_low": low,
+        "accuracy_ci95_seeds_and_rows_high": high,
+        "undertrained": row["undertrained"],
         "published_mean": found.get("mean"),
         "published_std": found.get("std"),
         "published_encoder": found.get("encoder"),
@@ -119,21 +149,23 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
 def _comparison(found: dict[str, Any] | None) -> dict[str, Any]:
     if found is None:
         return {}
-    low, high = found["ci95"] or (None, None)
-    low_rows, high_rows = found["bootstrap_ci95"] or (None, None)
+    low, high = found["ci95_seeds_and_rows"] or (None, None)
+    here = found["on_these_test_rows"]
+    low_here, high_here = here["ci95"] or (None, None)
     votes = found["mcnemar"] or {}
     return {
-        "baseline": found["baseline"],
+        **{name: found[name] for name in FROM_COMPARISON},
         "paired_seeds": len(found["paired_seeds"]),
-        "difference": found["difference"],
-        "difference_std": found["std"],
-        "difference_ci95_low": low,
-        "difference_ci95_high": high,
-        "difference_bootstrap_ci95_low": low_rows,
-        "difference_bootstrap_ci95_high": high_rows,
-        "minimum_detectable_difference": found["minimum_detectable_difference"],
-        "p_sign_flip": found["p_sign_flip"],
-        "p_holm": found["p_holm"],
+        "ci95_seeds_and_rows_low": low,
+        "ci95_seeds_and_rows_high": high,
+        "these_rows_verdict": here["verdict"],
+        "these_rows_std": here["std"],
+        "these_rows_ci95_low": low_here,
+        "these_rows_ci95_high": high_here,
+        "these_rows_p_sign_flip": here["p_sign_flip"],
+        "these_rows_p_equivalent": here["p_equivalent"],
+        "minimum_detectable_difference": here["minimum_detectable_difference"],
+        "p_other_training_sets": (found["other_training_sets"] or {}).get("p"),
         "mcnemar_p": votes.get("p"),
         "mcnemar_p_holm": votes.get("p_holm"),
     }

@@ -8,10 +8,11 @@ from typing import TextIO
 
 import gaam_cache
 from gaam_cache.messages.foreign_text import brief, visible
+from gaam_decoder import stats
 from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._compare import LEAST_SEEDS
-from gaam_decoder.reports._notes import claims, notes, versions, warnings
+from gaam_decoder.reports._claims import claims, conclusion
+from gaam_decoder.reports._notes import notes, versions, warnings
 from gaam_decoder.reports._page import STYLE, escape
 from gaam_decoder.reports._picture import Picture
 from gaam_decoder.reports._pictures import DETAILED, pictures
@@ -61,6 +62,8 @@ def _section(table: Table, number: int) -> Iterator[str]:
     for count, picture in enumerate(pictures(table)):
         by_kind.setdefault(picture.kind, []).append(_figure(picture, f"t{number}p{count}"))
     yield f'<section aria-labelledby="t{number}"><h2 id="t{number}">{escape(table.title())}</h2>'
+    if lead := conclusion(table):
+        yield f'<p class="lead">{escape(lead[0].upper() + lead[1:])}.</p>'
     yield _facts(table)
     yield from (f'<p class="warn">{escape(text)}</p>' for text in warnings(table))
     yield "<h3>Test accuracy</h3>"
@@ -68,14 +71,10 @@ def _section(table: Table, number: int) -> Iterator[str]:
     compared = _sheets.differences(table)
     if compared:
         made = [comparison for comparison in table.comparisons if comparison is not None]
-        found = [comparison.significant for comparison in made]
-        tested = any(comparison.sign_flip for comparison in made)
+        found = [comparison.claim.significant for comparison in made]
         yield f"<h3>Differences to {escape(brief(str(table.baseline)))}</h3>"
         yield _list(claims(table)) or (
-            "<p>No difference is significant after correction; that is no proof of equality: see "
-            "the intervals, and MDD, the smallest difference that so many seeds would find.</p>"
-            if tested
-            else f"<p>No claim: fewer than {LEAST_SEEDS} paired seeds.</p>"
+            f"<p>No claim: fewer than {stats.LEAST_SEEDS} paired seeds.</p>"
         )
         yield _sheet(compared, found)
     yield _grid(by_kind, "accuracy", "differences")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
 
 
@@ -18,8 +19,12 @@ class Json(Format):
 
         In ASCII: whatever a name is made of, every program reads it, and no terminal obeys it.
         """
-        first, *others = (table.to_dict() | {"notes": notes(table)} for table in tables)
+        first, *others = (table.to_dict() | _words(table) for table in tables)
         if others:
             first["other_caches"] = others
         json.dump(first, stream, indent=2, ensure_ascii=True, allow_nan=False)
         stream.write("\n")
+
+
+def _words(table: Table) -> dict[str, Any]:
+    return {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}

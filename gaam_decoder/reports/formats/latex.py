@@ -9,6 +9,7 @@ from typing import TextIO
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
+from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._sheets import LEFT, Sheet, sheets
 
@@ -63,6 +64,8 @@ class Latex(Format):
 
     def _lines(self, table: Table) -> list[str]:
         lines = []
+        if lead := conclusion(table):
+            lines += ["", rf"\noindent {_escape(lead[0].upper() + lead[1:])}."]
         for sheet in sheets(table):
             caption = f"{sheet.caption}: {table.title()}"
             lines += [
@@ -75,7 +78,7 @@ class Latex(Format):
                 r"}",
                 r"\end{table}",
             ]
-        below = [*notes(table), *_learned.notes(table.rows)]
+        below = [*claims(table), *notes(table), *_learned.notes(table.rows)]
         items = [rf"\item {_escape(note)}" for note in below]
         return [*lines, "", r"\begin{itemize}\footnotesize", *items, r"\end{itemize}"]
 

@@ -9,6 +9,7 @@ from typing import TextIO
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
+from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._sheets import LEFT, Sheet, accuracies, differences, learned
 
@@ -31,9 +32,14 @@ class Markdown(Format):
             stream.write(f"\n{_plain(f'{len(tables)} separate tables: {SEPARATE}')}\n")
 
     def _text(self, table: Table) -> str:
-        parts = [f"**{_plain(table.title())}**", "", *_pipes(accuracies(table))]
+        parts = [f"**{_plain(table.title())}**", ""]
+        if lead := conclusion(table):
+            parts += [_plain(lead[0].upper() + lead[1:]), ""]
+        parts += _pipes(accuracies(table))
         if compared := differences(table):
             parts += ["", f"{_plain(compared.caption)}:", "", *_pipes(compared)]
+            if said := claims(table):
+                parts += ["", *_items(said)]
         parts += ["", *_items(notes(table))]
         if found := learned(table):
             parts += ["", f"{_plain(found.caption)}:", "", *_pipes(found)]

@@ -15,7 +15,8 @@ from rich.text import Text
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.reports import _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._notes import claims, notes
+from gaam_decoder.reports._claims import claims, conclusion
+from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._sheets import Sheet
 
@@ -43,8 +44,8 @@ DIFFERENCE = {
     "95% CI seeds": "95% CI\nseeds",
     "95% CI + rows": "95% CI\n+ rows",
     "p Holm": "p\nHolm",
-    "McNemar p Holm": "p\nMcNemar",
-    "MDD": "MDD",
+    "verdict": "verdict",
+    "p seeds": "p\nseeds",
     "pairs": "pairs",
 }
 
@@ -68,6 +69,8 @@ class Terminal(Format):
 
     def _write(self, table: Table, console: Console) -> None:
         _say(console, table.title(), style="bold")
+        if lead := conclusion(table):
+            _say(console, lead)
         console.print(_fitting(*_accuracies(table), console), "")
         if table.covered:  # what there is to say stands below the table over all folds
             return
@@ -76,7 +79,7 @@ class Terminal(Format):
             _say(console, compared.caption, style="bold")
             console.print(_fitting(*_differences(table, compared), console), "")
             for claim in claims(table):
-                _say(console, f"* {claim}")
+                _say(console, f"- {claim}")
         if len({row.head for row in table.rows}) == 1:
             _say(console, f"head: {brief(table.rows[0].head)}")
         for note in notes(table):

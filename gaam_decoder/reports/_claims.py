@@ -1,0 +1,188 @@
+"""What a table allows to be said, in words written from its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder import stats
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports._numbers import p_value, points, span
+from gaam_decoder.stats.claims import FEW, Claim
+from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
+
+LEAD = "what one may conclude: "
+NAMED = 3
+"""Decoders that the conclusion names; of more, it counts the rest."""
+
+
+def conclusion(table: Table) -> str:
+    """One sentence; '' where another table says it."""
+    if table.covered:
+        return ""
+    made = [(label, c) for label, c in zip(table.labels(), table.comparisons, strict=True) if c]
+    if not made:
+        return LEAD + _alone(table)
+    most = max(len(c.seeds) for _, c in made)
+    if most < stats.LEAST_SEEDS:
+        return (
+            f"{LEAD}nothing yet of differences: {counted_seeds(most)}, and a claim needs "
+            f"{stats.LEAST_SEEDS}"
+        )
+    baseline, margin = brief(str(table.baseline)), _margin(table.margin)
+    parts = []
+    for verdict, text in (
+        ("better", f"better than '{baseline}'"),
+        ("worse", f"worse than '{baseline}'"),
+        ("equivalent", f"equivalent to '{baseline}' within {margin}"),
+        ("undecided", "undecided"),
+    ):
+        if names := [label for label, c in made if c.claim.verdict == verdict]:
+            verb = "is" if len(names) == 1 else "are"
+            parts.append(f"{_named(names)} {verb} {text}")
+    return LEAD + "; ".join(parts) + _conditions(table, [c for _, c in made])
+
+
+def _alone(table: Table) -> str:
+    """Where nothing is compared."""
+    if len(table.rows) == 1 and (found := table.rows[0].two_level):
+        return (
+            f"other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
+            f"{span(found)}% in 95 of 100 cases" + _conditions(table, [])
+        )
+    return "nothing of differences, for nothing is compared"
+
+
+def _conditions(table: Table, made: Sequence[Comparison]) -> str:
+    """What holds only under them."""
+    found = []
+    if any(row.optimistic for row in table.rows):
+        found.append("some of it from numbers that are optimistic")
+    if made and not any(row.tunings for row in table.rows):
+        found.append("at this one recipe, which was tuned for none of them")
+    if made and any(c.other_grid for c in made):
+        found.append("though not all had the same grid")
+    if late := sum(row.undertrained for row in table.rows):
+        found.append(f"and {late} of {len(table.rows)} rows are under-trained")
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    if more > 1:
+        return f"{', '.join(names[:NAMED])} and {more} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def counted_seeds(count: int) -> str:
+    """``1 seed`` or ``2 seeds``."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def claims(table: Table) -> list[str]:
+    """A sentence for every comparison; with too few seeds for a claim, none."""
+    return [
+        f"{label} {_in_words(comparison)}"
+        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
+        if comparison is not None and len(comparison.seeds) >= stats.LEAST_SEEDS
+    ]
+
+
+def _in_words(comparison: Comparison) -> str:
+    found, baseline = comparison.claim, brief(comparison.baseline)
+    where = f"95% {span(found.interval, signed=True)}"
+    p = found.p if found.p_holm is None else found.p_holm
+    equal = found.p_equivalent if found.p_equivalent_holm is None else found.p_equivalent_holm
+    if found.significant:
+        small = f", by less than the margin of {_margin(found.margin)}" if found.negligible else ""
+        text = f"is {found.verdict} than {baseline} by {abs(100 * found.difference):.2f} points"
+        text += f" ({where}; Holm p {_equals(p)}){small}"
+    elif found.verdict == "equivalent":
+        text = f"is equivalent to {baseline} within {_margin(found.margin)}"
+        text += f" ({points(found.difference)}, {where}; Holm p {_equals(equal)})"
+    else:
+        text = f"is undecided ({points(found.difference)}, {where}): {_would_decide(found)}"
+    return text + _here(found) + _elsewhere(comparison)
+
+
+def _here(found: Claim) -> str:
+    """What other test rows might not show."""
+    here = found.on_these_rows
+    if found.significant or here.verdict not in ("better", "worse") or here.sign_flip is None:
+        return ""
+    return (
+        f"; on these test rows alone it is {here.verdict} (p {_equals(here.sign_flip.p)} over "
+        "seeds), which other rows may not show"
+    )
+
+
+def _elsewhere(comparison: Comparison) -> str:
+    """What another training set might not show."""
+    other = comparison.other_training
+    if other is None or not comparison.claim.significant or other.p < stats.ALPHA:
+        return ""
+    return f"; with another training set it may be absent (p {_equals(other.p)} over folds)"
+
+
+def _would_decide(found: Claim) -> str:
+    """What more there would have to be."""
+    if found.p is None:
+        return "there are too few test rows"
+    seeds, rows = found.seeds_to_decide, found.rows_to_decide
+    if seeds is not None and seeds > found.num_seeds:
+        return f"about {seeds:,} seeds would decide, if what was seen is so"
+    if seeds is not None:
+        return f"it is decided but for the other comparisons: {seeds:,} seeds or more"
+    if rows is not None:
+        return (
+            f"no number of seeds would decide on these test rows; about {rows:,} test rows would, "
+            "if what was seen is so"
+        )
+    return "neither more seeds nor more test rows would decide: it lies at the margin or at zero"
+
+
+def how_it_was_tested(table: Table) -> Iterator[str]:
+    """What the p-values are of."""
+    found = [comparison for comparison in table.comparisons if comparison is not None]
+    tested = [c for c in found if c.claim.p_holm is not None]
+    if tested:
+        several = f"all {table.num_tests} comparisons" if table.num_tests > 1 else "the comparison"
+        yield (
+            "p and verdict: t test of crossed seeds and test rows (other seeds, other rows of the "
+            f"kind; where the two differ on fewer than {FEW} rows, an exact sign-flip test over "
+            f"rows has to agree), corrected by Holm for {several} of this report; * marks p Holm "
+            f"< {stats.ALPHA}; equivalent: two one-sided tests of the same kind against "
+            f"{_margin(table.margin)} (--margin), corrected in a family of their own"
+        )
+        exact = all(c.claim.on_these_rows.sign_flip.exact for c in tested
+                    if c.claim.on_these_rows.sign_flip)  # fmt: skip
+        how = (
+            "exact"
+            if exact
+            else f"exact up to {EXACT_SEEDS} seeds, above from {DRAWS:,} random patterns"
+        )
+        yield (
+            f"p seeds: sign-flip test over seeds on these test rows alone ({how}), uncorrected; "
+            "it decides nothing"
+        )
+        if any(c.other_training for c in tested):
+            yield (
+                "p training: corrected resampled t test over folds (Nadeau and Bengio 2003), "
+                "uncorrected: what another training set would give"
+            )
+    if len(tested) < len(found):
+        fewest = min(len(c.seeds) for c in found)
+        yield (
+            f"no claim with fewer than {stats.LEAST_SEEDS} seeds: of 2**{fewest} sign patterns "
+            f"even the most extreme has p = {2 / 2**fewest:.3g}"
+        )
+
+
+def _margin(fraction: float) -> str:
+    return f"{100 * fraction:.4g} points"
+
+
+def _equals(p: float | None) -> str:
+    text = p_value(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"

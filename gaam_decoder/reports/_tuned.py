@@ -1,0 +1,75 @@
+"""How the numbers of the rows were chosen, and which rows are under-trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._weaknesses import labelled
+from gaam_decoder.runs.tuning import TUNED, Tuning
+
+
+def notes(table: Table) -> Iterator[str]:
+    """What was tried, what chose, and what that leaves open."""
+    tuned = [(label, row) for label, row in labelled(table) if row.tunings]
+    if tuned:
+        yield (
+            "tuned: of the runs that differ in learning rate or weight decay alone the one with "
+            "the best mean validation accuracy is shown; no test score chooses (--all shows all)"
+        )
+        yield from _seeds(table)
+    for label, row in tuned:
+        for number, tuning in enumerate(row.tunings, 1):
+            which = f"{label}, fold {number}" if row.folds > 1 else label
+            yield f"{which}: {_grid(tuning)}"
+    grids = {row.tunings and row.tunings[0].grid for row in table.rows if row.select == "val"}
+    if tuned and len(grids) > 1:
+        yield (
+            "not all rows had the same grid: what was tried more often has had more chances, "
+            "and what was tried once may only need another rate"
+        )
+    for label, row in labelled(table):
+        if late := row.still_learning:
+            yield (
+                f"{label} is under-trained: in {len(late)} of {len(row.scores.seeds)} finished "
+                "seeds the best epoch is the last: more --epochs may do better"
+            )
+        for name in row.at_edge:
+            values = {tuning.chosen[name] for tuning in row.tunings if name in tuning.at_edge}
+            spelt = ", ".join(map(_spell, sorted(values)))
+            yield (
+                f"{label} is under-trained: {_option(name)} {spelt} is the edge of its grid: a "
+                "value beyond it may do better"
+            )
+
+
+def _seeds(table: Table) -> Iterator[str]:
+    """Which seeds chose, and whether others report."""
+    ways: dict[tuple[tuple[int, ...], bool], None] = {}
+    for row in table.rows:
+        for tuning in row.tunings:
+            ways.setdefault((tuning.seeds, tuning.apart))
+    for seeds, apart in ways:
+        said = "other seeds report" if apart else "the same seeds report, or some of them"
+        yield f"seeds {spell_numbers(seeds)} chose, by validation alone; {said}"
+
+
+def _grid(tuning: Tuning) -> str:
+    """``lr 0.001 of 0.0001 (88.2%), 0.001 (89.1%)``."""
+    names = tuning.names or TUNED[:1]
+    spelt = [
+        f"{' and '.join(_spell(c.values[name]) for name in names)} "
+        + ("(a seed failed)" if c.accuracy is None else f"({100 * c.accuracy:.1f}%)")
+        for c in tuning.candidates
+    ]
+    chosen = " and ".join(f"{name} {_spell(tuning.chosen[name])}" for name in names)
+    return f"{chosen} of {', '.join(spelt)} on validation"
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _spell(value: float) -> str:
+    return f"{value:.6g}"

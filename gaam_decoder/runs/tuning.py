@@ -1,0 +1,172 @@
+"""Which of several numbers of a recipe is to be reported: validation chooses, test never does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.result import RunResult
+
+TUNED = ("lr", "weight_decay")
+"""Numbers of a recipe in which alone the candidates of a row differ."""
+
+
+class Candidate(NamedTuple):
+    """One value of what is tuned."""
+
+    values: dict[str, float]
+    accuracy: float | None
+    """Mean validation accuracy over the seeds that choose; None where one of them failed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tuning:
+    """How the numbers of a row were chosen."""
+
+    chosen: dict[str, float]
+    candidates: tuple[Candidate, ...]
+    """All of them, ascending."""
+    seeds: tuple[int, ...]
+    """That chose: those that all candidates have."""
+    apart: bool
+    """Whether the seeds that chose are left out of what is reported."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What was tuned."""
+        return tuple(n for n in TUNED if len({c.values[n] for c in self.candidates}) > 1)
+
+    @property
+    def grid(self) -> tuple[tuple[float, ...], ...]:
+        """The values of all candidates."""
+        return tuple(tuple(c.values.values()) for c in self.candidates)
+
+    @property
+    def at_edge(self) -> tuple[str, ...]:
+        """What was chosen at the smallest or largest value that was tried."""
+        found = []
+        for name in self.names:
+            tried = [candidate.values[name] for candidate in self.candidates]
+            if self.chosen[name] in (min(tried), max(tried)):
+                found.append(name)
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "chosen": self.chosen,
+            "candidates": [c.values | {"validation_accuracy": c.accuracy} for c in self.candidates],
+            "seeds": list(self.seeds),
+            "reported_on_other_seeds": self.apart,
+            "at_edge": list(self.at_edge),
+        }
+
+
+class Choice(NamedTuple):
+    """What is left of runs when every row has one candidate."""
+
+    runs: list[RunResult]
+    tunings: dict[str, Tuning]
+    """By key of the candidate that was chosen."""
+    unchosen: tuple[str, ...]
+    """Keys of candidates between which nothing could choose."""
+
+
+def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: str) -> str:
+    """What candidates of one row have in common."""
+    rest = {k: v for k, v in recipe.items() if k not in TUNED and v is not None}
+    return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
+
+
+def validation(runs: Sequence[RunResult]) -> dict[int, float]:
+    """Validation accuracy of the epoch that was kept, for every finished seed.
+
+    Args:
+        runs: of one key; empty where the epoch is not chosen by validation.
+    """
+    if runs[0].select != "val":
+        return {}
+    found = {}
+    for seed, run in first_runs(runs).items():
+        if seed not in run.failed:
+            kept = run.epochs[seed]
+            scores = [e for e in run.log if e["seed"] == seed and e["epoch"] == kept]
+            if len(scores) == 1 and scores[0].get("accuracy") is not None:
+                found[seed] = float(scores[0]["accuracy"])
+    return found
+
+
+def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
+    """Keep of the candidates of every row the one with the best mean validation accuracy.
+
+    Candidates are runs whose recipes differ in ``TUNED`` alone. The seeds that choose are those
+    that were trained to choose, as the runs say, or else all that every candidate has. Where other
+    seeds than these were trained of the one that is chosen, only they are reported. Of equal
+    candidates the smallest is kept; one with a failed seed is not.
+
+    Args:
+        runs: all that a report is to be of.
+        seeds: that choose; default: as above.
+    """
+    families: dict[str, dict[str, list[RunResult]]] = {}
+    for run in runs:
+        name = family(run.recipe, run.attention, run.head, run.cache["fingerprint"])
+        families.setdefault(name, {}).setdefault(run.key, []).append(run)
+    dropped: set[str] = set()
+    tunings: dict[str, Tuning] = {}
+    unchosen: list[str] = []
+    for by_key in families.values():
+        if len(by_key) < 2:
+            continue
+        tuning = _tuning(by_key, seeds)
+        if tuning is None:
+            unchosen += by_key
+            continue
+        (winner,) = (key for key, of in by_key.items() if _values(of) == tuning.chosen)
+        tunings[winner] = tuning
+        dropped |= by_key.keys() - {winner}
+    return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
+
+
+def _tuning(
+    by_key: Mapping[str, Sequence[RunResult]], asked: Collection[int] | None
+) -> Tuning | None:
+    """None where no seed could choose."""
+    there = [{seed for run in runs for seed in run.seeds} for runs in by_key.values()]
+    recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
+    shared = set.intersection(*there)
+    choosing = sorted(shared & set(asked if asked is not None else recorded or shared))
+    ordered = sorted(by_key.values(), key=lambda runs: tuple(_values(runs).values()))
+    candidates = tuple(Candidate(_values(runs), _mean(runs, choosing)) for runs in ordered)
+    best = max((c.accuracy for c in candidates if c.accuracy is not None), default=None)
+    if not choosing or best is None:
+        return None
+    winner = next(c for c in candidates if c.accuracy == best)
+    of_winner = next(runs for runs in ordered if _values(runs) == winner.values)
+    others = {seed for run in of_winner for seed in run.seeds} - set(choosing)
+    meant = asked is not None or bool(recorded)
+    return Tuning(
+        chosen=winner.values,
+        candidates=candidates,
+        seeds=tuple(choosing),
+        apart=bool(others) and meant,
+    )
+
+
+def _mean(runs: Sequence[RunResult], seeds: Sequence[int]) -> float | None:
+    scores = validation(runs)
+    return float(np.mean([scores[s] for s in seeds])) if set(seeds) <= scores.keys() else None
+
+
+def _values(runs: Sequence[RunResult]) -> dict[str, float]:
+    return {name: float(runs[0].recipe.get(name, 0.0)) for name in TUNED}
+
+
+def reported(seeds: Sequence[int], tuning: Tuning | None) -> Iterator[int]:
+    """Seeds that are reported, in order."""
+    left_out = tuning.seeds if tuning is not None and tuning.apart else ()
+    return (seed for seed in seeds if seed not in left_out)

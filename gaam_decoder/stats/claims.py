@@ -1,0 +1,293 @@
+"""What may be said of two mechanisms: better, worse, equivalent, or undecided.
+
+S seeds that both have, N test rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtr
+
+from gaam_decoder.stats.crossed import Crossed, crossed
+from gaam_decoder.stats.paired import SignFlip, sign_flip
+from gaam_decoder.stats.seeds import (
+    minimum_detectable_difference,
+    seeds_needed,
+    standard_deviation,
+    t_interval,
+    within,
+)
+
+Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
+Verdict = Literal["better", "worse", "equivalent", "undecided"]
+ALPHA = 0.05
+MARGIN = 0.005
+"""Half a point: differences of published tables that are called better are rarely smaller."""
+LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
+"""With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
+FEW = 100
+"""Rows on which the two differ; with fewer, the exact test over rows has to agree."""
+RULE_OF_THREE = 1.107
+"""Makes the one-sided limit of a rate that was never seen ``-ln(0.05) / N``, as is exact."""
+MOST_SEEDS = 1000
+"""That are worth proposing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnTheseRows:
+    """The comparison over seeds alone: the test rows are taken as given."""
+
+    std: float | None
+    """Of the differences of the seeds."""
+    interval: tuple[float, float] | None
+    """95% t interval."""
+    sign_flip: SignFlip | None
+    """None for fewer than 6 seeds."""
+    p_equivalent: float | None
+    """Of two one-sided paired t tests against the margin."""
+    detectable: float | None
+    """Smallest true difference that so many seeds find with a power of 80%."""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """One mechanism minus another over seeds and test rows. Fractions, not percent."""
+
+    num_seeds: int
+    num_rows: int
+    margin: float
+    difference: float
+    interval: tuple[float, float] | None
+    """95%, over seeds and rows."""
+    p: float | None
+    """Two-sided, over seeds and rows; None for fewer than two seeds or rows."""
+    p_equivalent: float | None
+    """Larger of two one-sided p-values against the margin, over seeds and rows."""
+    on_these_rows: OnTheseRows
+    p_holm: float | None = None
+    """``p`` corrected for the other comparisons of a report; None alone."""
+    p_equivalent_holm: float | None = None
+    found: Crossed | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Better or worse where p is below 0.05, else equivalent where that of equivalence is.
+
+        The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
+        seeds.
+        """
+        p = self.p if self.p_holm is None else self.p_holm
+        equal = self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
+        return _verdict(self.num_seeds, self.difference, p, equal)
+
+    @property
+    def significant(self) -> bool:
+        """Whether there is a difference, over seeds and rows."""
+        return self.verdict in ("better", "worse")
+
+    @property
+    def negligible(self) -> bool:
+        """Whether the difference is smaller than the margin, whatever else there is."""
+        equal = self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
+        return self.num_seeds >= LEAST_SEEDS and equal is not None and equal < ALPHA
+
+    def corrected(self, p: float, p_equivalent: float) -> Claim:
+        """The claim as one of several."""
+        return replace(self, p_holm=p, p_equivalent_holm=p_equivalent)
+
+    @property
+    def seeds_to_decide(self) -> int | None:
+        """About how many seeds would decide with these test rows, if what was estimated is so.
+
+        None where it is decided, and where no number up to 1,000 would.
+        """
+        if self.found is None or self.verdict != "undecided":
+            return None
+        return next(
+            (
+                seeds
+                for seeds in range(max(self.num_seeds, LEAST_SEEDS), MOST_SEEDS + 1)
+                if self._decides(self.found.variance_with(seeds, self.num_rows))
+            ),
+            None,
+        )
+
+    @property
+    def rows_to_decide(self) -> int | None:
+        """About how many test rows would decide with these seeds, to two digits.
+
+        None where it is decided, and where not even a thousand times as many would.
+        """
+        if self.found is None or self.verdict != "undecided":
+            return None
+        for power in range(1, 101):
+            rows = self.num_rows * 1000 ** (power / 100)
+            if self._decides(self.found.variance_with(self.num_seeds, rows)):
+                digits = 1 - math.floor(math.log10(rows))
+                return max(self.num_rows + 1, int(round(rows, digits)))
+        return None
+
+    def _decides(self, variance: float) -> bool:
+        """Whether a verdict would be reached with this variance of the same difference."""
+        size = abs(self.difference)
+        return size > ndtri(1 - ALPHA / 2) * variance**0.5 or (
+            size + ndtri(1 - ALPHA) * variance**0.5 < self.margin
+        )
+
+
+def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
+    """What S seeds on N test rows say of a mechanism and a baseline.
+
+    The differences ``hits - baseline_hits`` have crossed random effects of seeds and rows. Is their
+    mean zero? A t test with the variance that ``crossed`` gives, and where the two differ on fewer
+    than 100 rows an exact sign-flip test over rows as well: the larger p counts. Is it smaller
+    than the margin? The same t test, one-sided, against the margin and its negative. The interval
+    holds all differences that the test does not reject.
+
+    Where a difference of theta would need more rows to differ than did, the variance at theta
+    counts these rows too: rows that never differ do not show that none ever would.
+
+    Args:
+        hits: (S, N), whether each seed is right on each row; or the share of several tests of the
+            row in which it is.
+        baseline_hits: (S, N), of the baseline under the same seeds on the same rows.
+        margin: largest difference that does not matter, a fraction.
+
+    Raises:
+        ValueError: not the same shape, no seed, no row, or no margin above 0.
+
+    Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner 2012,
+        "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
+        tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions.
+    """
+    if hits.shape != baseline_hits.shape or hits.ndim != 2 or not hits.size:
+        raise ValueError("hits of both, (seeds, rows), one of each at least")
+    if not 0 < margin < 1:
+        raise ValueError("a margin is a fraction above 0 and below 1")
+    kind = np.int8 if hits.dtype == baseline_hits.dtype == np.bool_ else np.float64
+    difference_SN = hits.astype(kind) - baseline_hits.astype(kind)
+    difference_S = difference_SN.mean(1, dtype=np.float64)
+    num_seeds, num_rows = difference_SN.shape
+    both = num_seeds > 1 and num_rows > 1
+    about: dict[str, Any] = {"num_seeds": num_seeds, "num_rows": num_rows, "margin": margin}
+    about["difference"] = float(difference_S.mean())
+    about["on_these_rows"] = _on_these_rows(difference_S, margin)
+    if not both:
+        return Claim(interval=None, p=None, p_equivalent=None, **about)
+    found = crossed(difference_SN)
+    limits = _Limits(found, difference_SN.mean(0, dtype=np.float64))
+    p = max(2 * limits.tail(0.0, abs(found.mean)), _rows_alone(difference_SN.sum(0)))
+    interval = limits.interval()
+    if p >= ALPHA:  # what was not rejected is not outside
+        interval = min(interval[0], 0.0), max(interval[1], 0.0)
+    return Claim(
+        interval=within(interval, -1, 1),
+        p=min(1.0, p),
+        p_equivalent=limits.tail(margin, margin - abs(found.mean)),
+        found=found,
+        **about,
+    )
+
+
+class _Limits:
+    """Which mean differences theta are too far from the one that was seen.
+
+    Args:
+        found: what was seen.
+        difference_N: mean over the seeds of every row.
+    """
+
+    def __init__(self, found: Crossed, difference_N: NDArray[np.float64]) -> None:
+        self._found = found
+        self._better = float(np.maximum(difference_N, 0).mean())
+        self._worse = float(np.maximum(-difference_N, 0).mean())
+
+    def tail(self, theta: float, distance: float) -> float:
+        """One-sided p of a mean so far from theta."""
+        return self._found.tail(distance, self._more(theta))
+
+    def interval(self) -> tuple[float, float]:
+        """All theta that a two-sided test does not reject."""
+        return self._limit(-1.0), self._limit(1.0)
+
+    def _limit(self, end: float) -> float:
+        """Where between the mean and ``end`` theta is as far from the mean as it may be."""
+        near, far = self._found.mean, end
+        for _ in range(50):
+            theta = (near + far) / 2
+            inside = abs(theta - self._found.mean) < self._found.distance(
+                ALPHA / 2, self._more(theta)
+            )
+            near, far = (theta, far) if inside else (near, theta)
+        return (near + far) / 2
+
+    def _more(self, theta: float) -> float:
+        """Variance that the rows would have beside what was seen, if theta were true.
+
+        The likeliest shares of rows in favour of each that differ by theta, for one seed.
+        """
+        size = abs(theta)
+        for_it, against = self._better, self._worse
+        if theta < 0:
+            for_it, against = against, for_it
+        half = (size * (2 - for_it + against) - for_it - against) / 4
+        less = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
+        seen = for_it + against - (for_it - against) ** 2
+        return RULE_OF_THREE * max(0.0, 2 * less + size - size**2 - seen) / self._found.num_rows
+
+
+def _rows_alone(difference_N: NDArray[Any]) -> float:
+    """Exact sign-flip p over rows, the seeds taken as given; 0 where many rows differ.
+
+    If no mechanism is better, the differences of a row could as well have the other sign, those of
+    all seeds together.
+    """
+    size_N = np.abs(difference_N[difference_N != 0])
+    if len(size_N) >= FEW:
+        return 0.0
+    if not len(size_N):
+        return 1.0
+    if not np.issubdtype(size_N.dtype, np.integer):
+        return sign_flip(difference_N[difference_N != 0].astype(np.float64)).p
+    share = np.ones(1)
+    for size in size_N.tolist():  # of all sums, one row after the other
+        share, before = np.zeros(len(share) + 2 * size), share / 2
+        share[: len(before)] += before
+        share[-len(before) :] += before
+    total = int(size_N.sum())
+    return float(share[np.abs(np.arange(-total, total + 1)) >= abs(difference_N.sum())].sum())
+
+
+def _on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRows:
+    num_seeds, mean = len(difference_S), float(difference_S.mean())
+    sd = standard_deviation(difference_S)
+    flipped = sign_flip(difference_S) if num_seeds >= LEAST_SEEDS else None
+    equivalent = None
+    if sd is not None:
+        error = sd / num_seeds**0.5
+        inside = margin - abs(mean)
+        equivalent = float(stdtr(num_seeds - 1, -inside / error)) if error else float(inside <= 0)
+    detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
+    return OnTheseRows(
+        std=sd,
+        interval=within(t_interval(difference_S), -1, 1),
+        sign_flip=flipped,
+        p_equivalent=equivalent,
+        # two accuracies are never further apart: then no difference would be found
+        detectable=None if detectable is None or detectable > 1 else detectable,
+        verdict=_verdict(num_seeds, mean, flipped.p if flipped else None, equivalent),
+    )
+
+
+def _verdict(num_seeds: int, mean: float, p: float | None, equivalent: float | None) -> Verdict:
+    if num_seeds < LEAST_SEEDS:
+        return "undecided"
+    if p is not None and p < ALPHA:
+        return "better" if mean > 0 else "worse"
+    return "equivalent" if equivalent is not None and equivalent < ALPHA else "undecided"

@@ -1,0 +1,41 @@
+"""What a training that ended too early is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import TUNED, choose
+
+
+def advice(runs: Sequence[RunResult]) -> list[str]:
+    """A line for every row that is under-trained: by its best epoch, or by its rate.
+
+    Args:
+        runs: what a training returned.
+    """
+    found = choose(runs)
+    late: dict[int, list[str]] = {}
+    for run in found.runs:
+        if run.still_learning:
+            some = f"{run.title} ({len(run.still_learning)} of {len(run.finished)} seeds)"
+            late.setdefault(run.recipe["epochs"], []).append(some)
+    lines = [
+        f"under-trained: the best epoch is the last of {', '.join(names)}; "
+        f"try --epochs {2 * epochs}"
+        for epochs, names in late.items()
+    ]
+    for key, tuning in found.tunings.items():
+        title = next(f"{run.attention} + {run.head}" for run in found.runs if run.key == key)
+        for name in (name for name in TUNED if name in tuning.at_edge):
+            tried = sorted({candidate.values[name] for candidate in tuning.candidates})
+            chosen = tuning.chosen[name]
+            beyond = chosen * 3 if chosen == tried[-1] else chosen / 3
+            option = "--" + name.replace("_", "-")
+            more = f"; try {option} {beyond:.3g} too" if beyond else ""
+            if beyond:
+                lines.append(
+                    f"under-trained: {title} is best at {option} {chosen:g}, the edge of "
+                    f"its grid{more}"
+                )
+    return lines
