@@ -182,6 +182,7 @@ def train(
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
+    repeats: Annotated[int | None, _train("repeats", "--repeats", help="Cross-validations, each with folds of its own.")] = None,
     groups: Annotated[Path | None, _train("groups", "--groups", metavar="FILE", help="A name per row of train, one a line; folds never part a name.")] = None,
     dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|auto", help="Arithmetic of matrix products; auto: bfloat16 where the device has it.")] = None,
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gaam_cache.lazy import lazy_attributes
 
 if TYPE_CHECKING:
+    from gaam_decoder import stats
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.reports.report import Report, report
@@ -34,6 +35,7 @@ __all__ = [
     "estimate",
     "load_runs",
     "report",
+    "stats",
     "train",
 ]
 
@@ -54,6 +56,7 @@ lazy_attributes(
         "load_runs": "runs.run_folders",
         "estimate": "training.estimate",
         "report": "reports.report",
+        "stats": "stats",
         "train": "training.sweep",
     },
 )

@@ -33,7 +33,7 @@ from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, 
 
 TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
-WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "seed_batch")
+WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm")
 PATHS = ("cache", "runs", "groups")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible")
@@ -101,6 +101,8 @@ class TrainConfig:
     groups: Path | None = None
     """A text file with one name per row of the train split, such as a session or a speaker: rows of
     one name are never in two folds. Default: folds keep the share of every class."""
+    repeats: int = 1
+    """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
     fold: int | None = None
     """Which fold is tested, from 1; default: all."""
     device: str = "auto"
@@ -120,7 +122,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
         self._settle_types()
-        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold")
+        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
         check_at_least(self, 0, "split_seed")
         if self.epochs > MOST_EPOCHS:
             raise _range_error("epochs", f"at most {MOST_EPOCHS:,}", self.epochs)
@@ -147,12 +149,12 @@ class TrainConfig:
                 raise ConfigError(f"{option_of(name)} {twice} is given twice")
         self._check_tuning()
         count = math.prod(len(values) for values in self._axes().values())
-        count *= 1 if self.fold else self.folds or 1
+        count *= self.repeats * (1 if self.fold else self.folds or 1)
         if count > MOST_RECIPES:
             raise ConfigError(
                 "the sweep is too large",
                 expected=f"at most {MOST_RECIPES:,} combinations of "
-                "--attn, --head, --pool, --lr, --weight-decay, --layers and --folds",
+                "--attn, --head, --pool, --lr, --weight-decay, --layers, --folds and --repeats",
                 found=f"{count:,}",
             )
 
@@ -215,6 +217,13 @@ class TrainConfig:
                 expected="--folds with it",
                 found=f"--fold {self.fold} alone",
                 hint=f"--folds 5 --fold {min(self.fold, 5)}, or leave --fold out",
+            )
+        if self.repeats > 1 and self.folds is None:
+            raise ConfigError(
+                "--repeats says how often a cross-validation is repeated with other folds",
+                expected="--folds with it",
+                found=f"--repeats {self.repeats} alone",
+                hint=f"--folds 5 --repeats {self.repeats}; for more seeds: --seeds",
             )
         if self.fold is not None and self.folds is not None and self.fold > self.folds:
             raise _range_error("fold", f"1 to {self.folds}, the number of --folds", self.fold)

@@ -81,6 +81,7 @@ class Recipe:
             weight_decay=self.weight_decay,
             layers=spell_layers(self.layers) if self.layers else None,
             fold=str(self.fold) if self.fold else None,
+            split_seed=self.split_seed,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -222,6 +222,7 @@ def row_title(
     weight_decay: float | None = None,
     layers: str | None = None,
     fold: str | None = None,
+    split_seed: int | None = None,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}"
@@ -229,4 +230,5 @@ def row_title(
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
-    return title + (f", fold {fold}" if fold else "")
+    title += f", fold {fold}" if fold else ""
+    return title + (f" of split seed {split_seed}" if fold and split_seed else "")

@@ -180,7 +180,7 @@ def build_tables(
             cache=rows[0].runs[0].cache,
             majority_accuracy=_majority(tested),
             where=tested.where,
-            num_test_rows=rows[0].scores.right.shape[1],
+            num_test_rows=rows[0].scores.by_row.shape[1],
             rows=tuple(rows),
             baseline=chosen if any(row.attention == chosen for row in rows) else None,
             asked=baseline is not None,

@@ -36,7 +36,8 @@ class Comparison:
     other_grid: bool
     """Whether more or other values were tried for one than for the other."""
     mcnemar: stats.McNemar | None
-    """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs."""
+    """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs, and where
+    rows are tested several times."""
     mcnemar_p_holm: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,10 +157,13 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
         other_training=None
         if row.folds == 1
         else stats.corrected_resampled_t(
-            row.scores.part_right - other.scores.part_right, 1 / (row.folds - 1)
+            (row.scores.part_right[mine] - other.scores.part_right[theirs]).mean(0),
+            1 / (row.folds - 1),
         ),
         other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
-        mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right) if enough else None,
+        mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right)
+        if enough and row.repeats == 1
+        else None,
     )
 
 
@@ -168,12 +172,21 @@ def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Compari
 
     The tests of a difference, of equivalence and of the majority votes are a family each.
     """
-    tested = [c for table in tables for c in table if c and c.mcnemar and c.claim.p is not None]
+    tested = [
+        c
+        for table in tables
+        for c in table
+        if c and c.claim.p is not None and len(c.seeds) >= stats.LEAST_SEEDS
+    ]
     differ = stats.holm(np.array([c.claim.p for c in tested]))
     equal = stats.holm(np.array([c.claim.p_equivalent for c in tested]))
-    votes = stats.holm(np.array([c.mcnemar.p for c in tested if c.mcnemar]))
+    voted = [c for c in tested if c.mcnemar]
+    votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
+    vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
     adjusted = {
-        id(c): replace(c, claim=c.claim.corrected(float(p), float(q)), mcnemar_p_holm=float(v))
-        for c, p, q, v in zip(tested, differ, equal, votes, strict=True)
+        id(c): replace(
+            c, claim=c.claim.corrected(float(p), float(q)), mcnemar_p_holm=vote_of.get(id(c))
+        )
+        for c, p, q in zip(tested, differ, equal, strict=True)
     }
     return [tuple(adjusted.get(id(c), c) for c in table) for table in tables]

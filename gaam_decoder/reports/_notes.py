@@ -92,7 +92,13 @@ def _intervals(table: Table) -> Iterator[str]:
     )
     if any(row.recipe.get("groups") for row in table.rows):
         yield "rows of one group (--groups) count as independent: intervals may be too narrow"
-    if table.rows[0].folds > 1:
+    if table.rows[0].repeats > 1:
+        yield (
+            f"every row is tested {table.rows[0].repeats} times, by decoders that did not learn "
+            "from it, and counts as the share in which it is right; a seed is all of these "
+            "cross-validations, and s/seed their time"
+        )
+    elif table.rows[0].folds > 1:
         yield (
             "every row is tested once, by decoders that did not learn from it; a seed is a whole "
             "cross-validation, and s/seed its time; other training rows might give other results"
@@ -113,7 +119,7 @@ def _intervals(table: Table) -> Iterator[str]:
 def _comparisons(table: Table) -> Iterator[str]:
     found = [comparison for comparison in table.comparisons if comparison is not None]
     if table.covered:
-        yield "a fold is not compared by itself: see the table over all folds"
+        yield "this is not compared by itself: see the table over all folds"
         return
     if table.baseline is None:
         if len(table.rows) > 1:

@@ -19,7 +19,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, reported
 
 Interval = tuple[float, float] | None
-BY_FOLD = "chosen for each fold"
+BY_FOLD = "by fold"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +36,8 @@ class Row:
     parameters: dict[str, int]
     folds: int
     """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
+    repeats: int
+    """Cross-validations with other folds each, which stand one after the other."""
     seeds: tuple[int, ...]
     """All seeds, failed ones included, sorted."""
     seconds: dict[int, float]
@@ -125,6 +127,7 @@ class Row:
             "confusion": scores.confusion.tolist(),
             "parameters": self.parameters,
             "folds": self.folds,
+            "repeats": self.repeats,
             "seconds_per_seed": float(np.mean(taken)) if taken else None,
             "seconds": [self.seconds[seed] for seed in self.seeds],
             "best_epoch_is_last": list(self.still_learning),
@@ -172,7 +175,7 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
     everywhere = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
     for part, runs in zip(parts, by_part, strict=True):
-        where = "" if whole else f"fold {part[0].recipe['fold']}: "
+        where = "" if whole else f"{_which(part[0].recipe)}: "
         for seed in everywhere & {seed for seed, run in runs.items() if seed in run.failed}:
             failed.setdefault(seed, where + runs[seed].failed[seed])
     repeated = {
@@ -181,6 +184,7 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
         for seed, count in Counter(seed for run in part for seed in run.seeds).items()
         if count > 1
     }
+    repeats = len({part[0].recipe.get("split_seed") for part in parts})
     counted = [[run for run in part if set(run.seeds) & everywhere] or part for part in parts]
     return Row(
         attention=first.attention,
@@ -189,7 +193,8 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
         recipe=first.recipe if whole else _of_all([part[0].recipe for part in parts]),
         tunings=tuple(tuning for tuning in chosen if tuning is not None),
         parameters=first.parameters,
-        folds=len(parts),
+        folds=len(parts) // repeats,
+        repeats=repeats,
         seeds=tuple(sorted(everywhere)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in everywhere},
         failed=failed,
@@ -201,9 +206,20 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
     )
 
 
+def _which(recipe: dict[str, Any]) -> str:
+    seed = recipe.get("split_seed")
+    return f"fold {recipe['fold']}" + (f" of split seed {seed}" if seed else "")
+
+
 def _of_all(recipes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The recipe of a whole cross-validation."""
-    apart = {n: BY_FOLD for n in TUNED if len({recipe.get(n) for recipe in recipes}) > 1}
+    apart: dict[str, Any] = {
+        n: BY_FOLD for n in TUNED if len({recipe.get(n) for recipe in recipes}) > 1
+    }
+    if len({recipe.get("split_seed") for recipe in recipes}) > 1:
+        apart["split_seed"] = ", ".join(
+            map(str, sorted({int(recipe["split_seed"]) for recipe in recipes}))
+        )
     return recipes[0] | apart | {"fold": None}
 
 

@@ -31,7 +31,7 @@ class Scores:
     by_row: NDArray[np.bool_] | Floats
     """The same, of rows that are tested several times the share in which it is right."""
     part_right: Floats
-    """Accuracy in every part, the mean over seeds, (P,); NaN without seeds."""
+    """Accuracy of each seed in every part, (S, P)."""
     accuracy: Floats
     macro_f1: Floats
     confusion: NDArray[np.int64]
@@ -65,7 +65,7 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int]) -> Scores:
     return Scores(
         seeds=seeds,
         right=right_SN,
-        by_row=right_SN,
+        by_row=_by_row(right_SN, parts),
         part_right=_part_right(right_SN, [len(part[0].labels) for part in parts]),
         accuracy=right_SN.mean(1, dtype=np.float64),
         macro_f1=np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions]),
@@ -76,10 +76,27 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int]) -> Scores:
 
 
 def _part_right(right_SN: NDArray[np.bool_], sizes: Sequence[int]) -> Floats:
-    if not len(right_SN):
-        return np.full(len(sizes), np.nan)
     parts = np.split(right_SN, np.cumsum(sizes)[:-1], axis=1)
-    return np.array([part.mean() for part in parts])
+    return np.stack([part.mean(1, dtype=np.float64) for part in parts], axis=1)
+
+
+def _by_row(right_SN: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bool_] | Floats:
+    """Of rows that several cross-validations test the mean, (S, rows of the split)."""
+    repeats = len({part[0].recipe.get("split_seed") for part in parts})
+    rows = [part[0].test_rows for part in parts] if repeats > 1 else []
+    if not rows:
+        return right_SN
+    row_N = np.concatenate([row for row in rows if row is not None])
+    tested = np.unique(row_N, return_counts=True)[1]
+    if len(row_N) != right_SN.shape[1] or (tested != repeats).any():
+        raise CacheError(
+            "the folds of a repeated cross-validation do not test every row equally often",
+            expected=f"each row {repeats} times",
+            found=f"{tested.min()} to {tested.max()} times",
+            where=", ".join(str(part[0].path) for part in parts[:3]),
+        )
+    sorted_SN = right_SN[:, np.argsort(row_N, kind="stable")]
+    return sorted_SN.reshape(len(right_SN), -1, repeats).mean(2, dtype=np.float64)
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:

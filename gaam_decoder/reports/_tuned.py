@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports._base import Table
@@ -20,9 +21,7 @@ def notes(table: Table) -> Iterator[str]:
         )
         yield from _seeds(table)
     for label, row in tuned:
-        for number, tuning in enumerate(row.tunings, 1):
-            which = f"{label}, fold {number}" if row.folds > 1 else label
-            yield f"{which}: {_grid(tuning)}"
+        yield f"{label}: {_by_fold(row.tunings) if row.folds > 1 else _grid(row.tunings[0])}"
     grids = {row.tunings and row.tunings[0].grid for row in table.rows if row.select == "val"}
     if tuned and len(grids) > 1:
         yield (
@@ -65,6 +64,17 @@ def _grid(tuning: Tuning) -> str:
     ]
     chosen = " and ".join(f"{name} {_spell(tuning.chosen[name])}" for name in names)
     return f"{chosen} of {', '.join(spelt)} on validation"
+
+
+def _by_fold(tunings: Sequence[Tuning]) -> str:
+    """``lr 0.001 (3 folds), 0.003 (2 folds) of 0.001, 0.003``."""
+    parts = []
+    for name in dict.fromkeys(name for tuning in tunings for name in tuning.names):
+        count = Counter(tuning.chosen[name] for tuning in tunings)
+        tried = sorted({c.values[name] for tuning in tunings for c in tuning.candidates})
+        chosen = ", ".join(f"{_spell(value)} ({count[value]} folds)" for value in sorted(count))
+        parts.append(f"{name} {chosen} of {', '.join(map(_spell, tried))}")
+    return f"{'; '.join(parts)}, each fold by its own validation rows"
 
 
 def _option(name: str) -> str:

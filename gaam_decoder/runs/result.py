@@ -9,8 +9,9 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
                            of the other files; it carries its own digest and is written last
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
-      test.safetensors     logits (S, N, C), labels (N,), mean attention map (S, ...), and learned
-                           parameters as they are used, learned.NAME (S, ...)
+      test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),
+                           mean attention map (S, ...), and learned parameters as they are used,
+                           learned.NAME (S, ...)
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
 its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
@@ -114,6 +115,20 @@ class RunResult:
             return labels
 
     @cached_property
+    def test_rows(self) -> NDArray[np.int64] | None:
+        """Numbers of the test rows in the train split, (N,); None where there is no fold.
+
+        None too where an earlier version did not write them.
+        """
+        with self.opened(TEST_FILE) as file:
+            tensors = TensorFile(file)
+            if "rows" not in set(tensors):
+                return None
+            rows = tensors.read("rows")
+            run_checks.check_rows(rows, len(self.labels), self.recipe, self.cache)
+            return rows
+
+    @cached_property
     def attention_map(self) -> NDArray[np.float32] | None:
         """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
 
@@ -213,7 +228,7 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        names = ("pool", "lr", "weight_decay", "layers", "fold")
+        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed")
         part = {name: self.recipe.get(name) for name in names}
         return row_title(self.attention, self.head, **part)
 

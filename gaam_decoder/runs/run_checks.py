@@ -109,6 +109,16 @@ def check_labels(labels: NDArray[Any], recipe: Mapping[str, Any], cache: Mapping
     _require(low >= 0 and high < classes, f"labels from {low} to {high} for {classes} classes")
 
 
+def check_rows(
+    rows: NDArray[Any], count: int, recipe: Mapping[str, Any], cache: Mapping[str, Any]
+) -> None:
+    """Numbers of the rows of a fold, (N,): ascending, each a row of the train split."""
+    fits = recipe.get("fold") and rows.dtype == np.int64 and rows.shape == (count,)
+    _require(fits, f"rows are {rows.dtype} {rows.shape}, of a fold they must be int64 {(count,)}")
+    inside = rows[0] >= 0 and rows[-1] < cache["rows"][recipe["train_split"]]
+    _require(inside and (np.diff(rows) > 0).all(), "rows are no ascending rows of the split")
+
+
 def check_logits(logits: NDArray[Any], failed: Sequence[bool], rows: int, classes: int) -> None:
     """(S, N, C) float32: numbers for the seeds that finished, NaN for those that failed."""
     shape = (len(failed), rows, classes)

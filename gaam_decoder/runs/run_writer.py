@@ -44,6 +44,7 @@ def write_run(
     results: Sequence[SeedResult],
     labels: torch.Tensor,
     about: dict[str, Any],
+    rows: NDArray[np.int64] | None = None,
 ) -> Path:
     """Publish a finished run by one rename; a run of that name that is there already wins.
 
@@ -53,12 +54,15 @@ def write_run(
         results: one per seed, in order.
         labels: test labels, (N,).
         about: the part of run.json that the seeds share.
+        rows: numbers of the test rows in the train split, (N,), of a fold.
     """
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
         for r in results
     ]
     test = {"logits": _stacked([r.test_logits for r in results]), "labels": labels.cpu().numpy()}
+    if rows is not None:
+        test["rows"] = rows
     maps = [r.attention_map for r in results if r.attention_map is not None]
     if maps:
         nothing = torch.full_like(maps[0], torch.nan)

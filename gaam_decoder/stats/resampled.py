@@ -59,10 +59,7 @@ def corrected_resampled_t(
         return None
     mean = float(difference_J.mean())
     error = float(np.sqrt((1 / splits + test_per_train) * np.var(difference_J, ddof=1)))
-    if error < 1e-15:
-        p = float(mean == 0)
-    else:
-        p = 2 * float(stdtr(splits - 1, -abs(mean) / error))
+    p = float(mean == 0) if error < 1e-15 else 2 * float(stdtr(splits - 1, -abs(mean) / error))
     half = float(stdtrit(splits - 1, 0.975)) * error
     interval = within((mean - half, mean + half), -1, 1)
     assert interval is not None

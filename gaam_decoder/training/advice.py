@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, choose
 
+NAMED = 3
+"""Of many, these are named."""
+
 
 def advice(runs: Sequence[RunResult]) -> list[str]:
     """A line for every row that is under-trained: by its best epoch, or by its rate.
@@ -21,8 +24,9 @@ def advice(runs: Sequence[RunResult]) -> list[str]:
             some = f"{run.title} ({len(run.still_learning)} of {len(run.finished)} seeds)"
             late.setdefault(run.recipe["epochs"], []).append(some)
     lines = [
-        f"under-trained: the best epoch is the last of {', '.join(names)}; "
-        f"try --epochs {2 * epochs}"
+        f"under-trained: the best epoch is the last of {'; '.join(names[:NAMED])}"
+        + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        + f"; try --epochs {2 * epochs}"
         for epochs, names in late.items()
     ]
     for key, tuning in found.tunings.items():
@@ -32,10 +36,9 @@ def advice(runs: Sequence[RunResult]) -> list[str]:
             chosen = tuning.chosen[name]
             beyond = chosen * 3 if chosen == tried[-1] else chosen / 3
             option = "--" + name.replace("_", "-")
-            more = f"; try {option} {beyond:.3g} too" if beyond else ""
-            if beyond:
+            if beyond:  # below a weight decay of 0 there is nothing
                 lines.append(
-                    f"under-trained: {title} is best at {option} {chosen:g}, the edge of "
-                    f"its grid{more}"
+                    f"under-trained: {title} is best at {option} {chosen:g}, the edge of its "
+                    f"grid; try {option} {beyond:.3g} too"
                 )
-    return lines
+    return list(dict.fromkeys(lines))

@@ -65,7 +65,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
 
 
 def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[Recipe]:
-    """One per mechanism, head, pooling, rate, weight decay, layers and fold, in this order.
+    """One per mechanism, head, pooling, rate, weight decay, layers, repeat and fold, in this order.
 
     Args:
         config: whose poolings are named and whose layers fit the cache.
@@ -89,7 +89,7 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             clip_grad_norm=config.clip_grad_norm,
             select=config.select,
             val_fraction=config.val_fraction,
-            split_seed=config.split_seed,
+            split_seed=config.split_seed + repeat,
             pool=str(pool),
             layers=layers,
             train_split=config.train_split,
@@ -99,12 +99,13 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             fold=fold,
             groups=groups,
         )
-        for attention, head, pool, lr, weight_decay, layers, fold in product(
+        for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
             *specs,
             config.pools,
             config.lrs,
             config.weight_decays,
             config.layer_sets,
+            range(config.repeats),
             folds or [None],
         )
     ]

@@ -152,7 +152,8 @@ def _publish(
         about["tuning"] = {"seeds": list(shared.config.tune_seeds)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
-    return write_run(shared.config.runs, name, results, data.test.label_N, about)
+    rows = data.test.rows if recipe.fold is not None else None
+    return write_run(shared.config.runs, name, results, data.test.label_N, about, rows)
 
 
 def _as_begun(work: Work, chosen: Engine, name: str) -> Engine:

@@ -113,10 +113,11 @@ def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]
         )
         if comparison is not None
     ]
+    shown = DIFFERENCE | ({"p training": "p\ntraining"} if "p training" in sheet.header else {})
     rows = []
     for label, cells in zip(labels, sheet.dicts(), strict=True):
-        rows.append([label, *(cells[name] for name in DIFFERENCE)])
-    return list(DIFFERENCE.values()), rows
+        rows.append([label, *(cells[name] for name in shown)])
+    return list(shown.values()), rows
 
 
 def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
