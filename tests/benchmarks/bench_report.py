@@ -72,7 +72,9 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
             "recipe": {
                 "select": "val",
                 "epochs": 35,
-                "lr": 1e-4 * (1 + number // 2),
+                "lr": 1e-4,
+                "batch_size": 1
+                + number // 2,  # a row of its own: another rate would be a candidate
                 "pool": "mean",
                 "layers": None,
                 "train_split": "train",
