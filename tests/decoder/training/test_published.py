@@ -18,7 +18,9 @@ from gaam_cache.terminal.settings import resolve
 from gaam_decoder import TrainConfig
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._notes import warnings
 from gaam_decoder.specs import build, parse_attention
+from gaam_decoder.training.failures import what_to_try
 from gaam_decoder.training.items import recipes
 from gaam_decoder.training.rows.protocol import Score
 from tests.conftest import GOLDEN, Outcome
@@ -204,3 +206,22 @@ def test_runs_that_started_uniform_are_not_those_of_today(name: str) -> None:
     assert str(parse_attention(f"{name}:published=true")) == (
         f"{name}:init=xavier-normal,published=true"
     )
+
+
+def test_a_run_of_the_protocol_is_ablated_under_it(config: TrainConfig) -> None:
+    parts = {"dtype": "float16", "clip_order": "clip-first", "ties": "first", "select": "test"}
+    (run,) = gaam_decoder.train(replace(config, clip_grad_norm=1000.0, **parts))
+    gaam_decoder.ablate(run.path, num_layers=2)
+    runs = gaam_decoder.load_runs(config.runs)
+    assert len(runs) > 2
+    for other in runs:
+        assert {name: other.recipe[name] for name in parts} == parts
+
+
+def test_a_run_that_failed_in_float16_is_told_of_bfloat16(config: TrainConfig) -> None:
+    (failed,) = gaam_decoder.train(replace(config, dtype="float16", lr=1e30, epochs=2))
+    assert set(failed.failed) == {0, 1}
+    assert failed.log[0]["loss_scale"] <= 65536.0
+    assert what_to_try(failed).endswith("--dtype bfloat16, whose range is that of float32")
+    [table] = build_tables([failed])
+    assert "2 seeds failed" in "".join(warnings(table))
