@@ -12,14 +12,16 @@ from typing import Any, Literal
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import option_of, shortened
-from gaam_decoder.number_lists import (
-    Layers,
-    parse_layer_sets,
-    parse_seeds,
-    spell_layers,
-    spell_numbers,
+from gaam_cache.messages.checks import option_of
+from gaam_decoder.config_checks import (
+    TEST_SPLIT,
+    check_choices,
+    check_precision,
+    check_protocol,
+    check_tuning,
+    range_error,
 )
+from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import (
     parse_list,
     parse_pools,
@@ -31,7 +33,6 @@ from gaam_decoder.parse import (
 )
 from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, parse_loss
 
-TEST_SPLIT = "test"
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm")
@@ -78,8 +79,16 @@ class TrainConfig:
     """plateau: divide the rate by 10 when the watched accuracy has not risen for 10 epochs."""
     clip_grad_norm: float | None = None
     """Largest gradient norm; default: no clipping."""
+    loss_scale: Literal["auto", "none", "dynamic"] = "auto"
+    """dynamic: multiply the loss by a number that adapts, 65,536 at first, so that small gradients
+    are numbers in float16, as torch's GradScaler does; auto: with --dtype float16."""
+    clip_order: Literal["unscale-first", "clip-first"] = "unscale-first"
+    """Whether the norm that is clipped is that of the gradient, or that of the scaled one, as the
+    published code has it: then the limit is in effect --clip-grad-norm divided by the scale."""
     select: Literal["val", "last", "test"] = "val"
     """Epoch that is kept: best on a part of train, the last, or best on test (optimistic)."""
+    ties: Literal["loss", "first"] = "loss"
+    """Which of several best epochs is kept: that of the lowest loss, or the first, as published."""
     val_fraction: float = 0.1
     """Share of every class of train that --select val holds out."""
     split_seed: int = 0
@@ -107,9 +116,11 @@ class TrainConfig:
     """Which fold is tested, from 1; default: all."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
-    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """Arithmetic of matrix products; auto: bfloat16 where the device has it. Parameters, optimiser
     and loss are float32."""
+    eval_dtype: Literal["same", "float32"] = "same"
+    """The same in evaluation, or float32, as published."""
     seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch})
     """Seeds trained together at most; default: chosen from memory."""
     compile: Literal["auto", "on", "off"] = "auto"
@@ -125,19 +136,21 @@ class TrainConfig:
         check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
         check_at_least(self, 0, "split_seed")
         if self.epochs > MOST_EPOCHS:
-            raise _range_error("epochs", f"at most {MOST_EPOCHS:,}", self.epochs)
+            raise range_error("epochs", f"at most {MOST_EPOCHS:,}", self.epochs)
         check_at_least(self, 2, "folds")
         positive: list[tuple[str, float | None]] = [("lr", lr) for lr in self.lrs]
         for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
             if value is not None and not 0 < value < float("inf"):
-                raise _range_error(name, "a positive number", value)
+                raise range_error(name, "a positive number", value)
         for decay in self.weight_decays:
             if not 0 <= decay < float("inf"):
-                raise _range_error("weight_decay", ">= 0", decay)
+                raise range_error("weight_decay", ">= 0", decay)
         if not 0 < self.val_fraction <= 0.5:
-            raise _range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
+            raise range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
         check_device(self.device)
-        self._check_protocol()
+        check_choices(self)
+        check_protocol(self, _DEFAULTS)
+        check_precision(self)
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
         build(parse_loss(self.loss), "loss")
@@ -147,7 +160,7 @@ class TrainConfig:
             twice, count = Counter(values).most_common(1)[0]
             if count > 1:
                 raise ConfigError(f"{option_of(name)} {twice} is given twice")
-        self._check_tuning()
+        check_tuning(self)
         count = math.prod(len(values) for values in self._axes().values())
         count *= self.repeats * (1 if self.fold else self.folds or 1)
         if count > MOST_RECIPES:
@@ -177,88 +190,14 @@ class TrainConfig:
                 object.__setattr__(self, name, kind(value))
             except (TypeError, ValueError, OverflowError) as error:
                 said = str(error) if kind in (parse_list, parse_seeds) else expected
-                raise _range_error(name, said, value) from None
-
-    def _check_tuning(self) -> None:
-        """Seeds that choose have something to choose from, something to go by, and do not report.
-
-        Raises:
-            ConfigError: one of the three is not so.
-        """
-        if self.tune_seeds is None:
-            return
-        found = f"--tune-seeds {spell_numbers(self.tune_seeds)}"
-        if len(self.lrs) * len(self.weight_decays) == 1:
-            raise ConfigError(
-                "--tune-seeds have nothing to choose from",
-                expected="several --lr or --weight-decay: --lr 1e-4,3e-4,1e-3",
-                found=f"{found} and one of each",
-            )
-        if self.select != "val":
-            raise ConfigError(
-                "--tune-seeds choose by validation accuracy",
-                expected="--select val, which holds out a part of train",
-                found=f"{found} and --select {self.select}",
-            )
-        if both := sorted(set(self.seeds) & set(self.tune_seeds)):
-            raise ConfigError(
-                "seeds that choose are not to report as well",
-                expected="--seeds and --tune-seeds without a common seed",
-                found=f"{found}, --seeds {spell_numbers(self.seeds)}",
-                hint=f"--seeds {both[-1] + 1}-{both[-1] + len(self.seeds)}; or without "
-                "--tune-seeds, where all seeds train the whole grid, choose and report",
-            )
-
-    def _check_protocol(self) -> None:
-        """What is tested on what."""
-        if self.fold is not None and self.folds is None:
-            raise ConfigError(
-                "--fold says which of the folds of a cross-validation is tested",
-                expected="--folds with it",
-                found=f"--fold {self.fold} alone",
-                hint=f"--folds 5 --fold {min(self.fold, 5)}, or leave --fold out",
-            )
-        if self.repeats > 1 and self.folds is None:
-            raise ConfigError(
-                "--repeats says how often a cross-validation is repeated with other folds",
-                expected="--folds with it",
-                found=f"--repeats {self.repeats} alone",
-                hint=f"--folds 5 --repeats {self.repeats}; for more seeds: --seeds",
-            )
-        if self.fold is not None and self.folds is not None and self.fold > self.folds:
-            raise _range_error("fold", f"1 to {self.folds}, the number of --folds", self.fold)
-        if self.folds is not None and self.test_split != TEST_SPLIT:
-            raise ConfigError(
-                "--folds test on parts of --train-split: --test-split plays no part",
-                expected="one of the two",
-                found=f"--folds {self.folds} and --test-split {shortened(self.test_split)}",
-                hint=f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
-            )
-        for option, chooses in (("val_fraction", False), ("split_seed", self.folds is not None)):
-            given = getattr(self, option)
-            if self.select != "val" and not chooses and given != _DEFAULTS[option]:
-                raise ConfigError(
-                    f"{option_of(option)} plays no part with --select {self.select}",
-                    expected="--select val, which holds out a part of train"
-                    + (" (or --folds)" if option == "split_seed" else ""),
-                    found=f"{option_of(option)} {given}",
-                    hint=f"leave {option_of(option)} out",
-                )
-        if self.groups is not None and self.folds is None:
-            raise ConfigError(
-                "--groups says what a fold keeps together",
-                expected="--folds with it",
-                found=f"--groups {self.groups} alone",
-            )
-        if self.tests_on_train and not self.allow_train_as_test:
-            raise train_as_test(f"--train-split and --test-split are both '{self.test_split}'")
+                raise range_error(name, said, value) from None
 
     def _axes(self) -> dict[str, list[Any]]:
         """What a sweep varies, each in one spelling, by option."""
         try:
             sets, pools = self.layer_sets, self.pools
         except (TypeError, ValueError) as error:
-            raise _range_error("layers", str(error), self.layers) from None
+            raise range_error("layers", str(error), self.layers) from None
         return {
             "attn": [str(parse_attention(text)) for text in self.attn],
             "head": [str(parse_head(text)) for text in self.heads],
@@ -300,18 +239,3 @@ class TrainConfig:
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}
-
-
-def train_as_test(found: str) -> ConfigError:
-    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
-    return ConfigError(
-        "the rows to test on are the rows to learn from",
-        expected="a split of its own, or --folds, which test on rows that were held out",
-        found=found,
-        hint="--folds 5, or --allow-train-as-test, which every report marks",
-    )
-
-
-def _range_error(name: str, expected: str, found: Any) -> ConfigError:
-    option = "--" + name.replace("_", "-")
-    return ConfigError(f"{option} is out of range", expected=expected, found=str(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,6 +11,9 @@ from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
 from gaam_decoder.specs import KINDS, Spec, row_title
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+"""Of matrix products."""
 
 
 class Fold(NamedTuple):
@@ -67,9 +70,14 @@ class Recipe:
     test_split: str
     allow_train_as_test: bool
     """Whether the rows that are tested are those that were trained on."""
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Dtype
     fold: Fold | None
     groups: Groups | None
+    # since 0.1.0, each with the value that all recipes had before
+    loss_scale: Literal["none", "dynamic"] = "none"
+    clip_order: Literal["unscale-first", "clip-first"] = "unscale-first"
+    ties: Literal["loss", "first"] = "loss"
+    eval_dtype: Literal["same", "float32"] = "same"
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -85,8 +93,14 @@ class Recipe:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the decoder as JSON values, as run.json has them."""
+        """All but the decoder as JSON values, as run.json has them.
+
+        What has a default is there only where it has another value: a recipe of an earlier version
+        keeps its key, and its row.
+        """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
+        defaults = {one.name: one.default for one in fields(self) if one.default is not MISSING}
+        values = {k: v for k, v in values.items() if k not in defaults or v != defaults[k]}
         del values["attention"], values["head"], values["groups"]
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None

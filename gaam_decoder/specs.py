@@ -90,6 +90,7 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
     with plugins.blamed(package, name, kind=kind):
         known = plugin_options(cls)
     options: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     written: dict[str, str] = {}
     for part in tail.split(",") if tail else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -103,9 +104,12 @@ def parse_spec(text: str, kind: str, option: str | None = None) -> Spec:
             )
         written[key] = value
         hint, default = known[key]
-        parsed = _parse_value(value, hint, f"{option} {name}:{key}")
+        given[key] = parsed = _parse_value(value, hint, f"{option} {name}:{key}")
         if parsed != default:
             options[key] = parsed
+    for key, brought in getattr(cls, "brings", {}).items():
+        if options.get(key) is True:
+            options |= {more: given.get(more, value) for more, value in brought.items()}
     return Spec(name, tuple(sorted(options.items())))
 
 

@@ -6,6 +6,8 @@ B batch, L encoder layers, D hidden size.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -29,6 +31,10 @@ class Attention(nn.Module, ABC):
     """Whether ``torch.func.vmap`` can run several seeds of it at once; if not, seeds are looped."""
     smooth: bool = True
     """Whether it is differentiable everywhere; others have corners that finite differences miss."""
+
+    brings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Option of yes or no -> options that come with it, unless they are given too: what is written
+    ``published=true`` is then spelled out, in names and keys as well."""
 
     def __init__(self, num_layers: int, hidden_size: int) -> None:
         super().__init__()

@@ -6,6 +6,8 @@ H in the published form), E = W / Q.
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
@@ -17,6 +19,9 @@ from gaam_decoder.attention._softmax import (
     softmax_weights,
     split,
 )
+
+Init = Literal["xavier-uniform", "xavier-normal"]
+INITS = {"xavier-uniform": nn.init.xavier_uniform_, "xavier-normal": nn.init.xavier_normal_}
 
 
 class GroupedQueryAttention(nn.Module):
@@ -33,11 +38,22 @@ class GroupedQueryAttention(nn.Module):
         query_heads: Q; must divide W.
         kv_heads: H; must divide Q.
         published: the published form.
+        init: distribution that the weights of all four projections start from, with gain 1; biases
+            are zero.
 
-    Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143.
+    Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143. Its form is
+    that of github.com/fkodom/grouped-query-attention-pytorch, which starts Xavier-normal.
     """
 
-    def __init__(self, width: int, query_heads: int, kv_heads: int, *, published: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        query_heads: int,
+        kv_heads: int,
+        *,
+        published: bool,
+        init: Init = "xavier-uniform",
+    ) -> None:
         super().__init__()
         if query_heads < 1 or width % query_heads:
             raise ConfigError(
@@ -61,7 +77,7 @@ class GroupedQueryAttention(nn.Module):
         self.norm = LayerNorm(kv_width) if published else nn.Identity()
         self.out_proj = nn.Linear(kv_width if published else width, width)
         for module in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
-            nn.init.xavier_uniform_(module.weight)
+            INITS[init](module.weight)
             nn.init.zeros_(module.bias)
 
     def forward(self, x_BLW: Tensor) -> Tensor:
@@ -100,8 +116,12 @@ class MappedGroupedQuery(Attention):
         kv_heads: must divide ``query_heads``.
         query_heads: must divide ``width``.
         width: W, dimensions after the map, 512 as published for gqa.
-        published: the published form of the attention.
+        published: the published form of the attention, with ``init=xavier-normal`` unless it is
+            given.
+        init: distribution that the weights of the projections start from.
     """
+
+    brings: ClassVar = {"published": {"init": "xavier-normal"}}
 
     def __init__(
         self,
@@ -112,13 +132,16 @@ class MappedGroupedQuery(Attention):
         query_heads: int = 8,
         width: int = 512,
         published: bool = False,
+        init: Init = "xavier-uniform",
     ) -> None:
         super().__init__(num_layers, hidden_size)
         if width < 1:
             raise ConfigError("width is out of range", expected=">= 1", found=str(width))
         self.width = width
         self.map = nn.Linear(hidden_size, width)
-        self.core = GroupedQueryAttention(width, query_heads, kv_heads, published=published)
+        self.core = GroupedQueryAttention(
+            width, query_heads, kv_heads, published=published, init=init
+        )
 
     @property
     def output_shape(self) -> tuple[int, int]:

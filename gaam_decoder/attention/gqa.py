@@ -15,8 +15,9 @@ class GQA(MappedGroupedQuery):
 
     ``published=true`` does what the published code does: queries of a group are summed before the
     softmax, scores are divided by ``sqrt(E)`` twice, a LayerNorm precedes the output projection,
-    and the attended width is ``kv_heads * E``.
+    and the attended width is ``kv_heads * E``. It brings ``init=xavier-normal``, as that code
+    starts, unless ``init=xavier-uniform`` is given; either can be had without the other.
 
     Source: Ainslie et al. 2023, arXiv 2305.13245; published code of arXiv 2401.11143. The map
-    starts as ``torch.nn.Linear`` does, the projections Xavier-uniform with biases zero.
+    starts as ``torch.nn.Linear`` does, the projections as ``init`` says, with biases zero.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gaam_decoder.attention._density import Location, Normalize
-from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
 from gaam_decoder.attention.gaam import GAAM
 
 
@@ -14,7 +14,8 @@ class GQGAAM(MappedGroupedQuery):
 
     Formula: ``y = gqa(W_m gaam(x) + b_m)``.
 
-    ``published=true`` uses the published form of grouped-query attention: see ``gqa``.
+    ``published=true`` uses the published form of grouped-query attention, ``init=xavier-normal``
+    its start alone: see ``gqa``.
 
     Args:
         heads: heads of the Gaussian gate; must divide L and leave groups of two or more layers.
@@ -36,6 +37,7 @@ class GQGAAM(MappedGroupedQuery):
         query_heads: int = 8,
         width: int = 512,
         published: bool = False,
+        init: Init = "xavier-uniform",
     ) -> None:
         super().__init__(
             num_layers,
@@ -44,6 +46,7 @@ class GQGAAM(MappedGroupedQuery):
             query_heads=query_heads,
             width=width,
             published=published,
+            init=init,
         )
         self.gaam = GAAM(
             num_layers, hidden_size, heads=heads, location=location, normalize=normalize

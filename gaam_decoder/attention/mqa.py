@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaam_decoder.attention._grouped_query import MappedGroupedQuery
+from gaam_decoder.attention._grouped_query import Init, MappedGroupedQuery
 
 ALIASES = ("multi-query",)
 
@@ -13,7 +13,8 @@ class MQA(MappedGroupedQuery):
     Formula: ``y = concat_i(softmax(Q_i K^T / sqrt(E)) V) W_o`` of ``W_m x + b_m``: ``gqa`` with
     ``kv_heads=1``.
 
-    ``published=true`` sums the queries before the softmax and does all else that ``gqa`` does then.
+    ``published=true`` sums the queries before the softmax and does all else that ``gqa`` does then;
+    ``init`` is as there.
 
     Source: Shazeer 2019, arXiv 1911.02150; published code of arXiv 2401.11143.
     """
@@ -26,6 +27,7 @@ class MQA(MappedGroupedQuery):
         query_heads: int = 8,
         width: int = 512,
         published: bool = False,
+        init: Init = "xavier-uniform",
     ) -> None:
         super().__init__(
             num_layers,
@@ -34,4 +36,5 @@ class MQA(MappedGroupedQuery):
             query_heads=query_heads,
             width=width,
             published=published,
+            init=init,
         )

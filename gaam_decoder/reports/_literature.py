@@ -1,7 +1,8 @@
 """Published accuracies beside ours, where data set and mechanism match.
 
 The figures are in ``published.json`` with their source. A match is of data set and mechanism only:
-what else differs (encoder, rows, head, variant) is said in notes, never silently ignored.
+what else differs (encoder, rows, head, variant, and what its code ran instead of what the paper
+says) is said in notes, never silently ignored.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gaam_decoder.reports._rows import Row
 
 FILE = Path(__file__).with_name("published.json")
 PUBLISHED_HEADS = 8
+NORMAL = "xavier-normal"
 ACROSS_ROWS = ("mha", "mha-bn")
 """Their code attends across the rows of a batch; here that is the option ``published=true``."""
 
@@ -33,7 +35,7 @@ class Published:
     """What the values are: runs or folds."""
     encoder: str
     differs: tuple[str, ...]
-    """What differs in the mechanism itself."""
+    """What differs in the mechanism itself, and where the figure is not what its name says."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; accuracies are fractions like all others."""
@@ -80,6 +82,8 @@ def published(row: Row, about: dict[str, Any]) -> Published | None:
     if row.on_training_rows:
         return None
     found = dataset["mechanisms"][name]
+    if code := found.get("code"):
+        differs.insert(0, code)
     if row.head != "conv":
         differs.append(f"{brief(row.head)} head here, convolutional there")
     return Published(
@@ -142,14 +146,18 @@ def _mechanism(attention: str, layers: int) -> tuple[str, list[str]]:
             return "gaam:heads=1", []
         differs = f"{PUBLISHED_HEADS} heads there, {heads} here"
         return "gaam", [] if heads == PUBLISHED_HEADS else [differs]
+    init = options.pop("init", None) if name == "gqgaam" else None
     if options.keys() - {"published"}:
         return "", []
     if name in ACROSS_ROWS and options.get("published") != "true":
         why = "theirs attends across the rows of a batch, ours over layers (published=true: theirs)"
         return name, [why]
+    reasons = []
     if name == "gqgaam" and options.get("published") != "true":
-        return name, ["standard grouped queries here (published=true: theirs)"]
-    return name, []
+        reasons.append("standard grouped queries here (published=true: theirs)")
+    if name == "gqgaam" and init != NORMAL:
+        reasons.append(f"grouped queries start Xavier-uniform here (init={NORMAL}: theirs)")
+    return name, reasons
 
 
 def _default_heads(layers: int) -> int:

@@ -17,7 +17,12 @@ from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.specs import build, row_title
-from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, choose_engine
+from gaam_decoder.training.arithmetic.engine import (
+    COMPILER_SECONDS,
+    LOWER,
+    Engine,
+    choose_engine,
+)
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
@@ -197,7 +202,7 @@ def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
 
 def _product_speed(group: Group, engine: Engine) -> float:
     """Floating-point operations a second of a matrix product of the size that decoders have."""
-    dtype = torch.bfloat16 if engine.dtype == "bfloat16" else torch.float32
+    dtype = LOWER.get(engine.dtype, torch.float32)
     a = torch.ones(512, 512, device=group.state.loss_S.device, dtype=dtype)
     best = float("inf")
     for _ in range(5):

@@ -52,6 +52,8 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
 def what_to_try(run: RunResult) -> str:
     """Options that may keep a loss finite which did not stay so."""
     lower = f"try --lr {min(run.recipe['lr'] / 10, LARGE_RATE):g}"
+    if run.recipe["dtype"] == "float16":
+        return f"{lower} or --dtype bfloat16, whose range is that of float32"
     if run.recipe.get("clip_grad_norm") is None:
         return f"{lower} or --clip-grad-norm 1"
     return f"{lower} or --clip-grad-norm {min(1.0, run.recipe['clip_grad_norm'] / 10):g}"

@@ -11,7 +11,8 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
-from gaam_decoder.config import TrainConfig, train_as_test
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.config_checks import train_as_test
 from gaam_decoder.number_lists import spell_numbers
 
 

@@ -25,7 +25,7 @@ from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
-from gaam_decoder.training.member import Member
+from gaam_decoder.training.member import Member, Scaled
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.protocol import Score
 from gaam_decoder.unfinished.checkpoint import Checkpoint
@@ -70,7 +70,8 @@ class Group:
         device = data.train.label_N.device
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
-        self.state = State.of(decoders, device, dtype)
+        scaled = recipe.loss_scale == "dynamic"
+        self.state = State.of(decoders, device, dtype, scaled=scaled)
         self.kept = self.state.weights.copy()
         self.step, self.compiler = (steps or Steps()).get(
             spec, recipe, engine, self.decoder, loss_of, len(seeds)
@@ -92,7 +93,8 @@ class Group:
         count = len(self.data.train)
         with without_random_numbers():
             self._pass(epoch)
-        losses = (self.state.loss_S / count).tolist()
+        scaled, counted = self._scaled(), count - self._lost()
+        losses = (self.state.loss_S / counted).tolist()
         accuracies = (self.state.hit_S / count).tolist()
         finite = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score | None] = [None] * len(losses)
@@ -102,7 +104,8 @@ class Group:
         for place, member in enumerate(self.members):
             if member.failed is not None:
                 continue
-            if member.note(self.recipe, epoch, losses[place], accuracies[place], scores[place]):
+            about = (losses[place], accuracies[place], scores[place], scaled[place])
+            if member.note(self.recipe, epoch, *about):
                 self.kept.keep(place, self.state.weights)
             if member.failed is None:
                 member.log[-1]["seconds"] = round(self.seconds / len(self.members), 4)
@@ -129,6 +132,8 @@ class Group:
         bias_correction_T2 = bias_corrections((epoch - 1) * steps + 1, steps, like)
         state.loss_S.zero_()
         state.hit_S.zero_()
+        if state.scaling is not None:
+            state.scaling.new_epoch()
         batches = train.features.batches(train.rows[order_SN], size)
         for step, x_SBLD in enumerate(batches):
             noise_SBK = None
@@ -137,6 +142,18 @@ class Group:
                 noise_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise]).to(device)
             label_SB = label_SN[:, step * size : (step + 1) * size]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction_T2[step]))
+
+    def _scaled(self) -> list[Scaled] | list[None]:
+        """What the scaling of losses came to, for every seed."""
+        scaling = self.state.scaling
+        if scaling is None:
+            return [None] * len(self.members)
+        found = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
+        return [Scaled(*of) for of in zip(*(one.tolist() for one in found), strict=True)]
+
+    def _lost(self) -> Tensor | int:
+        """Rows of the epoch that are in no mean loss, of every seed."""
+        return 0 if self.state.scaling is None else self.state.scaling.lost_S
 
     def _scores(self, subset: Subset) -> list[Score]:
         logits_SNC = self.logits(subset, self.state.weights)

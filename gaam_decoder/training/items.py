@@ -6,17 +6,17 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
 
 import torch
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.config_checks import loss_scaling
 from gaam_decoder.contract import check_contract
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers
-from gaam_decoder.recipe import Fold, Recipe
+from gaam_decoder.recipe import Dtype, Fold, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import family
 from gaam_decoder.specs import Spec, parse_attention, parse_head, parse_loss, row_title
@@ -64,12 +64,12 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     return items
 
 
-def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[Recipe]:
+def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
     """One per mechanism, head, pooling, rate, weight decay, layers, repeat and fold, in this order.
 
     Args:
         config: whose poolings are named and whose layers fit the cache.
-        dtype: of matrix products.
+        dtype: of matrix products; the config's own, or what its ``auto`` is here.
     """
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
@@ -98,6 +98,10 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             dtype=dtype,
             fold=fold,
             groups=groups,
+            loss_scale=loss_scaling(config.loss_scale, dtype),
+            clip_order=config.clip_order,
+            ties=config.ties,
+            eval_dtype=config.eval_dtype if dtype != "float32" else "same",
         )
         for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
             *specs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,18 @@ FACTOR = 0.1
 PATIENCE = 10
 THRESHOLD = 1e-4
 SMALLEST_CHANGE = 1e-8
+SMALLEST_SCALE = 1.0
+"""Of a loss, at the end of an epoch: below it gradients overflow as they are."""
+
+
+class Scaled(NamedTuple):
+    """What the scaling of its losses came to for a seed after an epoch."""
+
+    scale: float
+    skipped: int
+    """Steps of the epoch that were not taken."""
+    steps: int
+    """Steps that were taken since the beginning."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,9 +84,20 @@ class Member:
         return asdict(self)
 
     def note(
-        self, recipe: Recipe, epoch: int, loss: float, accuracy: float, score: Score | None
+        self,
+        recipe: Recipe,
+        epoch: int,
+        loss: float,
+        accuracy: float,
+        score: Score | None,
+        scaled: Scaled | None = None,
     ) -> bool:
         """Take notice of an epoch.
+
+        A seed fails, and is trained no more, where its loss is not finite. Where losses are scaled,
+        steps whose gradients are not finite are skipped and rows without a finite loss are in no
+        mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
+        where no step was taken to the end.
 
         Args:
             recipe: says which epoch is kept.
@@ -82,6 +105,7 @@ class Member:
             loss: mean over the training rows.
             accuracy: on the training rows, when they were seen.
             score: on the rows that select the epoch, if there are any.
+            scaled: what became of the scaling of losses, where they are scaled.
 
         Returns:
             Whether the weights as they are now are to be kept.
@@ -89,15 +113,29 @@ class Member:
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
         self.log.append(entry)
+        if scaled is not None:
+            entry |= {"loss_scale": scaled.scale, "skipped": scaled.skipped}
         if not np.isfinite(loss):
-            self.failed = f"the loss became {loss} in epoch {epoch}"
             entry["loss"] = None
+        if why := _failure(epoch, loss, scaled, last=epoch == recipe.epochs):
+            self.failed = why
             return True
         keeps = score is None and epoch == recipe.epochs
         if score is not None:
             entry |= {"accuracy": score.accuracy, "selection_loss": score.loss}
-            if score.beats(self.best):
+            if score.beats(self.best, recipe.ties):
                 self.best, self.best_epoch, keeps = score, epoch, True
         if recipe.schedule == "plateau":
             self.schedule.watch(accuracy if score is None else score.accuracy)
         return keeps
+
+
+def _failure(epoch: int, loss: float, scaled: Scaled | None, *, last: bool) -> str | None:
+    """Why a seed cannot go on, or has nothing to show; None where it is well."""
+    if not np.isfinite(loss):
+        return f"the loss became {loss} in epoch {epoch}"
+    if scaled is not None and scaled.scale < SMALLEST_SCALE:
+        return f"gradients overflow in epoch {epoch} even at a loss scale of {scaled.scale:g}"
+    if scaled is not None and last and not scaled.steps:
+        return f"no step was taken in {epoch} epochs: gradients overflowed in all"
+    return None

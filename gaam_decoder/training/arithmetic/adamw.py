@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gaam_decoder.training.arithmetic.scaling import of_seeds
 from gaam_decoder.training.arithmetic.state import Stacked, State
 
 BETAS = (0.9, 0.999)
@@ -21,16 +22,28 @@ def bias_corrections(first: int, count: int, like: Tensor) -> Tensor:
     return torch.tensor(table, dtype=like.dtype, device=like.device)
 
 
+def bias_corrections_at(step_S: Tensor, like: Tensor) -> Tensor:
+    """The same two numbers for seeds that each are at a step of their own: (2, S)."""
+    t_S = step_S.double()  # as Python has it: float32 would lose 1e-5 of the first of them
+    rows = [1 - BETAS[0] ** t_S, (1 - BETAS[1] ** t_S).sqrt()]
+    return torch.stack(rows).to(like.dtype)
+
+
 def clipped(gradients: Stacked, most: float) -> Stacked:
     """Every seed's gradient at a norm of at most ``most``, as torch's clip_grad_norm_ does it."""
     norms_PS = [g.flatten(1).norm(dim=1) for g in gradients.values()]
     norm_S = torch.stack(norms_PS).norm(dim=0)
     factor_S = (most / (norm_S + 1e-6)).clamp(max=1.0)
-    return {name: g * factor_S.view(-1, *(1,) * (g.ndim - 1)) for name, g in gradients.items()}
+    return {name: g * of_seeds(factor_S, g) for name, g in gradients.items()}
 
 
 def adamw(
-    state: State, gradients: Stacked, lr_S: Tensor, bias_correction: Tensor, weight_decay: float
+    state: State,
+    gradients: Stacked,
+    lr_S: Tensor,
+    bias_correction: Tensor,
+    weight_decay: float,
+    taken_S: Tensor | None = None,
 ) -> None:
     """One step of torch.optim.AdamW, operation by operation; ``state`` changes in place.
 
@@ -38,15 +51,23 @@ def adamw(
         state: parameters and moments.
         gradients: of this step.
         lr_S: learning rates.
-        bias_correction: (2,), a row of ``bias_corrections``.
+        bias_correction: (2,), a row of ``bias_corrections``, or (2, S).
         weight_decay: of all.
+        taken_S: seeds that take the step; the others stay as they are. None: all do.
     """
+    first, second = bias_correction[0], bias_correction[1]
     for name, gradient in gradients.items():
         parameter, exp_avg = state.parameters[name], state.exp_avg[name]
         exp_avg_sq = state.exp_avg_sq[name]
-        lr = lr_S.view(-1, *(1,) * (gradient.ndim - 1))
+        changing = (parameter, exp_avg, exp_avg_sq)
+        before = [] if taken_S is None else [value.clone() for value in changing]
+        lr = of_seeds(lr_S, gradient)
         exp_avg.lerp_(gradient, 1 - BETAS[0])
         exp_avg_sq.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        denominator = exp_avg_sq.sqrt() / bias_correction[1] + EPSILON
+        denominator = exp_avg_sq.sqrt() / of_seeds(second, gradient) + EPSILON
         parameter.mul_(1 - lr * weight_decay)
-        parameter.sub_(lr / bias_correction[0] * (exp_avg / denominator))
+        parameter.sub_(lr / of_seeds(first, gradient) * (exp_avg / denominator))
+        if taken_S is not None:
+            taken = of_seeds(taken_S, gradient)
+            for value, old in zip(changing, before, strict=True):
+                value.copy_(torch.where(taken, value, old))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
-from gaam_decoder.recipe import Recipe
+from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.rows.features import free_memory
 
@@ -25,6 +25,8 @@ EAGER_SECONDS_PER_NUMBER = 3e-8
 on two cores."""
 WORKING_SET = 8 * 2**20
 """Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
+LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+"""Types of matrix products that are not those of the parameters."""
 MOST_SEEDS = {"cpu": 32, "cuda": 256}
 MEMORY_SHARE = 0.4
 """Share of the free memory that a group may take."""
@@ -35,7 +37,7 @@ class Engine:
     """How seeds were run; kept with every run."""
 
     device: str
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Dtype
     """Of matrix products; parameters, optimiser and loss are float32."""
     seed_batch: int
     """Seeds together at most."""
@@ -67,7 +69,7 @@ def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
     return [list(seeds[end - small - (i < larger) : end]) for i, end in enumerate(ends)]
 
 
-def resolve_dtype(asked: str, device: torch.device) -> Literal["float32", "bfloat16"]:
+def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
     """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it."""
     if asked == "auto":
         if device.type == "cuda":
@@ -76,7 +78,7 @@ def resolve_dtype(asked: str, device: torch.device) -> Literal["float32", "bfloa
             features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
             has_it = bool(features.get("avx512_bf16") or features.get("amx_bf16"))
         return "bfloat16" if has_it else "float32"
-    return "bfloat16" if asked == "bfloat16" else "float32"
+    return asked
 
 
 def choose_engine(

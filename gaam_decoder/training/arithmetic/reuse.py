@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic import compiled
-from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.memory import keep_freed_memory
 from gaam_decoder.training.arithmetic.step import Step
 
@@ -45,8 +43,11 @@ class Steps:
             loss_of: the loss that the recipe names.
             num_seeds: S.
         """
-        arithmetic = (spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, decoder.dtype)
-        about = (*arithmetic, engine.device, engine.dtype, engine.compiled)
+        about = (
+            *(spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, recipe.clip_order),
+            *(recipe.loss_scale, recipe.eval_dtype, decoder.dtype),
+            *(engine.device, engine.dtype, engine.compiled),
+        )
         if about != self._for:
             self._for, self._by_size = about, {}
             keep_freed_memory()
@@ -54,13 +55,16 @@ class Steps:
                 compiled.forget()
         if num_seeds not in self._by_size:
             compiler = compiled.Compiler(asked=engine.compiled)
+            lower = LOWER.get(engine.dtype)
             step = Step(
                 decoder,
                 loss_of,
                 compiler.run,
                 weight_decay=recipe.weight_decay,
                 clip_grad_norm=recipe.clip_grad_norm,
-                autocast=torch.bfloat16 if engine.dtype == "bfloat16" else None,
+                clip_first=recipe.clip_order == "clip-first",
+                autocast=lower,
+                eval_autocast=lower if recipe.eval_dtype == "same" else None,
             )
             self._by_size[num_seeds] = step, compiler
         return self._by_size[num_seeds]

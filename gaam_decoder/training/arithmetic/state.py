@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gaam_decoder.training.arithmetic.scaling import Scaling
+
 Stacked = dict[str, Tensor]
 """Parameters or buffers by name, each (S, ...)."""
 
@@ -45,9 +47,18 @@ class State(NamedTuple):
     """Losses of the epoch's rows so far, added up."""
     hit_S: Tensor  # noqa: N815
     """Rows of the epoch that were right when they were seen."""
+    scaling: Scaling | None
+    """Of the losses, where they are scaled."""
 
     @classmethod
-    def of(cls, decoders: Sequence[nn.Module], device: torch.device, dtype: torch.dtype) -> State:
+    def of(
+        cls,
+        decoders: Sequence[nn.Module],
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        scaled: bool = False,
+    ) -> State:
         """The state before the first step of fresh decoders, one per seed."""
         parameters = _stacked([dict(decoder.named_parameters()) for decoder in decoders], device)
         return cls(
@@ -57,6 +68,7 @@ class State(NamedTuple):
             exp_avg_sq={name: torch.zeros_like(value) for name, value in parameters.items()},
             loss_S=torch.zeros(len(decoders), dtype=dtype, device=device),
             hit_S=torch.zeros(len(decoders), dtype=torch.int64, device=device),
+            scaling=Scaling.of(len(decoders), device) if scaled else None,
         )
 
     @property
@@ -66,11 +78,15 @@ class State(NamedTuple):
 
     def tensors(self) -> Stacked:
         """What has to be kept to go on after an epoch, by name."""
-        return {
+        found = {
             f"{part}.{name}": value
             for part in ("parameters", "buffers", "exp_avg", "exp_avg_sq")
             for name, value in getattr(self, part).items()
         }
+        if self.scaling is not None:
+            lasting = ("scale_S", "good_S", "steps_S")
+            found |= {f"scaling.{name}": getattr(self.scaling, name) for name in lasting}
+        return found
 
 
 class Batch(NamedTuple):

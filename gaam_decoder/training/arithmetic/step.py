@@ -14,7 +14,8 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.losses._base import Loss
-from gaam_decoder.training.arithmetic.adamw import adamw, clipped
+from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
+from gaam_decoder.training.arithmetic.scaling import unscaled
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 
 
@@ -26,6 +27,8 @@ class Found(NamedTuple):
     """As the rows leave them."""
     loss_S: Tensor  # noqa: N815 a shape suffix
     logits_SBC: Tensor  # noqa: N815
+    finite_S: Tensor | None = None  # noqa: N815
+    """Whether all gradients of a seed are; None where losses are not scaled."""
 
 
 class Step:
@@ -42,7 +45,10 @@ class Step:
         run: calls a method, compiled or not: ``run(method, shapes, *arguments)``.
         weight_decay: of AdamW.
         clip_grad_norm: largest norm of one seed's gradient, or None.
+        clip_first: the norm is that of the gradient of the scaled loss, as the published code has
+            it, not of the loss itself.
         autocast: type of matrix products where it is not that of the parameters.
+        eval_autocast: the same for ``logits``.
     """
 
     def __init__(
@@ -53,14 +59,18 @@ class Step:
         *,
         weight_decay: float,
         clip_grad_norm: float | None,
+        clip_first: bool = False,
         autocast: torch.dtype | None,
+        eval_autocast: torch.dtype | None,
     ) -> None:
         self._decoder = decoder
         self._loss_of = loss_of
         self._run = run
         self._weight_decay = weight_decay
         self._clip_grad_norm = clip_grad_norm
+        self._clip_first = clip_first
         self._autocast = autocast
+        self._eval_autocast = eval_autocast
         self._dtype = decoder.dtype
 
     @torch.no_grad()
@@ -68,12 +78,18 @@ class Step:
         """One step of every seed; ``state`` changes in place."""
         self._decoder.train()
         shapes = batch.x_SBLD.shape
-        if self._clip_grad_norm is None:
+        if self._clip_grad_norm is None and state.scaling is None:
             self._run(self._step, shapes, state, batch)
-        else:  # in parts: torch 2.13 cannot compile norms beside some gradients
-            found: Found = self._run(self._find, shapes, state, batch)
+            return
+        # in parts: torch 2.13 cannot compile norms beside some gradients
+        found: Found = self._run(self._find, shapes, state, batch)
+        if state.scaling is not None and not self._clip_first:
+            found = self._run(self._unscale, shapes, state, found)
+        if self._clip_grad_norm is not None:
             found = found._replace(gradients=clipped(found.gradients, self._clip_grad_norm))
-            self._run(self._update, shapes, state, batch, found)
+        if state.scaling is not None and self._clip_first:
+            found = self._run(self._unscale, shapes, state, found)
+        self._run(self._update, shapes, state, batch, found)
 
     @torch.no_grad()
     def logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
@@ -88,17 +104,32 @@ class Step:
     def _find(self, state: State, batch: Batch) -> Found:
         x_SBLD = batch.x_SBLD.to(self._dtype)
         differentiate = grad_and_value(self._loss, has_aux=True)
-        gradients, (loss_S, (logits_SBC, buffers)) = _over_seeds(
-            differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3]
+        scale_S = None if state.scaling is None else state.scaling.scale_S
+        gradients, (_, (loss_S, logits_SBC, buffers)) = _over_seeds(
+            differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3], scale_S
         )
         return Found(gradients, buffers, loss_S, logits_SBC)
 
+    def _unscale(self, state: State, found: Found) -> Found:
+        assert state.scaling is not None
+        gradients, finite_S = unscaled(found.gradients, state.scaling.scale_S)
+        return found._replace(gradients=gradients, finite_S=finite_S)
+
     def _update(self, state: State, batch: Batch, found: Found) -> None:
-        for name, value in found.buffers.items():
+        for name, value in found.buffers.items():  # of steps that are not taken too, as in torch
             state.buffers[name].copy_(value)
-        adamw(state, found.gradients, batch.lr_S, batch.bias_correction, self._weight_decay)
-        state.loss_S.add_(found.loss_S, alpha=batch.label_SB.shape[1])
-        state.hit_S.add_((found.logits_SBC.argmax(-1) == batch.label_SB).sum(1))
+        rows, loss_S, bias_correction = batch.label_SB.shape[1], found.loss_S, batch.bias_correction
+        hit_S = (found.logits_SBC.argmax(-1) == batch.label_SB).sum(1)
+        if state.scaling is not None and found.finite_S is not None:
+            bias_correction = bias_corrections_at(state.scaling.steps_S + 1, loss_S)
+            state.scaling.update(found.finite_S)
+            counts_S = loss_S.isfinite()
+            loss_S, hit_S = torch.where(counts_S, loss_S, 0), hit_S * counts_S
+            state.scaling.lost_S.add_(~counts_S, alpha=rows)
+        gradients, lr_S = found.gradients, batch.lr_S
+        adamw(state, gradients, lr_S, bias_correction, self._weight_decay, found.finite_S)
+        state.loss_S.add_(loss_S, alpha=rows)
+        state.hit_S.add_(hit_S)
 
     def _loss(
         self,
@@ -107,26 +138,33 @@ class Step:
         x_BLD: Tensor,
         label_B: Tensor,
         noise_BK: Tensor | None,
-    ) -> tuple[Tensor, tuple[Tensor, Stacked]]:
-        """Of one seed, with its logits and its buffers as the rows leave them."""
+        scale: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
+        """Of one seed, scaled; with it as it is, the logits, and buffers as the rows leave them."""
         after = {name: value.clone() for name, value in buffers.items()}
-        logits_BC = self._forward(parameters, after, x_BLD, noise_BK)
-        return self._loss_of(logits_BC, label_B), (logits_BC.detach(), after)
+        logits_BC = self._forward(parameters, after, x_BLD, noise_BK, self._autocast)
+        loss: Tensor = self._loss_of(logits_BC, label_B)
+        scaled = loss if scale is None else loss * scale
+        return scaled, (loss.detach(), logits_BC.detach(), after)
 
     def _logits(self, weights: Weights, x_BLD: Tensor) -> Tensor:
         x_BLD = x_BLD.to(self._dtype)
 
         def of_one(parameters: Stacked, buffers: Stacked) -> Tensor:
-            return self._forward(parameters, buffers, x_BLD, None)
+            return self._forward(parameters, buffers, x_BLD, None, self._eval_autocast)
 
         logits_SBC: Tensor = _over_seeds(of_one, *weights)
         return logits_SBC
 
     def _forward(
-        self, parameters: Stacked, buffers: Stacked, x_BLD: Tensor, noise_BK: Tensor | None
+        self,
+        parameters: Stacked,
+        buffers: Stacked,
+        x_BLD: Tensor,
+        noise_BK: Tensor | None,
+        lower: torch.dtype | None,
     ) -> Tensor:
         """Logits of one seed, in the type of its parameters."""
-        lower = self._autocast
         with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
             logits_BC = functional_call(self._decoder, (parameters, buffers), (x_BLD, noise_BK))
         return logits_BC.to(self._dtype)

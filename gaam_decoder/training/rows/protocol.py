@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,15 @@ class Score:
     accuracy: float
     loss: float
 
-    def beats(self, other: Score | None) -> bool:
-        """Whether this epoch is to be kept: higher accuracy, or the same with a lower loss."""
+    def beats(self, other: Score | None, ties: Literal["loss", "first"] = "loss") -> bool:
+        """Whether this epoch is to be kept and not an earlier one: it has the higher accuracy.
+
+        Args:
+            other: the best so far.
+            ties: which of two with the same accuracy: that with the lower loss, or the first.
+        """
         if other is None:
             return True
+        if ties == "first":
+            return self.accuracy > other.accuracy
         return (self.accuracy, -self.loss) > (other.accuracy, -other.loss)

@@ -18,7 +18,7 @@ from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, parse_attention, parse_head
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.arithmetic.engine import Engine, groups_of
+from gaam_decoder.training.arithmetic.engine import LOWER, Engine, groups_of
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.member import Plateau
@@ -300,11 +300,13 @@ def test_the_compiled_conv_head_equals_the_plain_loop(attention: str, seeds: lis
 
 @pytest.mark.parametrize("attention", VARIANTS)
 @pytest.mark.parametrize("seeds", [[1], [1, 2, 3]])
-def test_every_variant_trains_in_bfloat16_alone_and_stacked(
-    attention: str, seeds: list[int]
+@pytest.mark.parametrize("dtype", LOWER)
+def test_every_variant_trains_with_rounded_products_alone_and_stacked(
+    dtype: str, attention: str, seeds: list[int]
 ) -> None:
-    how = replace(EAGER, dtype="bfloat16")
-    ours = group(attention, seeds, dtype=torch.float32, engine=how)
+    scale = "dynamic" if dtype == "float16" else "none"
+    how = replace(EAGER, dtype=dtype)
+    ours = group(attention, seeds, dtype=torch.float32, engine=how, loss_scale=scale)
     ours.train_epoch()
     assert [member.failed for member in ours.members] == [None] * len(seeds)
     assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32

@@ -1,0 +1,164 @@
+"""Which settings of a training go together: what has no effect or misleads is refused."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import option_of, shortened
+from gaam_decoder.number_lists import spell_numbers
+
+if TYPE_CHECKING:
+    from gaam_decoder.config import TrainConfig
+    from gaam_decoder.recipe import Dtype
+
+TEST_SPLIT = "test"
+
+
+def loss_scaling(asked: str, dtype: Dtype) -> Literal["none", "dynamic"]:
+    """Whether losses are scaled; ``auto``: where gradients could be too small for their type."""
+    return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
+
+
+def check_choices(config: TrainConfig) -> None:
+    """Every option with a list of words has one of them.
+
+    Raises:
+        ConfigError: another word.
+    """
+    for name, hint in typing.get_type_hints(type(config)).items():
+        words, given = typing.get_args(hint), getattr(config, name)
+        if typing.get_origin(hint) is Literal and given not in words:
+            raise range_error(name, f"one of: {', '.join(words)}", given)
+
+
+def check_precision(config: TrainConfig) -> None:
+    """How numbers are rounded, and what is done about it.
+
+    Raises:
+        ConfigError: what would lose gradients silently, or has no effect.
+    """
+    if config.dtype == "float16" and config.loss_scale == "none":
+        raise ConfigError(
+            "without loss scaling, float16 loses small gradients and says nothing",
+            expected="--loss-scale dynamic, or another --dtype",
+            found="--dtype float16 --loss-scale none",
+            hint="leave --loss-scale out, or --dtype bfloat16, which needs none",
+        )
+    scales = config.loss_scale == "dynamic" or config.dtype == "float16"
+    lacking = {
+        "--loss-scale dynamic": not scales,
+        "--clip-grad-norm": config.clip_grad_norm is None,
+    }
+    if config.clip_order == "clip-first" and any(lacking.values()):
+        raise ConfigError(
+            "--clip-order clip-first clips gradients of the scaled loss",
+            expected=" and ".join(one for one, lacks in lacking.items() if lacks) + " with it",
+            found=f"--clip-order clip-first, --loss-scale {config.loss_scale}, "
+            f"--dtype {config.dtype}, --clip-grad-norm {config.clip_grad_norm}",
+            hint="leave --clip-order out (where a file sets it: --clip-order unscale-first)",
+        )
+    if config.ties == "first" and config.select == "last":
+        raise ConfigError(
+            "--ties plays no part with --select last",
+            expected="--select val or test, which choose an epoch",
+            found="--ties first",
+            hint="leave --ties out (where a file sets it: --ties loss)",
+        )
+
+
+def check_tuning(config: TrainConfig) -> None:
+    """Seeds that choose have something to choose from, something to go by, and do not report.
+
+    Raises:
+        ConfigError: one of the three is not so.
+    """
+    if config.tune_seeds is None:
+        return
+    found = f"--tune-seeds {spell_numbers(config.tune_seeds)}"
+    if len(config.lrs) * len(config.weight_decays) == 1:
+        raise ConfigError(
+            "--tune-seeds have nothing to choose from",
+            expected="several --lr or --weight-decay: --lr 1e-4,3e-4,1e-3",
+            found=f"{found} and one of each",
+        )
+    if config.select != "val":
+        raise ConfigError(
+            "--tune-seeds choose by validation accuracy",
+            expected="--select val, which holds out a part of train",
+            found=f"{found} and --select {config.select}",
+        )
+    if both := sorted(set(config.seeds) & set(config.tune_seeds)):
+        raise ConfigError(
+            "seeds that choose are not to report as well",
+            expected="--seeds and --tune-seeds without a common seed",
+            found=f"{found}, --seeds {spell_numbers(config.seeds)}",
+            hint=f"--seeds {both[-1] + 1}-{both[-1] + len(config.seeds)}; or without "
+            "--tune-seeds, where all seeds train the whole grid, choose and report",
+        )
+
+
+def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
+    """What is tested on what.
+
+    Raises:
+        ConfigError: an option that plays no part, or an answer that would mislead.
+    """
+    if config.fold is not None and config.folds is None:
+        raise ConfigError(
+            "--fold says which of the folds of a cross-validation is tested",
+            expected="--folds with it",
+            found=f"--fold {config.fold} alone",
+            hint=f"--folds 5 --fold {min(config.fold, 5)}, or leave --fold out",
+        )
+    if config.repeats > 1 and config.folds is None:
+        raise ConfigError(
+            "--repeats says how often a cross-validation is repeated with other folds",
+            expected="--folds with it",
+            found=f"--repeats {config.repeats} alone",
+            hint=f"--folds 5 --repeats {config.repeats}; for more seeds: --seeds",
+        )
+    if config.fold is not None and config.folds is not None and config.fold > config.folds:
+        raise range_error("fold", f"1 to {config.folds}, the number of --folds", config.fold)
+    if config.folds is not None and config.test_split != TEST_SPLIT:
+        raise ConfigError(
+            "--folds test on parts of --train-split: --test-split plays no part",
+            expected="one of the two",
+            found=f"--folds {config.folds} and --test-split {shortened(config.test_split)}",
+            hint=f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
+        )
+    for option, chooses in (("val_fraction", False), ("split_seed", config.folds is not None)):
+        given = getattr(config, option)
+        if config.select != "val" and not chooses and given != defaults[option]:
+            raise ConfigError(
+                f"{option_of(option)} plays no part with --select {config.select}",
+                expected="--select val, which holds out a part of train"
+                + (" (or --folds)" if option == "split_seed" else ""),
+                found=f"{option_of(option)} {given}",
+                hint=f"leave {option_of(option)} out",
+            )
+    if config.groups is not None and config.folds is None:
+        raise ConfigError(
+            "--groups says what a fold keeps together",
+            expected="--folds with it",
+            found=f"--groups {config.groups} alone",
+        )
+    if config.tests_on_train and not config.allow_train_as_test:
+        raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")
+
+
+def train_as_test(found: str) -> ConfigError:
+    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
+    return ConfigError(
+        "the rows to test on are the rows to learn from",
+        expected="a split of its own, or --folds, which test on rows that were held out",
+        found=found,
+        hint="--folds 5, or --allow-train-as-test, which every report marks",
+    )
+
+
+def range_error(name: str, expected: str, found: Any) -> ConfigError:
+    """A setting has a value that it cannot have."""
+    return ConfigError(f"{option_of(name)} is out of range", expected=expected, found=str(found))
