@@ -186,6 +186,7 @@ def train(
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
     compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
     track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
+    probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it is cheap (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what there is to train and how long it may take; train nothing.")] = False,
     config: ConfigFile = None,

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
-from gaam_decoder.specs import KINDS, Spec, row_title
+from gaam_decoder.specs import KINDS, Spec, head_class, row_title
+
+OF_STEPS: dict[str, Any] = {
+    "loss": Spec("cross-entropy"),
+    "epochs": 1,
+    "batch_size": 1,
+    "lr": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "clip_grad_norm": None,
+    "dtype": "float32",
+}
+"""Settings that play no part where a head is fitted at once, and the values that they have there,
+so that two recipes which mean the same are the same."""
 
 
 class Fold(NamedTuple):
@@ -77,18 +90,29 @@ class Recipe:
             self.attention,
             self.head,
             pool=self.pool,
-            lr=self.lr,
+            lr=None if self.fitted else self.lr,
             layers=spell_layers(self.layers) if self.layers else None,
             fold=str(self.fold) if self.fold else None,
         )
 
+    @property
+    def fitted(self) -> bool:
+        """Whether the head is fitted at once, without steps and seeds."""
+        return head_class(self.head).trained_by == "fit"
+
+    def settled(self) -> Recipe:
+        """The recipe in the one form that all have which mean the same."""
+        return replace(self, **OF_STEPS) if self.fitted else self
+
     def to_dict(self) -> dict[str, Any]:
-        """All but the decoder as JSON values, as run.json has them."""
+        """What plays a part, but for the decoder, as JSON values, as run.json has them."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         del values["attention"], values["head"], values["groups"]
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None
         values["fold"] = str(self.fold) if self.fold else None
+        if self.fitted:
+            values = {name: value for name, value in values.items() if name not in OF_STEPS}
         if self.groups:
             values["groups"] = self.groups.digest
         # of others' plug-ins: a new version is another recipe
@@ -97,8 +121,9 @@ class Recipe:
         return values
 
     def code(self) -> dict[str, str]:
-        """What the decoder and its loss are computed by, as ``plugin_code.code`` has it."""
-        parts = {"mechanism": self.attention, "head": self.head, "loss": self.loss}
+        """What decoder and loss, if it has one, are computed by, as ``plugin_code.code`` has it."""
+        parts = {"mechanism": self.attention, "head": self.head}
+        parts |= {} if self.fitted else {"loss": self.loss}
         return {
             f"{kind} {spec.name}": plugin_code.code(KINDS[kind][0], spec.name, kind=kind)
             for kind, spec in parts.items()

@@ -6,12 +6,15 @@ import inspect
 import typing
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
+
+if TYPE_CHECKING:
+    from gaam_decoder.heads._base import Head
 
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
@@ -192,6 +195,12 @@ def build(spec: Spec, kind: str, *arguments: Any) -> Any:
     cls = plugins.load(KINDS[kind][0], spec.name, kind=kind)
     with blamed(spec, kind):
         return cls(*arguments, **dict(spec.options))
+
+
+def head_class(spec: Spec) -> type[Head]:
+    """The class of a head."""
+    cls: type[Head] = plugins.load(KINDS["head"][0], spec.name, kind="head")
+    return cls
 
 
 def parse_attention(text: str, option: str = "--attn") -> Spec:

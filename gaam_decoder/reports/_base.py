@@ -85,7 +85,7 @@ class Table:
         """
         keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
         recipes = [row.recipe for row in self.rows]
-        varied = [k for k in keys if len({str(recipe.get(k)) for recipe in recipes}) > 1]
+        varied = [k for k in keys if len(set(_values(self.rows, k))) > 1]
         return [
             ", ".join(brief(f"{k}={recipe[k]}") for k in varied if recipe.get(k) is not None)
             for recipe in recipes
@@ -118,6 +118,11 @@ class Table:
             else label
             for label, row in zip(told, self.rows, strict=True)
         ]
+
+
+def _values(rows: Sequence[Row], setting: str) -> list[str]:
+    """Of a setting, in the rows in which it plays a part."""
+    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
 
 
 def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:

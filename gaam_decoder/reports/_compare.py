@@ -92,7 +92,9 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     """
     there = sorted({row.attention for row in rows})
     if asked is None:
-        return DEFAULT_BASELINE if DEFAULT_BASELINE in there else None
+        # a linear probe has no counterparts among what is trained by steps
+        stepped = {row.attention for row in rows if not row.fitted} or set(there)
+        return DEFAULT_BASELINE if DEFAULT_BASELINE in stepped else None
     if asked not in there:
         raise ConfigError(
             f"no run of the baseline '{asked}'",

@@ -10,6 +10,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports import _literature
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison, counterpart
+from gaam_decoder.reports._probe import probes
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
     controls,
@@ -48,6 +49,7 @@ def notes(table: Table) -> list[str]:
         *shared_texts(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),
+        *probes(table),
         *_intervals(table),
         *_comparisons(table),
         *_literature.notes(table.cache, shown),
@@ -99,7 +101,8 @@ def warnings(table: Table) -> list[str]:
         found.append(f"{failed} {verb} in no mean.")
     if why := baseline_failure(table):
         found.append(f"{why[0].upper()}{why[1:]}.")
-    if not any(row.attention in CONTROLS and row.scores.seeds for row in table.rows):
+    stepped = [row for row in table.rows if not row.fitted]
+    if stepped and not any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
         )
@@ -132,7 +135,7 @@ def _intervals(table: Table) -> Iterator[str]:
         )
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
-    if any(len(row.scores.seeds) == 1 for row in table.rows):
+    if any(len(row.scores.seeds) == 1 and not row.fitted for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
     bounds = [interval for row in table.rows for interval in (row.interval, row.bootstrap)]
     bounds += [

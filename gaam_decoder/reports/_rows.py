@@ -57,13 +57,22 @@ class Row:
 
     @property
     def bootstrap(self) -> Interval:
-        """95% interval of the accuracy over seeds and test rows, as far as an accuracy can be."""
-        return stats.within(stats.two_level_interval(self.resampled), 0, 1)
+        """95% interval of the accuracy over seeds and test rows, as far as an accuracy can be.
+
+        Of a fit, which any seed would repeat, over test rows alone.
+        """
+        resampled = self.resampled.repeat(2, axis=0) if self.fitted else self.resampled
+        return stats.within(stats.two_level_interval(resampled), 0, 1)
 
     @property
     def on_training_rows(self) -> bool:
         """Whether it is tested on the rows that it learned from."""
         return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
+
+    @property
+    def fitted(self) -> bool:
+        """Whether its head was fitted at once, without steps and seeds."""
+        return bool(self.runs[0].fit)
 
     @property
     def optimistic(self) -> bool:
@@ -131,6 +140,7 @@ class Row:
                     "key": run.key,
                     "environment": run.environment,
                     "engine": run.engine,
+                    **({"fit": run.fit} if run.fit else {}),
                 }
                 for run in self.runs
             ],

@@ -103,6 +103,7 @@ def counted(seeds: Sequence[int], most: int = 20) -> str:
 
 def controls(rows: tuple[Row, ...]) -> Iterator[str]:
     """What shows whether attention helps at all."""
+    rows = tuple(row for row in rows if not row.fitted)
     there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
     finished = {row.attention for row in rows if row.scores.seeds}
     if useful := [name for name in there if name in finished]:

@@ -19,6 +19,7 @@ from gaam_decoder.specs import build, row_title
 from gaam_decoder.training.arithmetic.engine import COMPILER_SECONDS, Engine, choose_engine
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item, lacking_seeds, plan_items
+from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
 
 TIMED_STEPS = 3
@@ -33,7 +34,8 @@ class EstimatedRun:
     attention: str
     head: str
     pool: str
-    lr: float
+    lr: float | None
+    """None where a head is fitted at once."""
     layers: str
     """Layer numbers, or 'all'."""
     fold: str | None
@@ -74,9 +76,10 @@ class TrainEstimate:
                 fold=run.fold,
             )
             if run.num_seeds:
-                what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
+                seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
+                what += f": {seeds}about {_duration(run.seconds)}; {run.how}"
             else:
-                what += ": all seeds are there"
+                what += ": all seeds are there" if run.lr is not None else ": it is there"
             lines.append(what)
         count = sum(run.num_seeds for run in self.runs)
         total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
@@ -98,9 +101,12 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     timed: dict[DecoderSpec, float] = {}
     runs = []
     for item in plan_items(config, cache, device):
-        seeds = lacking_seeds(config, runs_of_key(config.runs, item.key))
+        seeds = lacking_seeds(item, config, runs_of_key(config.runs, item.key))
         seconds, how = 0.0, ""
-        if seeds:
+        if seeds and item.recipe.fitted:
+            rows = len(cache[item.recipe.train_split])
+            seconds, how = fit_cost(item.spec, rows, device)[0], f"fitted at once, {device}"
+        elif seeds:
             data = prepare_data(cache, item.recipe, device, loaded)
             rows = len(data.train)
             engine = choose_engine(
@@ -114,7 +120,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
             )
             if item.spec not in timed:
                 timed[item.spec] = _seconds_per_row(item, data, engine)
-            seconds = timed[item.spec] * rows * config.epochs * len(seeds)
+            seconds = timed[item.spec] * rows * item.epochs * len(seeds)
             seconds += COMPILER_SECONDS if engine.compiled else 0.0
             how = engine.in_words()
         runs.append(_estimated(item, seeds, seconds, how))
@@ -127,7 +133,7 @@ def _estimated(item: Item, seeds: list[int], seconds: float, how: str) -> Estima
         attention=str(recipe.attention),
         head=str(recipe.head),
         pool=recipe.pool,
-        lr=recipe.lr,
+        lr=None if recipe.fitted else recipe.lr,
         layers=spell_layers(recipe.layers),
         fold=str(recipe.fold) if recipe.fold else None,
         seeds=spell_numbers(seeds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
@@ -17,9 +17,10 @@ from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers
 from gaam_decoder.recipe import Fold, Recipe
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import Spec, parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
+from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
 from gaam_decoder.training.rows.data import read_groups
 
 
@@ -30,6 +31,11 @@ class Item:
     spec: DecoderSpec
     recipe: Recipe
     key: str
+
+    @property
+    def epochs(self) -> int:
+        """Of a seed, and lines of its log; of a fit the values that are compared."""
+        return head_class(self.spec.head).tries if self.recipe.fitted else self.recipe.epochs
 
     def __str__(self) -> str:
         """As the recipe is called."""
@@ -50,20 +56,53 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     items: list[Item] = []
     impossible: list[Item] = []
     reasons: dict[DecoderSpec, ConfigError | None] = {}
-    for recipe in recipes(config, resolve_dtype(config.dtype, device)):
-        spec = decoder_spec(recipe, cache)
-        item = Item(spec=spec, recipe=recipe, key=recipe.key(cache.fingerprint))
-        if spec not in reasons:
-            reasons[spec] = _why_impossible(spec, recipe.loss)
-        (items if reasons[spec] is None else impossible).append(item)
+    dtype = resolve_dtype(config.dtype, device)
+    for recipe in recipes(config, dtype):
+        item = _item(recipe, cache)
+        if item.spec not in reasons:
+            reasons[item.spec] = _why_impossible(item.spec, recipe)
+        (items if reasons[item.spec] is None else impossible).append(item)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
-    return items
+    return items + _probes(config, dtype, cache, device)
+
+
+def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
+    key = recipe.key(cache.fingerprint)
+    return Item(spec=decoder_spec(recipe, cache), recipe=recipe, key=key)
+
+
+def _probes(
+    config: TrainConfig,
+    dtype: Literal["float32", "bfloat16"],
+    cache: EmbeddingCache,
+    device: torch.device,
+) -> list[Item]:
+    """The linear probe beside a sweep, after it; one for each of its poolings, layers and folds."""
+    if not probe_wanted(config):
+        return []
+    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
+    items = [_item(recipe, cache) for recipe in recipes(only, dtype)]
+    fits: dict[DecoderSpec, bool] = {}
+    for item in items:
+        if item.spec not in fits:
+            fits[item.spec] = probe_fits(item.spec, item.recipe, cache, device)
+    return [item for item in items if fits[item.spec]]
+
+
+def seeds_of(item: Item, config: TrainConfig) -> tuple[int, ...]:
+    """Seeds that are wanted of an item; what is fitted at once has one, whatever was asked for.
+
+    Ten identical seeds would look like ten experiments.
+    """
+    return (0,) if item.recipe.fitted else config.seeds
 
 
 def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[Recipe]:
     """One per mechanism, head, pooling, rate, set of layers and fold, in this order.
+
+    Those that mean the same, such as several rates for a head that has none, are one.
 
     Args:
         config: whose poolings are named and whose layers fit the cache.
@@ -74,7 +113,7 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
     folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
     specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.heads]
     groups = read_groups(config.groups) if config.groups is not None else None
-    return [
+    found = [
         Recipe(
             attention=attention,
             head=head,
@@ -101,6 +140,7 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             *specs, config.pools, config.lrs, config.layer_sets, folds or [None]
         )
     ]
+    return list(dict.fromkeys(recipe.settled() for recipe in found))
 
 
 def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
@@ -114,12 +154,13 @@ def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
     )
 
 
-def _why_impossible(spec: DecoderSpec, loss: Spec) -> ConfigError | None:
+def _why_impossible(spec: DecoderSpec, recipe: Recipe) -> ConfigError | None:
     """Why a decoder cannot be built, or one of other packages not used: before any training."""
     try:
         with on_paper():
-            build_decoder(spec, seed=0)
-        check_contract(spec, loss)
+            decoder = build_decoder(spec, seed=0)
+        check_contract(spec, recipe.loss)
+        check_fitted(decoder, spec, recipe.select)
     except ConfigError as error:
         return error
     return None
@@ -154,6 +195,6 @@ def _refuse_or_warn(
     )
 
 
-def lacking_seeds(config: TrainConfig, runs: list[RunResult]) -> list[int]:
-    """Seeds of a config that no run has."""
-    return sorted(set(config.seeds) - {seed for run in runs for seed in run.seeds})
+def lacking_seeds(item: Item, config: TrainConfig, runs: list[RunResult]) -> list[int]:
+    """Seeds of an item that no run has."""
+    return sorted(set(seeds_of(item, config)) - {seed for run in runs for seed in run.seeds})

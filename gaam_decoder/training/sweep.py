@@ -17,7 +17,7 @@ from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
 from gaam_decoder.runs.track import check_tracker
-from gaam_decoder.training.items import Item, lacking_seeds, plan_items
+from gaam_decoder.training.items import Item, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.tracker import Progress, Tracker
 from gaam_decoder.training.train_item import Shared, seed_store, train_item, work_name
 from gaam_decoder.unfinished.claim import Claim
@@ -56,8 +56,8 @@ def train(
     found = {item.key: runs_of_key(config.runs, item.key) for item in items}
     for item in items:
         _warn_of_other_code(item, found[item.key])
-    todo = {item.key: lacking_seeds(config, found[item.key]) for item in items}
-    tracker = Tracker(report, {key: len(seeds) * config.epochs for key, seeds in todo.items()})
+    todo = {item.key: lacking_seeds(item, config, found[item.key]) for item in items}
+    tracker = Tracker(report, {item.key: len(todo[item.key]) * item.epochs for item in items})
     shared = Shared(config=config, cache=cache, device=device, tracker=tracker)
     waiting = [item for item in items if todo[item.key] or _left_behind(config.runs, item)]
     patient = False
@@ -75,7 +75,7 @@ def train(
                     remove_unfinished(config.runs, item.key)
                 there = runs_of_key(config.runs, item.key)
                 published = {seed for run in there for seed in run.seeds}
-                seeds = lacking_seeds(config, there)
+                seeds = lacking_seeds(item, config, there)
                 if seeds:
                     on_run(read_run(train_item(item, seeds, published, shared)))
                 else:
@@ -83,7 +83,12 @@ def train(
             found[item.key] = runs_of_key(config.runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
-    return [run for item in items for run in found[item.key] if set(run.seeds) & set(config.seeds)]
+    return [
+        run
+        for item in items
+        for run in found[item.key]
+        if set(run.seeds) & set(seeds_of(item, config))
+    ]
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:
