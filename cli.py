@@ -178,6 +178,7 @@ def train(
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     allow_train_as_test: Annotated[bool | None, _train("", "--allow-train-as-test", help="Report on rows that were learned from; every report marks it.")] = None,
+    shuffle_labels: Annotated[bool | None, _train("", "--shuffle-labels", help="Learn from shuffled labels: a sanity check that must end at chance.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda", help="Where to train.")] = None,
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,

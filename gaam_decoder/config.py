@@ -30,7 +30,7 @@ MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "seed_batch")
 REAL = ("weight_decay", "val_fraction", "clip_grad_norm")
 PATHS = ("cache", "runs", "groups")
-YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe")
+YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -92,6 +92,9 @@ class TrainConfig:
     one name are never in two folds. Default: folds keep the share of every class."""
     fold: int | None = None
     """Which fold is tested, from 1; default: all."""
+    shuffle_labels: bool = False
+    """Sanity check: every seed learns from, and is chosen by, labels in an order of its own; tested
+    on the true ones it must be at chance."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"

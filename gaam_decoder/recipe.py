@@ -81,6 +81,8 @@ class Recipe:
     allow_train_as_test: bool
     """Whether the rows that are tested are those that were trained on."""
     dtype: Literal["float32", "bfloat16"]
+    shuffle_labels: bool
+    """Whether the rows that learn and choose have labels in an order of each seed's own."""
     fold: Fold | None
     groups: Groups | None
 
@@ -93,6 +95,7 @@ class Recipe:
             lr=None if self.fitted else self.lr,
             layers=spell_layers(self.layers) if self.layers else None,
             fold=str(self.fold) if self.fold else None,
+            shuffled=self.shuffle_labels,
         )
 
     @property
@@ -111,6 +114,8 @@ class Recipe:
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None
         values["fold"] = str(self.fold) if self.fold else None
+        if not self.shuffle_labels:  # as in runs of versions that had no such setting
+            del values["shuffle_labels"]
         if self.fitted:
             values = {name: value for name, value in values.items() if name not in OF_STEPS}
         if self.groups:

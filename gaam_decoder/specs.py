@@ -226,10 +226,12 @@ def row_title(
     lr: float | None = None,
     layers: str | None = None,
     fold: str | None = None,
+    shuffled: bool = False,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}"
     title += f", pool {pool}" if pool else ""
     title += "" if lr is None else f", lr {lr:g}"
     title += f", layers {layers}" if layers else ""
-    return title + (f", fold {fold}" if fold else "")
+    title += f", fold {fold}" if fold else ""
+    return title + (", labels shuffled" if shuffled else "")

@@ -16,8 +16,9 @@ from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
+SHUFFLED = "labels shuffled"
 ON_TRAINING_ROWS = "tested on its own training rows"
-UNSPELT = ("select", "allow_train_as_test")
+UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 """Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
 
@@ -81,21 +82,25 @@ class Table:
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``.
 
-        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out.
+        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
+        labels were shuffled always is.
         """
         keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
         recipes = [row.recipe for row in self.rows]
         varied = [k for k in keys if len(set(_values(self.rows, k))) > 1]
         return [
-            ", ".join(brief(f"{k}={recipe[k]}") for k in varied if recipe.get(k) is not None)
-            for recipe in recipes
+            ", ".join(
+                [SHUFFLED] * row.shuffled
+                + [brief(f"{k}={recipe[k]}") for k in varied if recipe.get(k) is not None]
+            )
+            for row, recipe in zip(self.rows, recipes, strict=True)
         ]
 
     def labels(self) -> list[str]:
         """For every row a name that no other row of the table has, as short as can be.
 
-        The head is in it where heads differ, and always that an epoch was chosen on test, or
-        that the test rows are those that were learned from.
+        The head is in it where heads differ, and always that an epoch was chosen on test, that
+        the test rows are those that were learned from, or that labels were shuffled.
         """
         heads = len({row.head for row in self.rows}) > 1
         short = [
@@ -109,8 +114,10 @@ class Table:
             for label, row in zip(short, self.rows, strict=True)
         ]
         told = [
-            f"{label} {settings}" if marked.count(label) > 1 and settings else label
-            for label, settings in zip(marked, self.settings(), strict=True)
+            f"{label} {settings}"
+            if (marked.count(label) > 1 or row.shuffled) and settings
+            else label
+            for label, settings, row in zip(marked, self.settings(), self.rows, strict=True)
         ]
         return [
             f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
@@ -160,7 +167,7 @@ def build_tables(runs: Sequence[RunResult], baseline: str | None = None) -> list
             where=tested.where,
             num_test_rows=rows[0].scores.right.shape[1],
             rows=tuple(rows),
-            baseline=chosen if any(row.attention == chosen for row in rows) else None,
+            baseline=chosen if any(_compare.is_of(row, chosen) for row in rows) else None,
             asked=baseline is not None,
             covered=tested.covered,
             incomplete=tested.incomplete,

@@ -90,6 +90,7 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     Raises:
         ConfigError: the one asked for is not among the rows.
     """
+    rows = [row for row in rows if not row.shuffled]
     there = sorted({row.attention for row in rows})
     if asked is None:
         # a linear probe has no counterparts among what is trained by steps
@@ -106,19 +107,26 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
 
 
 def compare(rows: Sequence[Row], baseline: str) -> list[Comparison | None]:
-    """A comparison for every row of a table; None for the baseline and where it has no match."""
+    """A comparison for every row of a table; None for the baseline, checks, and without a match."""
     return [
         None
-        if row.attention == baseline or (other := counterpart(row, rows, baseline)) is None
+        if row.shuffled
+        or row.attention == baseline
+        or (other := counterpart(row, rows, baseline)) is None
         else _compared(row, other)
         for row in rows
     ]
 
 
+def is_of(row: Row, baseline: str | None) -> bool:
+    """Whether a row is one of the baseline; no check is."""
+    return row.attention == baseline and not row.shuffled
+
+
 def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
     """The row of the baseline with the same head and recipe."""
     for other in rows:
-        alike = other.attention == baseline and other.head == row.head
+        alike = is_of(other, baseline) and other.head == row.head
         if alike and same_recipe(row.recipe, other.recipe):
             return other
     return None

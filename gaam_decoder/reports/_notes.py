@@ -11,6 +11,7 @@ from gaam_decoder.reports import _literature
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import ALPHA, CONTROLS, LEAST_SEEDS, Comparison, counterpart
 from gaam_decoder.reports._probe import probes
+from gaam_decoder.reports._shuffled import leaks, shuffled
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
     controls,
@@ -49,6 +50,7 @@ def notes(table: Table) -> list[str]:
         *shared_texts(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),
+        *shuffled(table),
         *probes(table),
         *_intervals(table),
         *_comparisons(table),
@@ -101,7 +103,8 @@ def warnings(table: Table) -> list[str]:
         found.append(f"{failed} {verb} in no mean.")
     if why := baseline_failure(table):
         found.append(f"{why[0].upper()}{why[1:]}.")
-    stepped = [row for row in table.rows if not row.fitted]
+    found += leaks(table)
+    stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
     if stepped and not any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
@@ -173,7 +176,8 @@ def _comparisons(table: Table) -> Iterator[str]:
     alone: list[str] = []
     without: list[str] = []
     for (label, row), comparison in zip(labelled(table), table.comparisons, strict=True):
-        if comparison is None and row.attention != table.baseline and row.scores.seeds:
+        open_ = comparison is None and row.scores.seeds and not row.shuffled
+        if open_ and row.attention != table.baseline:
             other = counterpart(row, table.rows, table.baseline)
             (alone if other is None or other.scores.seeds else without).append(label)
     if alone:

@@ -75,6 +75,11 @@ class Row:
         return bool(self.runs[0].fit)
 
     @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels: a check, which is compared with nothing."""
+        return self.runs[0].shuffled
+
+    @property
     def optimistic(self) -> bool:
         """Whether the test rows chose the epoch, or were learned from."""
         return self.select == "test" or self.on_training_rows

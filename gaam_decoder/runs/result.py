@@ -206,7 +206,12 @@ class RunResult:
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
         part = {name: self.recipe.get(name) for name in ("pool", "lr", "layers", "fold")}
-        return row_title(self.attention, self.head, **part)
+        return row_title(self.attention, self.head, **part, shuffled=self.shuffled)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels, which shows what a decoder without any gets."""
+        return bool(self.recipe.get("shuffle_labels"))
 
     @property
     def select(self) -> str:

@@ -39,6 +39,8 @@ class EstimatedRun:
     layers: str
     """Layer numbers, or 'all'."""
     fold: str | None
+    shuffled: bool
+    """Whether labels are shuffled."""
     seeds: str
     """Seeds still to be trained; empty where all are there."""
     num_seeds: int
@@ -74,6 +76,7 @@ class TrainEstimate:
                 lr=run.lr,
                 layers=layers,
                 fold=run.fold,
+                shuffled=run.shuffled,
             )
             if run.num_seeds:
                 seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
@@ -136,6 +139,7 @@ def _estimated(item: Item, seeds: list[int], seconds: float, how: str) -> Estima
         lr=None if recipe.fitted else recipe.lr,
         layers=spell_layers(recipe.layers),
         fold=str(recipe.fold) if recipe.fold else None,
+        shuffled=recipe.shuffle_labels,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,

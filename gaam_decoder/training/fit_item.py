@@ -21,6 +21,7 @@ from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.group import EVAL_BATCH_SIZE
 from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.labels import told_labels
 from gaam_decoder.training.train_group import mean_attention_map
 
 SEED = 0
@@ -63,7 +64,10 @@ def fit_item(
     decoder = build_decoder(spec, SEED).to(data.train.label_N.device).eval()
     head = decoder.head
     assert isinstance(head, FittedHead)
-    fit = head.fit(_examples(decoder, data.train), _examples(decoder, data.selection), tell)
+    told_SN, held_SN = told_labels(data, [SEED], shuffle=recipe.shuffle_labels)
+    assert held_SN is not None
+    learn = Examples(_features(decoder, data.train), told_SN[0])
+    fit = head.fit(learn, Examples(_features(decoder, data.selection), held_SN[0]), tell)
     if fit.unconverged:
         values = ", ".join(f"{value:.3g}" for value in fit.unconverged[:5])
         warnings.warn(
@@ -94,13 +98,13 @@ def fit_item(
 
 
 @torch.inference_mode()
-def _examples(decoder: Decoder, subset: Subset) -> Examples:
-    """What the mechanism leaves of all rows."""
+def _features(decoder: Decoder, subset: Subset) -> Tensor:
+    """What the mechanism leaves of all rows, (N, F)."""
     parts = [
         decoder.attention(x_BLD.float()).flatten(1)
         for x_BLD in subset.features.batches(subset.rows, _batch_size(subset))
     ]
-    return Examples(torch.cat(parts), subset.label_N)
+    return torch.cat(parts)
 
 
 @torch.inference_mode()

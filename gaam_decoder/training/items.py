@@ -133,6 +133,7 @@ def recipes(config: TrainConfig, dtype: Literal["float32", "bfloat16"]) -> list[
             test_split=config.test_split,
             allow_train_as_test=config.allow_train_as_test,
             dtype=dtype,
+            shuffle_labels=config.shuffle_labels,
             fold=fold,
             groups=groups,
         )
