@@ -37,7 +37,7 @@ MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm")
 PATHS = ("cache", "runs", "groups")
-YES_OR_NO = ("allow_train_as_test", "skip_impossible")
+YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -53,7 +53,7 @@ class TrainConfig:
     attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
     """Mechanisms, each ``name`` or ``name:key=value,...``."""
     head: str | tuple[str, ...] = field(default="linear", metadata={"parse": parse_list})
-    """Classifier heads: linear, mlp, or conv as published."""
+    """Classifier heads: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
     loss: str = "cross-entropy"
     """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
     cache: Path = Path("cache")
@@ -114,6 +114,9 @@ class TrainConfig:
     """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
     fold: int | None = None
     """Which fold is tested, from 1; default: all."""
+    shuffle_labels: bool = False
+    """Sanity check: every seed learns from, and is chosen by, labels in an order of its own; tested
+    on the true ones it must be at chance."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
@@ -127,6 +130,9 @@ class TrainConfig:
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
     track: Literal["none", "tensorboard"] = "none"
     """Where else the curves of every seed go: tensorboard, below the runs."""
+    probe: bool = True
+    """Add the linear probe ``none + lbfgs`` to the sweep, where it is cheap: a row that is hard to
+    beat."""
     skip_impossible: bool = False
     """Leave out what a sweep asks for and cannot be built, such as 8 heads on 3 layers."""
 

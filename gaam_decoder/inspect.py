@@ -8,6 +8,7 @@ from typing import Any
 from gaam_cache.errors import CacheError
 from gaam_decoder.analysis.importance import NO_MAP, importance_of
 from gaam_decoder.runs.counting import on_training_rows
+from gaam_decoder.runs.fit_words import fit_in_words
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_files import repair
 from gaam_decoder.runs.run_folders import is_run, sound_runs, unfinished_runs
@@ -70,7 +71,7 @@ def in_words(about: dict[str, Any]) -> str:
         f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
         f"through {about['cache']['encoder']}",
         f"  recipe       {recipe}",
-        f"  run as       {_engine_in_words(about['engine'])}",
+        f"  run as       {_engine_in_words(about['engine'], fitted='fit' in about)}",
         f"  majority     {100 * about['majority_accuracy']:.1f}%",
     ]
     tested = _tested_on(about["recipe"])
@@ -78,11 +79,16 @@ def in_words(about: dict[str, Any]) -> str:
         what = (
             f"failed: {seed['failed']}"
             if seed["failed"]
-            else f"{100 * seed['accuracy']:.2f}% on {tested}, epoch {seed['epoch']}"
+            else f"{100 * seed['accuracy']:.2f}% on {tested}{_kept(about, seed['epoch'])}"
         )
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
     finished = any(not seed["failed"] for seed in about["seeds"])
     return "\n".join([*lines, *_importance_in_words(about["importance"], finished=finished)])
+
+
+def _kept(about: dict[str, Any], epoch: int) -> str:
+    """What the rows that choose have chosen."""
+    return f", {fit_in_words(about['fit'])}" if about.get("fit") else f", epoch {epoch}"
 
 
 def _tested_on(recipe: dict[str, Any]) -> str:
@@ -109,7 +115,9 @@ def _importance_in_words(importance: dict[str, Any] | None, *, finished: bool) -
     return lines
 
 
-def _engine_in_words(engine: dict[str, Any]) -> str:
+def _engine_in_words(engine: dict[str, Any], *, fitted: bool) -> str:
+    if fitted:
+        return f"{engine['why']}, {engine['device']}"
     how = "compiled" if engine["compiled"] else "not compiled"
     together = f"up to {engine['seed_batch']} seeds together"
     return f"{together}, {how}, {engine['dtype']}, {engine['device']} ({engine['why']})"

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
-from gaam_decoder.specs import KINDS, Spec, row_title
+from gaam_decoder.specs import KINDS, Spec, head_class, row_title
+
+OF_STEPS: dict[str, Any] = {
+    "loss": Spec("cross-entropy"),
+    "epochs": 1,
+    "batch_size": 1,
+    "lr": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "clip_grad_norm": None,
+    "dtype": "float32",
+    "loss_scale": "none",
+    "clip_order": "unscale-first",
+    "ties": "loss",
+    "eval_dtype": "same",
+}
+"""Settings that play no part where a head is fitted at once, and the values that they have there,
+so that two recipes which mean the same are the same."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Of matrix products."""
@@ -78,6 +95,8 @@ class Recipe:
     clip_order: Literal["unscale-first", "clip-first"] = "unscale-first"
     ties: Literal["loss", "first"] = "loss"
     eval_dtype: Literal["same", "float32"] = "same"
+    shuffle_labels: bool = False
+    """Whether the rows that learn and choose have labels in an order of each seed's own."""
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -85,15 +104,25 @@ class Recipe:
             self.attention,
             self.head,
             pool=self.pool,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
+            lr=None if self.fitted else self.lr,
+            weight_decay=None if self.fitted else self.weight_decay,
             layers=spell_layers(self.layers) if self.layers else None,
             fold=str(self.fold) if self.fold else None,
             split_seed=self.split_seed,
+            shuffled=self.shuffle_labels,
         )
 
+    @property
+    def fitted(self) -> bool:
+        """Whether the head is fitted at once, without steps and seeds."""
+        return head_class(self.head).trained_by == "fit"
+
+    def settled(self) -> Recipe:
+        """The recipe in the one form that all have which mean the same."""
+        return replace(self, **OF_STEPS) if self.fitted else self
+
     def to_dict(self) -> dict[str, Any]:
-        """All but the decoder as JSON values, as run.json has them.
+        """What plays a part, but for the decoder, as JSON values, as run.json has them.
 
         What has a default is there only where it has another value: a recipe of an earlier version
         keeps its key, and its row.
@@ -105,6 +134,8 @@ class Recipe:
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None
         values["fold"] = str(self.fold) if self.fold else None
+        if self.fitted:
+            values = {name: value for name, value in values.items() if name not in OF_STEPS}
         if self.groups:
             values["groups"] = self.groups.digest
         # of others' plug-ins: a new version is another recipe
@@ -113,8 +144,9 @@ class Recipe:
         return values
 
     def code(self) -> dict[str, str]:
-        """What the decoder and its loss are computed by, as ``plugin_code.code`` has it."""
-        parts = {"mechanism": self.attention, "head": self.head, "loss": self.loss}
+        """What decoder and loss, if it has one, are computed by, as ``plugin_code.code`` has it."""
+        parts = {"mechanism": self.attention, "head": self.head}
+        parts |= {} if self.fitted else {"loss": self.loss}
         return {
             f"{kind} {spec.name}": plugin_code.code(KINDS[kind][0], spec.name, kind=kind)
             for kind, spec in parts.items()

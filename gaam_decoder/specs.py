@@ -6,12 +6,15 @@ import inspect
 import typing
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
+
+if TYPE_CHECKING:
+    from gaam_decoder.heads._base import Head
 
 LARGEST_NUMBER = 2**31
 """Of an option; more has no meaning, and sizes made of it overflow."""
@@ -198,6 +201,12 @@ def build(spec: Spec, kind: str, *arguments: Any) -> Any:
         return cls(*arguments, **dict(spec.options))
 
 
+def head_class(spec: Spec) -> type[Head]:
+    """The class of a head."""
+    cls: type[Head] = plugins.load(KINDS["head"][0], spec.name, kind="head")
+    return cls
+
+
 def parse_attention(text: str, option: str = "--attn") -> Spec:
     """Read an attention spec."""
     return parse_spec(text, "mechanism", option)
@@ -227,6 +236,7 @@ def row_title(
     layers: str | None = None,
     fold: str | None = None,
     split_seed: int | None = None,
+    shuffled: bool = False,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}"
@@ -235,4 +245,5 @@ def row_title(
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
     title += f", fold {fold}" if fold else ""
-    return title + (f" of split seed {split_seed}" if fold and split_seed else "")
+    title += f" of split seed {split_seed}" if fold and split_seed else ""
+    return title + (", labels shuffled" if shuffled else "")

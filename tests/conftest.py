@@ -30,6 +30,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.undone import LEASE_FOLDER
 from gaam_cache.terminal import interruption
+from gaam_decoder.config import TrainConfig
 
 hypothesis.settings.register_profile(
     "gaam",  # a busy machine is slow, and that is no failure
@@ -75,6 +76,16 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _without_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of tests are what they ask for; tests of the linear probe beside a sweep ask too.
+
+    Of programs that a test starts as well: they read the variable where they are told nothing.
+    """
+    defaults = TrainConfig.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "probe", False)
+
+
+@pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing of the user reaches a test: no GAAM_* variable, hub, remembered check, width."""
     for name in [name for name in os.environ if name.startswith("GAAM_")]:
@@ -82,6 +93,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
+    monkeypatch.setenv("GAAM_PROBE", "false")
 
 
 def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:

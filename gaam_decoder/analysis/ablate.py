@@ -201,6 +201,7 @@ def _config(
         "seeds": run.seeds,
         "layers": layers,
         "device": device,
+        "probe": False,
     }
     return TrainConfig(**given)
 

@@ -6,6 +6,7 @@ B batch, L layers (as the attention leaves them), D hidden size, C classes, K no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -22,6 +23,10 @@ class Head(nn.Module, ABC):
         num_classes: C.
     """
 
+    trained_by: ClassVar[Literal["steps", "fit"]] = "steps"
+    """steps: gradients, over epochs, each seed by itself; fit: at once, as a ``FittedHead`` is."""
+    tries: ClassVar[int] = 0
+    """Values of a setting that a fit compares."""
     stackable: bool = True
     """Whether several seeds are run at once by ``torch.func.vmap``; if not, seeds are looped."""
     num_noise: int = 0

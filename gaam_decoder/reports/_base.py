@@ -18,9 +18,10 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
+SHUFFLED = "labels shuffled"
 ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge of grid)"
-UNSPELT = ("select", "allow_train_as_test")
+UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 """Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
 
@@ -45,6 +46,8 @@ class Table:
     """What is not among the rows, because folds of it are missing."""
     comparisons: tuple[Comparison | None, ...]
     """One for each row; None for the baseline, and where it has no counterpart."""
+    against_probe: tuple[stats.Claim | None, ...]
+    """Every row minus the linear probe on the same states; None where there is none."""
     num_tests: int
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
@@ -63,6 +66,8 @@ class Table:
             content["comparison"] = comparison.to_dict() if comparison else None
             content["published"] = found.to_dict() if found else None
             rows.append(content)
+        for content, claim in zip(rows, self.against_probe, strict=True):
+            content["against_probe"] = _compare.claim_values(claim) if claim else None
         return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS},
             "rows": rows,
@@ -87,31 +92,39 @@ class Table:
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``.
 
-        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; what
-        was tuned always is, and marked where it is the smallest or largest value that was tried.
+        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
+        labels were shuffled always is, and what was tuned, which is marked where it is the smallest
+        or largest value that was tried.
         """
         keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
-        recipes = [row.recipe for row in self.rows]
         tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
-        varied = [k for k in keys if k in tuned or len({str(r.get(k)) for r in recipes}) > 1]
+        varied = [k for k in keys if k in tuned or len(set(_values(self.rows, k))) > 1]
         return [
             ", ".join(
-                brief(f"{k}={row.recipe[k]}") + (AT_EDGE if k in row.at_edge else "")
-                for k in varied
-                if row.recipe.get(k) is not None
+                [SHUFFLED] * row.shuffled
+                + [
+                    brief(f"{k}={row.recipe[k]}") + (AT_EDGE if k in row.at_edge else "")
+                    for k in varied
+                    if row.recipe.get(k) is not None
+                ]
             )
             for row in self.rows
         ]
 
+    def shows_head(self, row: Row) -> bool:
+        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
+        return row.fitted or len({row.head for row in self.rows if not row.fitted}) > 1
+
     def labels(self) -> list[str]:
         """For every row a name that no other row of the table has, as short as can be.
 
-        The head is in it where heads differ, and always that an epoch was chosen on test, or
-        that the test rows are those that were learned from.
+        The head is in it where heads differ, and always that an epoch was chosen on test, that
+        the test rows are those that were learned from, or that labels were shuffled.
         """
-        heads = len({row.head for row in self.rows}) > 1
         short = [
-            brief(row.attention) + (f" + {brief(row.head, 60)}" if heads else "")
+            brief(row.attention)
+            + (f" + {brief(row.head, 60)}" if self.shows_head(row) else "")
+            + (f" {SHUFFLED}" if row.shuffled else "")
             for row in self.rows
         ]
         marked = [
@@ -121,7 +134,9 @@ class Table:
             for label, row in zip(short, self.rows, strict=True)
         ]
         told = [
-            f"{label} {settings}" if marked.count(label) > 1 and settings else label
+            f"{label} {settings.replace(AT_EDGE, '').removeprefix(f'{SHUFFLED}, ')}"
+            if marked.count(label) > 1 and settings
+            else label
             for label, settings in zip(marked, self.settings(), strict=True)
         ]
         return [
@@ -130,6 +145,11 @@ class Table:
             else label
             for label, row in zip(told, self.rows, strict=True)
         ]
+
+
+def _values(rows: Sequence[Row], setting: str) -> list[str]:
+    """Of a setting, in the rows in which it plays a part."""
+    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
 
 
 def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
@@ -182,11 +202,12 @@ def build_tables(
             where=tested.where,
             num_test_rows=rows[0].scores.by_row.shape[1],
             rows=tuple(rows),
-            baseline=chosen if any(row.attention == chosen for row in rows) else None,
+            baseline=chosen if any(_compare.is_of(row, chosen) for row in rows) else None,
             asked=baseline is not None,
             covered=tested.covered,
             incomplete=tested.incomplete,
             comparisons=comparisons,
+            against_probe=_compare.against_probe(rows, margin),
             num_tests=num_tests,
             margin=margin,
         )

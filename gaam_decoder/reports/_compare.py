@@ -106,9 +106,12 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
     Raises:
         ConfigError: the one asked for is not among the rows.
     """
+    rows = [row for row in rows if not row.shuffled]
     there = sorted({row.attention for row in rows})
     if asked is None:
-        return DEFAULT_BASELINE if DEFAULT_BASELINE in there else None
+        # a linear probe has no counterparts among what is trained by steps
+        stepped = {row.attention for row in rows if not row.fitted} or set(there)
+        return DEFAULT_BASELINE if DEFAULT_BASELINE in stepped else None
     if asked not in there:
         raise ConfigError(
             f"no run of the baseline '{asked}'",
@@ -120,18 +123,25 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
 
 
 def compare(rows: Sequence[Row], baseline: str, margin: float) -> list[Comparison | None]:
-    """A comparison for every row of a table; None for the baseline and where it has no match."""
+    """A comparison for every row of a table; None for the baseline, checks, and without a match."""
     return [
         None
-        if row.attention == baseline or (other := counterpart(row, rows, baseline)) is None
+        if row.shuffled
+        or row.attention == baseline
+        or (other := counterpart(row, rows, baseline)) is None
         else _compared(row, other, margin)
         for row in rows
     ]
 
 
+def is_of(row: Row, baseline: str | None) -> bool:
+    """Whether a row is one of the baseline; no check is."""
+    return row.attention == baseline and not row.shuffled
+
+
 def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
     """The row of the baseline with the same head and recipe; what was tuned of both may differ."""
-    alike = [other for other in rows if other.attention == baseline and other.head == row.head]
+    alike = [other for other in rows if is_of(other, baseline) and other.head == row.head]
     same = [other for other in alike if same_recipe(row.recipe, other.recipe)]
     if row.tunings:
         same += [
@@ -165,6 +175,35 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
         if enough and row.repeats == 1
         else None,
     )
+
+
+def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | None, ...]:
+    """Every row of steps minus the linear probe on the same states and splits, if there is one.
+
+    The probe has no seeds: its answers are the same beside each. Corrected by Holm in a family of
+    their own.
+    """
+    made = [_minus_probe(row, rows, margin) for row in rows]
+    tested = [claim for claim in made if claim is not None and claim.p is not None]
+    differ = stats.holm(np.array([claim.p for claim in tested]))
+    equal = stats.holm(np.array([claim.p_equivalent for claim in tested]))
+    corrected = {
+        id(claim): claim.corrected(float(p), float(q))
+        for claim, p, q in zip(tested, differ, equal, strict=True)
+    }
+    return tuple(corrected.get(id(claim), claim) for claim in made)
+
+
+def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | None:
+    if row.fitted or row.shuffled or len(row.scores.seeds) < stats.LEAST_SEEDS:
+        return None
+    for probe in rows:
+        # a fit's recipe holds what plays a part: states, splits, what chooses
+        alike = all(row.recipe.get(name) == value for name, value in probe.recipe.items())
+        if probe.fitted and not probe.shuffled and probe.scores.seeds and alike:
+            theirs = np.broadcast_to(probe.scores.by_row, row.scores.by_row.shape)
+            return stats.claim(row.scores.by_row, theirs, margin=margin)
+    return None
 
 
 def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Comparison | None, ...]]:

@@ -10,6 +10,8 @@ from gaam_decoder import stats
 from gaam_decoder.reports import _claims, _literature, _tuned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import CONTROLS, counterpart
+from gaam_decoder.reports._probe import probes
+from gaam_decoder.reports._shuffled import leaks, shuffled
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
     controls,
@@ -47,6 +49,8 @@ def notes(table: Table) -> list[str]:
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),
         *_tuned.notes(table),
+        *shuffled(table),
+        *probes(table),
         *_intervals(table),
         *_comparisons(table),
         *_literature.notes(table.cache, shown),
@@ -71,7 +75,9 @@ def warnings(table: Table) -> list[str]:
         found.append(f"{failed} {verb} in no mean.")
     if why := baseline_failure(table):
         found.append(f"{why[0].upper()}{why[1:]}.")
-    if not any(row.attention in CONTROLS and row.scores.seeds for row in table.rows):
+    found += leaks(table)
+    stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    if stepped and not any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
         )
@@ -105,7 +111,7 @@ def _intervals(table: Table) -> Iterator[str]:
         )
     if table.incomplete:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
-    if any(len(row.scores.seeds) == 1 for row in table.rows):
+    if any(len(row.scores.seeds) == 1 and not row.fitted for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
     bounds = [row.interval for row in table.rows]
     bounds += [found.claim.on_these_rows.interval for found in table.comparisons if found]
@@ -135,7 +141,8 @@ def _comparisons(table: Table) -> Iterator[str]:
     alone: list[str] = []
     without: list[str] = []
     for (label, row), comparison in zip(labelled(table), table.comparisons, strict=True):
-        if comparison is None and row.attention != table.baseline and row.scores.seeds:
+        open_ = comparison is None and row.scores.seeds and not row.shuffled
+        if open_ and row.attention != table.baseline:
             other = counterpart(row, table.rows, table.baseline)
             (alone if other is None or other.scores.seeds else without).append(label)
     if alone:

@@ -172,7 +172,9 @@ def _curves(table: Table) -> Iterator[Picture]:
 
 
 def _log(row: Row, key: str, factor: float) -> Floats | None:
-    """A quantity of the log times a factor, (S, E); None where no entry has it."""
+    """A quantity of the log times a factor, (S, E); None where no entry has it, or no epochs."""
+    if row.fitted:
+        return None
     decides = first_runs(row.runs)
     entries = [
         entry

@@ -58,13 +58,23 @@ class Row:
 
     @property
     def two_level(self) -> Interval:
-        """95% interval of the accuracy over seeds and test rows."""
-        return stats.two_level_interval(self.scores.by_row)
+        """95% interval of the accuracy over seeds and test rows; of a fit, over test rows alone."""
+        return stats.two_level_interval(self.scores.by_row, without_seeds=self.fitted)
 
     @property
     def on_training_rows(self) -> bool:
         """Whether it is tested on the rows that it learned from."""
         return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
+
+    @property
+    def fitted(self) -> bool:
+        """Whether its head was fitted at once, without steps and seeds."""
+        return bool(self.runs[0].fit)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels: a check, which is compared with nothing."""
+        return self.runs[0].shuffled
 
     @property
     def optimistic(self) -> bool:
@@ -143,6 +153,7 @@ class Row:
                     "key": run.key,
                     "environment": run.environment,
                     "engine": run.engine,
+                    **({"fit": run.fit} if run.fit else {}),
                 }
                 for run in self.runs
             ],

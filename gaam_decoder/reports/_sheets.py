@@ -9,7 +9,7 @@ import numpy as np
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, SHUFFLED, Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._numbers import p_value, percent, points, span
 from gaam_decoder.reports._rows import Row
@@ -122,6 +122,7 @@ def _difference(comparison: Comparison) -> list[str]:
 def _named(row: Row) -> list[str]:
     """Cells of mechanism and head; what makes a number no test accuracy stands beside its name."""
     mark = f" ({ON_TRAINING_ROWS})" if row.on_training_rows else ""
+    mark += f" ({SHUFFLED})" if row.shuffled else ""
     return [brief(row.attention) + mark, brief(row.head, 60)]
 
 

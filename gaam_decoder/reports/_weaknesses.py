@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports._compare import CONTROLS
+from gaam_decoder.reports._compare import CONTROLS, is_of
 from gaam_decoder.reports._rows import Row
 
 FEW_ROWS = 30
@@ -103,6 +103,7 @@ def counted(seeds: Sequence[int], most: int = 20) -> str:
 
 def controls(rows: tuple[Row, ...]) -> Iterator[str]:
     """What shows whether attention helps at all."""
+    rows = tuple(row for row in rows if not (row.fitted or row.shuffled))
     there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
     finished = {row.attention for row in rows if row.scores.seeds}
     if useful := [name for name in there if name in finished]:
@@ -121,7 +122,7 @@ def controls(rows: tuple[Row, ...]) -> Iterator[str]:
 
 def baseline_failure(table: Table) -> str:
     """That the baseline was trained, and why there is nothing to compare with all the same."""
-    rows = [row for row in table.rows if row.attention == table.baseline]
+    rows = [row for row in table.rows if is_of(row, table.baseline)]
     if not rows or table.covered or any(row.scores.seeds for row in rows):
         return ""
     return f"the baseline '{brief(rows[0].attention)}' was trained, but {_all_failed(rows[0])}"

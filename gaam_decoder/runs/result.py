@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.runs import run_checks
+from gaam_decoder.runs.fit_words import fit_in_words
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_files import HashedFiles
 from gaam_decoder.runs.tensor_files import TensorFile
@@ -66,6 +67,10 @@ class RunResult:
     """Smallest and largest value of every learned parameter before training."""
     engine: dict[str, Any] = field(default_factory=dict)
     """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
+    fit: dict[str, Any] = field(default_factory=dict)
+    """How a head was fitted that is fitted at once, as ``Fit`` has it: setting, value, lowest,
+    highest, tried, kept, edge, unconverged. The epochs of such a run are the values that were
+    tried; its recipe has none, and no rate. Empty for all others."""
 
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
@@ -173,7 +178,7 @@ class RunResult:
     @property
     def still_learning(self) -> tuple[int, ...]:
         """Finished seeds whose best epoch is the last: a longer training may do better."""
-        if self.select == "last":
+        if self.select == "last" or self.fit or self.shuffled:
             return ()
         last = self.recipe["epochs"]
         return tuple(seed for seed in self.finished if self.epochs[seed] == last)
@@ -202,11 +207,13 @@ class RunResult:
     def log(self) -> list[dict[str, Any]]:
         """One entry per seed and epoch: seed, epoch, loss, train_accuracy, accuracy and more.
 
-        ``accuracy`` is on the rows that choose the epoch; None where none do.
+        ``accuracy`` is on the rows that choose the epoch; None where none do. Of a fit, one entry
+        per value that was tried.
         """
         with self.opened(LOG_FILE) as file:
             log = [json.loads(line) for line in file]
-            run_checks.check_log(log, self.seeds, self.failed, self.recipe["epochs"])
+            epochs = self.fit["tried"] if self.fit else self.recipe["epochs"]
+            run_checks.check_log(log, self.seeds, self.failed, epochs)
             return log
 
     @cached_property
@@ -230,7 +237,12 @@ class RunResult:
         """Decoder and what of the recipe a sweep varies."""
         names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed")
         part = {name: self.recipe.get(name) for name in names}
-        return row_title(self.attention, self.head, **part)
+        return row_title(self.attention, self.head, **part, shuffled=self.shuffled)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels, which shows what a decoder without any gets."""
+        return bool(self.recipe.get("shuffle_labels"))
 
     @property
     def select(self) -> str:
@@ -261,6 +273,7 @@ class RunResult:
             ],
             "environment": self.environment,
             "engine": self.engine,
+            **({"fit": self.fit} if self.fit else {}),
         }
 
     def summary(self) -> str:
@@ -270,12 +283,15 @@ class RunResult:
             spread = stats.standard_deviation(self.accuracy)
             text += f"{100 * self.accuracy.mean():.1f}%"
             text += f" (sd {100 * spread:.1f})" if spread is not None else ""
-            text += f" over {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+            if not self.fit:
+                text += f" over {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
             text += f", {len(self.failed)} FAILED" if self.failed else ""
         else:
             text += f"0 of {len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} finished: "
             text += str(self.failure)
         mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
+        if self.fit:
+            return f"{text}, {mean_seconds:.2f} s, {fit_in_words(self.fit)}  {self.path}"
         text += f", {mean_seconds:.2f} s a seed"
         text += " (compiled" if self.engine["compiled"] else " (not compiled"
         text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"

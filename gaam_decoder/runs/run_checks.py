@@ -33,6 +33,13 @@ _CACHE: dict[str, type] = {
     "class_names": list,
 }
 _RECIPE: dict[str, type] = {"select": str, "epochs": int, "train_split": str, "test_split": str}
+_FIT: dict[str, type] = {
+    "setting": str,
+    **dict.fromkeys(("value", "lowest", "highest"), float),
+    **dict.fromkeys(("tried", "kept"), int),
+    "unconverged": list,
+}
+"""How a head was fitted at once; such a run has no 'epochs' and no 'lr'."""
 _TITLE: dict[str, tuple[type, ...]] = {
     "pool": (str,),
     "lr": (float, int),
@@ -52,9 +59,18 @@ def check_about(content: Mapping[str, Any]) -> None:
     """The content of run.json: fields and their types, seeds, names of files."""
     _check_fields(content, _ABOUT, "run.json")
     recipe, cache, seeds = content["recipe"], content["cache"], content["seeds"]
+    fit = content.get("fit", {})
+    if fit:
+        _check_fields(fit, _FIT, "fit")
+        _require(1 <= fit["kept"] <= fit["tried"], "a fit that was not among those tried")
+        numbers = [fit[name] for name in ("value", "lowest", "highest")] + fit["unconverged"]
+        fits = all(type(number) is float and math.isfinite(number) for number in numbers)
+        _require(fits, "values of a fit that are no numbers")
+        # a line of the log for every value that was tried, as otherwise for every epoch
+        recipe = {**recipe, "epochs": fit["tried"], "lr": 0.0}
     known = {"recipe": _RECIPE, "cache": _CACHE, "engine": _ENGINE, "environment": _ENVIRONMENT}
     for part, fields in known.items():
-        _check_fields(content[part], fields, part)
+        _check_fields(recipe if part == "recipe" else content[part], fields, part)
     _require(re.fullmatch("[0-9a-f]{64}", content["key"]), "the key is no SHA-256")
     _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")
     _require(min(recipe["epochs"], cache["layers"], cache["hidden_size"]) >= 1, "a size below 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ class Candidate(NamedTuple):
     values: dict[str, float]
     accuracy: float | None
     """Mean validation accuracy over the seeds that choose; None where one of them failed."""
+    loss: float
+    """Mean validation loss over them, which decides between equals; infinite where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +85,8 @@ def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: st
     return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
-def validation(runs: Sequence[RunResult]) -> dict[int, float]:
-    """Validation accuracy of the epoch that was kept, for every finished seed.
+def validation(runs: Sequence[RunResult]) -> dict[int, tuple[float, float]]:
+    """Validation accuracy and loss of the epoch that was kept, for every finished seed.
 
     Args:
         runs: of one key; empty where the epoch is not chosen by validation.
@@ -96,7 +99,8 @@ def validation(runs: Sequence[RunResult]) -> dict[int, float]:
             kept = run.epochs[seed]
             scores = [e for e in run.log if e["seed"] == seed and e["epoch"] == kept]
             if len(scores) == 1 and scores[0].get("accuracy") is not None:
-                found[seed] = float(scores[0]["accuracy"])
+                loss = scores[0].get("selection_loss")
+                found[seed] = scores[0]["accuracy"], math.inf if loss is None else loss
     return found
 
 
@@ -106,7 +110,8 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     Candidates are runs whose recipes differ in ``TUNED`` alone. The seeds that choose are those
     that were trained to choose, as the runs say, or else all that every candidate has. Where other
     seeds than these were trained of the one that is chosen, only they are reported. Of equal
-    candidates the smallest is kept; one with a failed seed is not.
+    candidates that of the lower validation loss is kept, of these the smallest; one with a failed
+    seed is not.
 
     Args:
         runs: all that a report is to be of.
@@ -141,11 +146,11 @@ def _tuning(
     shared = set.intersection(*there)
     choosing = sorted(shared & set(asked if asked is not None else recorded or shared))
     ordered = sorted(by_key.values(), key=lambda runs: tuple(_values(runs).values()))
-    candidates = tuple(Candidate(_values(runs), _mean(runs, choosing)) for runs in ordered)
-    best = max((c.accuracy for c in candidates if c.accuracy is not None), default=None)
-    if not choosing or best is None:
+    candidates = tuple(Candidate(_values(runs), *_mean(runs, choosing)) for runs in ordered)
+    able = [c for c in candidates if c.accuracy is not None]
+    if not choosing or not able:
         return None
-    winner = next(c for c in candidates if c.accuracy == best)
+    winner = max(able, key=lambda c: (c.accuracy, -c.loss))  # of equals the first
     of_winner = next(runs for runs in ordered if _values(runs) == winner.values)
     others = {seed for run in of_winner for seed in run.seeds} - set(choosing)
     meant = asked is not None or bool(recorded)
@@ -157,9 +162,12 @@ def _tuning(
     )
 
 
-def _mean(runs: Sequence[RunResult], seeds: Sequence[int]) -> float | None:
+def _mean(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
     scores = validation(runs)
-    return float(np.mean([scores[s] for s in seeds])) if set(seeds) <= scores.keys() else None
+    if not seeds or not set(seeds) <= scores.keys():
+        return None, math.inf
+    accuracies, losses = zip(*(scores[seed] for seed in seeds), strict=True)
+    return float(np.mean(accuracies)), float(np.mean(losses))
 
 
 def _values(runs: Sequence[RunResult]) -> dict[str, float]:

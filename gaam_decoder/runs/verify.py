@@ -146,6 +146,8 @@ def train_command(run: RunResult) -> str:
     parts += ["--seeds", seeds if "-" in seeds or "," in seeds else f"{seeds},"]
     defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
     recipe = dict(run.recipe)
+    if not run.fit:
+        parts.append("--no-probe")  # that run alone
     if fold := recipe.pop("fold", None):
         number, _, count = str(fold).partition("/")
         recipe |= {"fold": number, "folds": count}

@@ -24,7 +24,13 @@ from gaam_decoder.training.arithmetic.engine import (
     choose_engine,
 )
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items
+from gaam_decoder.training.items import (
+    Item,
+    families_of,
+    lacking_seeds,
+    plan_items,
+)
+from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
 
 TIMED_STEPS = 3
@@ -40,11 +46,13 @@ class EstimatedRun:
     head: str
     pool: str
     lr: float | None
-    """None where it is chosen among those above."""
+    """None where it is chosen among those above, and where a head is fitted at once."""
     weight_decay: float | None
     layers: str
     """Layer numbers, or 'all'."""
     fold: str | None
+    shuffled: bool
+    """Whether labels are shuffled."""
     seeds: str
     """Seeds still to be trained; empty where all are there."""
     num_seeds: int
@@ -81,11 +89,13 @@ class TrainEstimate:
                 weight_decay=run.weight_decay,
                 layers=layers,
                 fold=run.fold,
+                shuffled=run.shuffled,
             )
             if run.num_seeds:
-                what += f": seeds {run.seeds}, about {_duration(run.seconds)}; {run.how}"
+                seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
+                what += f": {seeds}about {_duration(run.seconds)}; {run.how}"
             else:
-                what += ": all seeds are there"
+                what += ": all seeds are there" if run.lr is not None else ": it is there"
             lines.append(what)
         count = sum(run.num_seeds for run in self.runs)
         total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
@@ -108,16 +118,15 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     asked = config.seeds if config.tune_seeds is None else config.tune_seeds
     runs = []
     for item in items:
-        seeds = lacking_seeds(asked, runs_of_key(config.runs, item.key))
+        seeds = lacking_seeds(item, asked, runs_of_key(config.runs, item.key))
         runs.append(_estimated([item], seeds, *steps.of(item, len(seeds))))
-    if config.tune_seeds is not None:
-        for candidates in families_of(items):
-            lacking = [
-                lacking_seeds(config.seeds, runs_of_key(config.runs, item.key))
-                for item in candidates
-            ]
-            seeds = min(lacking, key=len)  # if it is that one
-            runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
+    for candidates in families_of(items) if config.tune_seeds is not None else ():
+        lacking = [
+            lacking_seeds(item, config.seeds, runs_of_key(config.runs, item.key))
+            for item in candidates
+        ]
+        seeds = min(lacking, key=len)  # if it is that one
+        runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
     return TrainEstimate(runs=tuple(runs))
 
 
@@ -130,10 +139,11 @@ def _estimated(
         attention=str(recipe.attention),
         head=str(recipe.head),
         pool=recipe.pool,
-        lr=recipe.lr if alone else None,
-        weight_decay=recipe.weight_decay if alone else None,
+        lr=recipe.lr if alone and not recipe.fitted else None,
+        weight_decay=recipe.weight_decay if alone and not recipe.fitted else None,
         layers=spell_layers(recipe.layers),
         fold=str(recipe.fold) if recipe.fold else None,
+        shuffled=recipe.shuffle_labels,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,
@@ -155,6 +165,9 @@ class _Timed:
         """Estimated time, and how it will be run; nothing for no seeds."""
         if not num_seeds:
             return 0.0, ""
+        if item.recipe.fitted:
+            rows = len(self._cache[item.recipe.train_split])
+            return fit_cost(item.spec, rows, self._device)[0], f"fitted at once, {self._device}"
         data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
         rows = len(data.train)
         engine = choose_engine(

@@ -29,7 +29,8 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
     hopeless = []
     for same in _by_key(runs):
         of_seed = first_runs(same)
-        asked = [seed for seed in seeds if seed in of_seed]
+        # what is fitted at once has a seed of its own
+        asked = list(of_seed) if same[0].fit else [seed for seed in seeds if seed in of_seed]
         failed = {s: of_seed[s].failed[s] for s in asked if s in of_seed[s].failed}
         if not failed:
             continue
@@ -51,6 +52,8 @@ def check_failures(runs: Sequence[RunResult], seeds: Sequence[int]) -> None:
 
 def what_to_try(run: RunResult) -> str:
     """Options that may keep a loss finite which did not stay so."""
+    if run.fit:
+        return "look for states that are not finite: gaam verify CACHE"
     lower = f"try --lr {min(run.recipe['lr'] / 10, LARGE_RATE):g}"
     if run.recipe["dtype"] == "float16":
         return f"{lower} or --dtype bfloat16, whose range is that of float32"

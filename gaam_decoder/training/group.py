@@ -27,6 +27,7 @@ from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.member import Member, Scaled
 from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.labels import told_labels
 from gaam_decoder.training.rows.protocol import Score
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
@@ -68,6 +69,7 @@ class Group:
         self.seconds = 0.0
         self.members = [Member.of(seed, recipe) for seed in seeds]
         device = data.train.label_N.device
+        self._told_SN, self._chosen_by_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         scaled = recipe.loss_scale == "dynamic"
@@ -125,7 +127,7 @@ class Group:
         noise = [
             torch.Generator().manual_seed(stream_seed(seed, "noise", epoch)) for seed in self.seeds
         ]
-        label_SN = train.label_N[torch.from_numpy(order_SN).to(device)]
+        label_SN = self._told_SN.gather(1, torch.from_numpy(order_SN).to(device))
         rates = [member.schedule.rate for member in self.members]
         lr_S = torch.tensor(rates, dtype=like.dtype, device=device)
         steps = -(-len(train) // size)
@@ -157,8 +159,10 @@ class Group:
 
     def _scores(self, subset: Subset) -> list[Score]:
         logits_SNC = self.logits(subset, self.state.weights)
-        hit_S = (logits_SNC.argmax(-1) == subset.label_N).double().mean(1)
-        losses = [float(self.loss_of(logits_NC, subset.label_N)) for logits_NC in logits_SNC]
+        assert self._chosen_by_SN is not None
+        told_SN = self._chosen_by_SN
+        hit_S = (logits_SNC.argmax(-1) == told_SN).double().mean(1)
+        losses = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
         return [Score(hit, loss) for hit, loss in zip(hit_S.tolist(), losses, strict=True)]
 
     def logits(self, subset: Subset, weights: Weights) -> Tensor:

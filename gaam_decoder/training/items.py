@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -19,9 +19,10 @@ from gaam_decoder.number_lists import spell_layers
 from gaam_decoder.recipe import Dtype, Fold, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import family
-from gaam_decoder.specs import Spec, parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
+from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
 from gaam_decoder.training.rows.data import read_groups
 
 
@@ -32,6 +33,11 @@ class Item:
     spec: DecoderSpec
     recipe: Recipe
     key: str
+
+    @property
+    def epochs(self) -> int:
+        """Of a seed, and lines of its log; of a fit the values that are compared."""
+        return head_class(self.spec.head).tries if self.recipe.fitted else self.recipe.epochs
 
     def __str__(self) -> str:
         """As the recipe is called."""
@@ -52,20 +58,53 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     items: list[Item] = []
     impossible: list[Item] = []
     reasons: dict[DecoderSpec, ConfigError | None] = {}
-    for recipe in recipes(config, resolve_dtype(config.dtype, device)):
-        spec = decoder_spec(recipe, cache)
-        item = Item(spec=spec, recipe=recipe, key=recipe.key(cache.fingerprint))
-        if spec not in reasons:
-            reasons[spec] = _why_impossible(spec, recipe.loss)
-        (items if reasons[spec] is None else impossible).append(item)
+    dtype = resolve_dtype(config.dtype, device)
+    for recipe in recipes(config, dtype):
+        item = _item(recipe, cache)
+        if item.spec not in reasons:
+            reasons[item.spec] = _why_impossible(item.spec, recipe)
+        (items if reasons[item.spec] is None else impossible).append(item)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
-    return items
+    return items + _probes(config, dtype, cache, device)
+
+
+def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
+    key = recipe.key(cache.fingerprint)
+    return Item(spec=decoder_spec(recipe, cache), recipe=recipe, key=key)
+
+
+def _probes(
+    config: TrainConfig,
+    dtype: Dtype,
+    cache: EmbeddingCache,
+    device: torch.device,
+) -> list[Item]:
+    """The linear probe beside a sweep, after it; one for each of its poolings, layers and folds."""
+    if not probe_wanted(config):
+        return []
+    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
+    items = [_item(recipe, cache) for recipe in recipes(only, dtype)]
+    fits: dict[DecoderSpec, bool] = {}
+    for item in items:
+        if item.spec not in fits:
+            fits[item.spec] = probe_fits(item.spec, item.recipe, cache, device)
+    return [item for item in items if fits[item.spec]]
+
+
+def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:
+    """Seeds that are wanted of an item; what is fitted at once has one, whatever was asked for.
+
+    Ten identical seeds would look like ten experiments.
+    """
+    return (0,) if item.recipe.fitted else tuple(asked)
 
 
 def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
     """One per mechanism, head, pooling, rate, weight decay, layers, repeat and fold, in this order.
+
+    Those that mean the same, such as several rates for a head that has none, are one.
 
     Args:
         config: whose poolings are named and whose layers fit the cache.
@@ -76,7 +115,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
     folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
     specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.heads]
     groups = read_groups(config.groups) if config.groups is not None else None
-    return [
+    found = [
         Recipe(
             attention=attention,
             head=head,
@@ -96,6 +135,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
             test_split=config.test_split,
             allow_train_as_test=config.allow_train_as_test,
             dtype=dtype,
+            shuffle_labels=config.shuffle_labels,
             fold=fold,
             groups=groups,
             loss_scale=loss_scaling(config.loss_scale, dtype),
@@ -113,6 +153,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
             folds or [None],
         )
     ]
+    return list(dict.fromkeys(recipe.settled() for recipe in found))
 
 
 def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
@@ -126,12 +167,13 @@ def decoder_spec(recipe: Recipe, cache: EmbeddingCache) -> DecoderSpec:
     )
 
 
-def _why_impossible(spec: DecoderSpec, loss: Spec) -> ConfigError | None:
+def _why_impossible(spec: DecoderSpec, recipe: Recipe) -> ConfigError | None:
     """Why a decoder cannot be built, or one of other packages not used: before any training."""
     try:
         with on_paper():
-            build_decoder(spec, seed=0)
-        check_contract(spec, loss)
+            decoder = build_decoder(spec, seed=0)
+        check_contract(spec, recipe.loss)
+        check_fitted(decoder, spec, recipe.select)
     except ConfigError as error:
         return error
     return None
@@ -167,15 +209,15 @@ def _refuse_or_warn(
 
 
 def families_of(items: Sequence[Item]) -> list[list[Item]]:
-    """Items that are candidates of one row each."""
+    """Candidates of one row each; not what is alone."""
     found: dict[str, list[Item]] = {}
     for item in items:
         recipe = item.recipe
         name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
         found.setdefault(name, []).append(item)
-    return list(found.values())
+    return [candidates for candidates in found.values() if len(candidates) > 1]
 
 
-def lacking_seeds(seeds: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
-    """Those of the seeds that no run has."""
-    return sorted(set(seeds) - {seed for run in runs for seed in run.seeds})
+def lacking_seeds(item: Item, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
+    """Seeds of an item that no run has."""
+    return sorted(set(seeds_of(item, asked)) - {seed for run in runs for seed in run.seeds})

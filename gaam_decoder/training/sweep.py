@@ -19,7 +19,7 @@ from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
 from gaam_decoder.runs.track import check_tracker
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.training.failures import check_failures
-from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items
+from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.tracker import Progress, Tracker
 from gaam_decoder.training.train_item import Shared, seed_store, train_item, work_name
 from gaam_decoder.unfinished.claim import Claim
@@ -66,17 +66,17 @@ def train(
     shared = Shared(config=config, cache=cache, device=device, tracker=Tracker(report))
     if config.tune_seeds is None:
         return _trained(items, config.seeds, shared, on_run)
-    shared.tracker.expect({WINNERS: len(families_of(items)) * len(config.seeds) * config.epochs})
-    tuned = _trained(items, config.tune_seeds, shared, on_run)
+    candidates = families_of(items)
+    shared.tracker.expect({WINNERS: len(candidates) * len(config.seeds) * config.epochs})
+    tried = [item for family in candidates for item in family]
+    tuned = _trained(tried, config.tune_seeds, shared, on_run)
     chosen = choose(tuned, config.tune_seeds)
     check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
     shared.tracker.forget(WINNERS)
-    winners = [item for item in items if item.key in chosen.tunings]
-    return tuned + [
-        run
-        for run in _trained(winners, config.seeds, shared, on_run)
-        if not set(run.seeds) <= set(config.tune_seeds)
-    ]
+    left = [item for item in items if item.key in chosen.tunings or item not in tried]
+    known = {run.path for run in tuned}
+    reported = _trained(left, config.seeds, shared, on_run)
+    return tuned + [run for run in reported if run.path not in known]
 
 
 def _trained(
@@ -90,8 +90,8 @@ def _trained(
     found = {item.key: runs_of_key(runs, item.key) for item in items}
     for item in items:
         _warn_of_other_code(item, found[item.key])
-    todo = {item.key: lacking_seeds(seeds, found[item.key]) for item in items}
-    tracker.expect({key: len(lacking) * shared.config.epochs for key, lacking in todo.items()})
+    todo = {item.key: lacking_seeds(item, seeds, found[item.key]) for item in items}
+    tracker.expect({item.key: len(todo[item.key]) * item.epochs for item in items})
     waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
     patient = False
     while waiting:
@@ -108,14 +108,19 @@ def _trained(
                     remove_unfinished(runs, item.key)
                 there = runs_of_key(runs, item.key)
                 published = {seed for run in there for seed in run.seeds}
-                if lacking := lacking_seeds(seeds, there):
+                if lacking := lacking_seeds(item, seeds, there):
                     on_run(read_run(train_item(item, lacking, published, shared)))
                 else:
                     seed_store(runs, item).remove_if_in(published)
             found[item.key] = runs_of_key(runs, item.key)
             tracker.finish(item.key)
         waiting, patient = postponed, True
-    return [run for item in items for run in found[item.key] if set(run.seeds) & set(seeds)]
+    return [
+        run
+        for item in items
+        for run in found[item.key]
+        if set(run.seeds) & set(seeds_of(item, seeds))
+    ]
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
@@ -78,7 +79,7 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
     kept = group.kept.parameters | group.kept.buffers
     weights = {name: kept[name][place].cpu() for name in names}
     group.decoder.load_state_dict(weights)
-    failed = member.failed is not None
+    failed, test = member.failed is not None, group.data.test
     return SeedResult(
         seed=member.seed,
         failed=member.failed,
@@ -86,7 +87,9 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
         seconds=0.0,
         weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-        attention_map=None if failed else _mean_attention_map(group, group.data.test),
+        attention_map=None
+        if failed
+        else mean_attention_map(group.decoder.attention, test, group.eval_batch_size(test)),
         learned={
             name: value.detach().cpu().clone().contiguous()
             for name, value in group.decoder.attention.learned().items()
@@ -96,10 +99,11 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
 
 
 @torch.inference_mode()
-def _mean_attention_map(group: Group, subset: Subset) -> Tensor | None:
-    attention = group.decoder.attention.eval()
+def mean_attention_map(attention: Attention, subset: Subset, batch_size: int) -> Tensor | None:
+    """Attention map averaged over rows, on the CPU; None where the mechanism has none."""
+    attention.eval()
     total: Tensor | None = None
-    for x_BLD in subset.features.batches(subset.rows, group.eval_batch_size(subset)):
+    for x_BLD in subset.features.batches(subset.rows, batch_size):
         weights = attention.attention_map(x_BLD.float())
         if weights is None:
             return None

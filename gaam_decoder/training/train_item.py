@@ -19,12 +19,14 @@ from gaam_cache.format.refusals import storage_errors
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
+from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_writer import run_name, write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.track import track_seeds
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.reuse import Steps
+from gaam_decoder.training.fit_item import fit_item, fitted_engine
 from gaam_decoder.training.items import Item
 from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
 from gaam_decoder.training.tracker import Tracker
@@ -69,6 +71,8 @@ def train_item(item: Item, seeds: list[int], published: set[int], shared: Shared
     config, recipe, tracker = shared.config, item.recipe, shared.tracker
     tracker.tell(item.key, f"{item}: reading and checking the cache")
     data = prepare_data(shared.cache, recipe, shared.device, shared.loaded)
+    if recipe.fitted:  # too short for checkpoints; what is published appears by one rename
+        return _fit(item, data, shared)
     store = seed_store(config.runs, item)
     work = store.load()
     results = {seed: kept for seed, kept in work.results.items() if seed not in published}
@@ -100,15 +104,31 @@ def train_item(item: Item, seeds: list[int], published: set[int], shared: Shared
         )
         if engine.compiled and not compiled:
             engine = replace(engine, compiled=False, why="the compiler failed")
-        if config.track == "tensorboard":
-            folder = config.runs / "tensorboard" / work_name(item)
-            with storage_errors(folder, option="--runs"):
-                track_seeds(folder, trained)
+        _track(item, trained, shared)
         store.save(trained)
         results |= {result.seed: result for result in trained}
     path = _publish(item, [results[seed] for seed in sorted(results)], data, engine, shared)
     store.remove()
     return path
+
+
+def _fit(item: Item, data: TrainData, shared: Shared) -> Path:
+    """Fit a head at once and publish its run."""
+
+    def tell(done: int, text: str) -> None:
+        shared.tracker.tell(item.key, f"{item}: {text}", done)
+
+    result, fit = fit_item(item.spec, data, item.recipe, tell=tell)
+    _track(item, [result], shared)
+    return _publish(item, [result], data, fitted_engine(shared.device), shared, fit)
+
+
+def _track(item: Item, results: list[SeedResult], shared: Shared) -> None:
+    """Curves of finished seeds, where they are asked for."""
+    if shared.config.track == "tensorboard":
+        folder = shared.config.runs / "tensorboard" / work_name(item)
+        with storage_errors(folder, option="--runs"):
+            track_seeds(folder, results)
 
 
 def _teller(
@@ -126,7 +146,12 @@ def _teller(
 
 
 def _publish(
-    item: Item, results: list[SeedResult], data: TrainData, engine: Engine, shared: Shared
+    item: Item,
+    results: list[SeedResult],
+    data: TrainData,
+    engine: Engine,
+    shared: Shared,
+    fit: Fit | None = None,
 ) -> Path:
     recipe, cache = item.recipe, shared.cache
     decoder = build_decoder(item.spec, seed=0)
@@ -148,7 +173,9 @@ def _publish(
         },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
-    if shared.config.tune_seeds is not None:
+    if fit is not None:
+        about["fit"] = fit.to_dict()
+    elif shared.config.tune_seeds is not None:
         about["tuning"] = {"seeds": list(shared.config.tune_seeds)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)

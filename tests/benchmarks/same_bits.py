@@ -96,6 +96,7 @@ def digests(folder: Path) -> dict[str, str]:
         lr=0.01,
         compile="off",
         device="cpu",
+        probe=False,  # what is compared is what a study asks for
     )
     for name, config in _studies(base).items():
         gaam_decoder.train(config)
@@ -124,10 +125,16 @@ def _studies(base: TrainConfig) -> dict[str, TrainConfig]:
     from dataclasses import replace
 
     everything = tuple(plugins.names("gaam_decoder.attention"))
-    heads = tuple(plugins.names("gaam_decoder.heads"))
+    package = "gaam_decoder.heads"
+    heads = tuple(
+        name
+        for name in plugins.names(package)
+        if plugins.load(package, name, kind="head").trained_by == "steps"
+    )
     some = ("gaam", "mha", "none", "laplace:heads=2,location=median")
     runs = base.runs.parent
     return {
+        "fitted": replace(base, attn=("none", "gct"), head="lbfgs", folds=2, runs=runs / "fitted"),
         "all": replace(base, attn=everything, head=heads, runs=runs / "all"),
         "folds": replace(base, attn=some, folds=3, runs=runs / "folds"),
         "sweep": replace(

@@ -80,8 +80,8 @@ class Terminal(Format):
             console.print(_fitting(*_differences(table, compared), console), "")
             for claim in claims(table):
                 _say(console, f"- {claim}")
-        if len({row.head for row in table.rows}) == 1:
-            _say(console, f"head: {brief(table.rows[0].head)}")
+        if len(heads := {row.head for row in table.rows if not table.shows_head(row)}) == 1:
+            _say(console, f"head: {brief(*heads)}")
         for note in notes(table):
             _say(console, note)
         _write_learned(table, console)
@@ -167,7 +167,7 @@ def _label(row: Row, table: Table, settings: str) -> str:
         below.append("optimistic")
     elif len({r.select for r in table.rows}) > 1:
         below.append(f"select={row.select}")
-    if len({r.head for r in table.rows}) > 1:
+    if table.shows_head(row):
         if len(f"{name} + {row.head}") <= LONGEST_NAME:
             name = f"{name} + {row.head}"
         else:
