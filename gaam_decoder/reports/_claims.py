@@ -64,7 +64,8 @@ def _conditions(table: Table, made: Sequence[Comparison]) -> str:
     if made and any(c.other_grid for c in made):
         found.append("though not all had the same grid")
     if late := sum(row.undertrained for row in table.rows):
-        found.append(f"and {late} of {len(table.rows)} rows are under-trained")
+        verb = "is" if late == 1 else "are"
+        found.append(f"and {late} of {len(table.rows)} rows {verb} under-trained")
     return f" ({', '.join(found)})" if found else ""
 
 
@@ -133,7 +134,7 @@ def _would_decide(found: Claim) -> str:
     if seeds is not None and seeds > found.num_seeds:
         return f"about {seeds:,} seeds would decide, if what was seen is so"
     if seeds is not None:
-        return f"it is decided but for the other comparisons: {seeds:,} seeds or more"
+        return "it is on the brink: a few more seeds may decide"
     if rows is not None:
         return (
             f"no number of seeds would decide on these test rows; about {rows:,} test rows would, "

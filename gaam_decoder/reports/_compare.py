@@ -188,7 +188,7 @@ def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | Non
     differ = stats.holm(np.array([claim.p for claim in tested]))
     equal = stats.holm(np.array([claim.p_equivalent for claim in tested]))
     corrected = {
-        id(claim): claim.corrected(float(p), float(q))
+        id(claim): claim.corrected(float(p), float(q), len(tested))
         for claim, p, q in zip(tested, differ, equal, strict=True)
     }
     return tuple(corrected.get(id(claim), claim) for claim in made)
@@ -201,7 +201,7 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
         # a fit's recipe holds what plays a part: states, splits, what chooses
         alike = all(row.recipe.get(name) == value for name, value in probe.recipe.items())
         if probe.fitted and not probe.shuffled and probe.scores.seeds and alike:
-            theirs = np.broadcast_to(probe.scores.by_row, row.scores.by_row.shape)
+            theirs = probe.scores.by_row.repeat(len(row.scores.seeds), axis=0)
             return stats.claim(row.scores.by_row, theirs, margin=margin)
     return None
 
@@ -224,7 +224,9 @@ def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Compari
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
     adjusted = {
         id(c): replace(
-            c, claim=c.claim.corrected(float(p), float(q)), mcnemar_p_holm=vote_of.get(id(c))
+            c,
+            claim=c.claim.corrected(float(p), float(q), len(tested)),
+            mcnemar_p_holm=vote_of.get(id(c)),
         )
         for c, p, q in zip(tested, differ, equal, strict=True)
     }

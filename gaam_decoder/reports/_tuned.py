@@ -22,11 +22,8 @@ def notes(table: Table) -> Iterator[str]:
         yield from _seeds(table)
     for label, row in tuned:
         yield f"{label}: {_by_fold(row.tunings) if row.folds > 1 else _grid(row.tunings[0])}"
-    grids = {
-        row.tunings and row.tunings[0].grid
-        for row in table.rows
-        if row.select == "val" and not row.fitted and not row.shuffled
-    }
+    alike = (row for row in table.rows if row.select == "val" and not row.fitted | row.shuffled)
+    grids = {row.tunings and row.tunings[0].grid for row in alike}
     if tuned and len(grids) > 1:
         yield (
             "not all rows had the same grid: what was tried more often has had more chances, "

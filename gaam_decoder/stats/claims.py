@@ -73,6 +73,8 @@ class Claim:
     p_holm: float | None = None
     """``p`` corrected for the other comparisons of a report; None alone."""
     p_equivalent_holm: float | None = None
+    num_tests: int = 1
+    """That it was corrected for."""
     found: Crossed | None = field(default=None, repr=False)
 
     @property
@@ -97,9 +99,9 @@ class Claim:
         equal = self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
         return self.num_seeds >= LEAST_SEEDS and equal is not None and equal < ALPHA
 
-    def corrected(self, p: float, p_equivalent: float) -> Claim:
+    def corrected(self, p: float, p_equivalent: float, num_tests: int) -> Claim:
         """The claim as one of several."""
-        return replace(self, p_holm=p, p_equivalent_holm=p_equivalent)
+        return replace(self, p_holm=p, p_equivalent_holm=p_equivalent, num_tests=num_tests)
 
     @property
     def seeds_to_decide(self) -> int | None:
@@ -135,9 +137,9 @@ class Claim:
 
     def _decides(self, variance: float) -> bool:
         """Whether a verdict would be reached with this variance of the same difference."""
-        size = abs(self.difference)
-        return size > ndtri(1 - ALPHA / 2) * variance**0.5 or (
-            size + ndtri(1 - ALPHA) * variance**0.5 < self.margin
+        size, level = abs(self.difference), ALPHA / self.num_tests
+        return size > ndtri(1 - level / 2) * variance**0.5 or (
+            size + ndtri(1 - level) * variance**0.5 < self.margin
         )
 
 

@@ -80,8 +80,8 @@ class Terminal(Format):
             console.print(_fitting(*_differences(table, compared), console), "")
             for claim in claims(table):
                 _say(console, f"- {claim}")
-        if len(heads := {row.head for row in table.rows if not table.shows_head(row)}) == 1:
-            _say(console, f"head: {brief(*heads)}")
+        if heads := {row.head for row in table.rows if not table.shows_head(row)}:
+            _say(console, f"head: {brief(heads.pop())}")
         for note in notes(table):
             _say(console, note)
         _write_learned(table, console)
