@@ -20,7 +20,7 @@ from gaam_decoder.runs.tuning import Tuning, choose
 SEPARATE = "rows of different caches or test rows are not to be compared"
 SHUFFLED = "labels shuffled"
 ON_TRAINING_ROWS = "tested on its own training rows"
-AT_EDGE = " (edge of grid)"
+AT_EDGE = " (edge)"
 UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 """Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")

@@ -164,8 +164,8 @@ def how_it_was_tested(table: Table) -> Iterator[str]:
             else f"exact up to {EXACT_SEEDS} seeds, above from {DRAWS:,} random patterns"
         )
         yield (
-            f"p seeds: sign-flip test over seeds on these test rows alone ({how}), uncorrected; "
-            "it decides nothing"
+            "on these rows: t interval and sign-flip test over seeds, the test rows taken as given "
+            f"({how}), uncorrected; they decide nothing"
         )
         if any(c.other_training for c in tested):
             yield (

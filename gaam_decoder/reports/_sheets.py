@@ -75,7 +75,7 @@ def accuracies(table: Table) -> Sheet:
 def differences(table: Table) -> Sheet | None:
     """Difference of every row to its baseline, in points; None where nothing is compared."""
     header = ["attention", "head", "difference", "95% CI + rows", "p", "p Holm", "verdict"]
-    header += ["95% CI seeds", "p seeds", "MDD", "pairs"]
+    header += ["95% CI on these rows", "p on these rows", "MDD", "pairs"]
     lines = [
         (row, [*_named(row), *_difference(comparison)])
         for row, comparison in zip(table.rows, table.comparisons, strict=True)

@@ -38,14 +38,14 @@ ACCURACY = {
     "seeds": "seeds",
 }
 """Columns that are shown, and headers short enough for them."""
-INTERVALS = ("95% CI seeds", "95% CI + rows")
+INTERVAL = "95% CI\n"
 DIFFERENCE = {
     "difference": "diff",
-    "95% CI seeds": "95% CI\nseeds",
     "95% CI + rows": "95% CI\n+ rows",
+    "95% CI on these rows": "95% CI\nthese rows",
     "p Holm": "p\nHolm",
     "verdict": "verdict",
-    "p seeds": "p\nseeds",
+    "p on these rows": "p these\nrows",
     "pairs": "pairs",
 }
 
@@ -121,15 +121,21 @@ def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]
 
 
 def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
-    """A table; where the screen is too narrow for it, the second interval is below the first."""
+    """A table; where the screen is too narrow for it, the second interval is below the first.
+
+    The two stand beside one another.
+    """
     widest = [max(column, key=_width) for column in zip(*rows, strict=True)]
     measured = console.measure(
         _drawn(headers, [widest]), options=console.options.update(width=1000)
     )
     if measured.maximum <= console.width:
         return _drawn(headers, rows)
-    place = headers.index(ACCURACY[INTERVALS[0]])
-    headers = [*headers[:place], "95% CI\nseeds/rows", *headers[place + 2 :]]
+    place = next(place for place, header in enumerate(headers) if header.startswith(INTERVAL))
+    both = "/".join(
+        header.removeprefix(INTERVAL).removeprefix("+ ") for header in headers[place : place + 2]
+    )
+    headers = [*headers[:place], f"{INTERVAL}{both}", *headers[place + 2 :]]
     rows = [
         [*row[: place + 1], f"{row[place + 1]}\n{row[place + 2]}", *row[place + 3 :]]
         for row in rows
