@@ -37,7 +37,7 @@ def train_group(
     """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
 
     A loss that is not finite ends that seed as failed, and so do logits of test rows that are not;
-    nothing is retried.
+    nothing is retried. Where losses are scaled, ``Member.note`` says what else ends it.
 
     Args:
         spec: the decoder.

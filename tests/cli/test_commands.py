@@ -441,7 +441,7 @@ def test_describe_lists_and_explains(gaam: Callable[..., Outcome]) -> None:
         assert name in listed.out
     one = gaam("describe", "--attn", "mqa:published=true", "--json")
     about = json.loads(one.out)
-    assert about["spec"] == "mqa:published=true"
+    assert about["spec"] == "mqa:init=xavier-normal,published=true"
     assert about["output_shape"] == ["B", 40, 512]
     assert one.err == ""
     wrong = gaam("describe", "--attn", "gaam:heads=7")

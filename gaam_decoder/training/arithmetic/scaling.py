@@ -1,4 +1,7 @@
-"""Dynamic loss scaling as torch.amp.GradScaler does it, for every seed by itself.
+"""Dynamic loss scaling as torch.amp.GradScaler does it with its defaults, for every seed by itself.
+
+A step whose gradients are not all finite is not taken: parameters, moments and Adam's count of
+steps stay as they were. Source: Micikevicius et al. 2018, arXiv 1710.03740, section 3.2; torch.amp.
 
 S seeds, P parameters.
 """
