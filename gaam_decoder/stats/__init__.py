@@ -15,8 +15,9 @@ from gaam_decoder.stats.accuracy import (
     majority_accuracy,
     majority_votes,
 )
-from gaam_decoder.stats.claims import ALPHA, LEAST_SEEDS, MARGIN, Claim, OnTheseRows, claim
+from gaam_decoder.stats.claims import LEAST_SEEDS, MARGIN, Claim, OnTheseRows, claim
 from gaam_decoder.stats.crossed import two_level_interval
+from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
 from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr
+from scipy.special import stdtr
 
-from gaam_decoder.stats.crossed import Crossed, crossed
+from gaam_decoder.stats.crossed import crossed
+from gaam_decoder.stats.limits import ALPHA, Limits
 from gaam_decoder.stats.paired import SignFlip, sign_flip
 from gaam_decoder.stats.seeds import (
     minimum_detectable_difference,
@@ -25,15 +26,12 @@ from gaam_decoder.stats.seeds import (
 
 Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
-ALPHA = 0.05
 MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
 LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 FEW = 100
 """Rows on which the two differ; with fewer, the exact test over rows has to agree."""
-RULE_OF_THREE = 1.107
-"""Makes the one-sided limit of a rate that was never seen ``-ln(0.05) / N``, as is exact."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
 
@@ -75,7 +73,8 @@ class Claim:
     p_equivalent_holm: float | None = None
     num_tests: int = 1
     """That it was corrected for."""
-    found: Crossed | None = field(default=None, repr=False)
+    limits: Limits | None = field(default=None, repr=False)
+    """What the numbers are from; None for fewer than two seeds or rows."""
 
     @property
     def verdict(self) -> Verdict:
@@ -105,42 +104,38 @@ class Claim:
 
     @property
     def seeds_to_decide(self) -> int | None:
-        """About how many seeds would decide with these test rows, if what was estimated is so.
+        """Fewest seeds that would decide with these test rows, if what was estimated is so.
 
-        None where it is decided, and where no number up to 1,000 would.
+        As often as not, for chance puts the next difference nearer or further, and at the level of
+        the smallest p of all comparisons. None where it is decided, and where no number up to 1,000
+        would.
         """
-        if self.found is None or self.verdict != "undecided":
+        if self.limits is None or self.verdict != "undecided":
             return None
-        return next(
-            (
-                seeds
-                for seeds in range(max(self.num_seeds, LEAST_SEEDS), MOST_SEEDS + 1)
-                if self._decides(self.found.variance_with(seeds, self.num_rows))
-            ),
-            None,
-        )
+        for seeds in range(max(self.num_seeds, LEAST_SEEDS), MOST_SEEDS + 1):
+            if self.limits.resized(seeds, self.num_rows).decide(
+                self.margin, ALPHA / self.num_tests
+            ):
+                return seeds
+        return None
 
     @property
     def rows_to_decide(self) -> int | None:
         """About how many test rows would decide with these seeds, to two digits.
 
-        None where it is decided, and where not even a thousand times as many would.
+        None where it is decided, where not even a thousand times as many would, and where there
+        are too few seeds for any claim.
         """
-        if self.found is None or self.verdict != "undecided":
+        if self.limits is None or self.verdict != "undecided" or self.num_seeds < LEAST_SEEDS:
             return None
         for power in range(1, 101):
-            rows = self.num_rows * 1000 ** (power / 100)
-            if self._decides(self.found.variance_with(self.num_seeds, rows)):
+            rows = math.ceil(self.num_rows * 1000 ** (power / 100))
+            if self.limits.resized(self.num_seeds, rows).decide(
+                self.margin, ALPHA / self.num_tests
+            ):
                 digits = 1 - math.floor(math.log10(rows))
                 return max(self.num_rows + 1, int(round(rows, digits)))
         return None
-
-    def _decides(self, variance: float) -> bool:
-        """Whether a verdict would be reached with this variance of the same difference."""
-        size, level = abs(self.difference), ALPHA / self.num_tests
-        return size > ndtri(1 - level / 2) * variance**0.5 or (
-            size + ndtri(1 - level) * variance**0.5 < self.margin
-        )
 
 
 def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
@@ -182,66 +177,20 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
     about["on_these_rows"] = _on_these_rows(difference_S, margin)
     if not both:
         return Claim(interval=None, p=None, p_equivalent=None, **about)
-    found = crossed(difference_SN)
-    limits = _Limits(found, difference_SN.mean(0, dtype=np.float64))
-    p = max(2 * limits.tail(0.0, abs(found.mean)), _rows_alone(difference_SN.sum(0)))
-    interval = limits.interval()
-    if p >= ALPHA:  # what was not rejected is not outside
-        interval = min(interval[0], 0.0), max(interval[1], 0.0)
+    difference_N = difference_SN.mean(0, dtype=np.float64)
+    limits = Limits(
+        found=crossed(difference_SN),
+        better=float(np.maximum(difference_N, 0).mean()),
+        worse=float(np.maximum(-difference_N, 0).mean()),
+        p_rows=_rows_alone(difference_SN.sum(0)),
+    )
     return Claim(
-        interval=within(interval, -1, 1),
-        p=min(1.0, p),
-        p_equivalent=limits.tail(margin, margin - abs(found.mean)),
-        found=found,
+        interval=limits.interval(),
+        p=limits.p,
+        p_equivalent=limits.p_equivalent(margin),
+        limits=limits,
         **about,
     )
-
-
-class _Limits:
-    """Which mean differences theta are too far from the one that was seen.
-
-    Args:
-        found: what was seen.
-        difference_N: mean over the seeds of every row.
-    """
-
-    def __init__(self, found: Crossed, difference_N: NDArray[np.float64]) -> None:
-        self._found = found
-        self._better = float(np.maximum(difference_N, 0).mean())
-        self._worse = float(np.maximum(-difference_N, 0).mean())
-
-    def tail(self, theta: float, distance: float) -> float:
-        """One-sided p of a mean so far from theta."""
-        return self._found.tail(distance, self._more(theta))
-
-    def interval(self) -> tuple[float, float]:
-        """All theta that a two-sided test does not reject."""
-        return self._limit(-1.0), self._limit(1.0)
-
-    def _limit(self, end: float) -> float:
-        """Where between the mean and ``end`` theta is as far from the mean as it may be."""
-        near, far = self._found.mean, end
-        for _ in range(50):
-            theta = (near + far) / 2
-            inside = abs(theta - self._found.mean) < self._found.distance(
-                ALPHA / 2, self._more(theta)
-            )
-            near, far = (theta, far) if inside else (near, theta)
-        return (near + far) / 2
-
-    def _more(self, theta: float) -> float:
-        """Variance that the rows would have beside what was seen, if theta were true.
-
-        The likeliest shares of rows in favour of each that differ by theta, for one seed.
-        """
-        size = abs(theta)
-        for_it, against = self._better, self._worse
-        if theta < 0:
-            for_it, against = against, for_it
-        half = (size * (2 - for_it + against) - for_it - against) / 4
-        less = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
-        seen = for_it + against - (for_it - against) ** 2
-        return RULE_OF_THREE * max(0.0, 2 * less + size - size**2 - seen) / self._found.num_rows
 
 
 def _rows_alone(difference_N: NDArray[Any]) -> float:

@@ -85,11 +85,16 @@ class Crossed(NamedTuple):
             low, high = (low, middle) if near else (middle, high)
         return math.exp(high)
 
-    def variance_with(self, num_seeds: float, num_rows: float) -> float:
-        """What the variance would be with so many seeds and rows of the same kinds."""
-        seeds = max(self.seeds - self.rest, 0.0) / self.num_rows
-        rows = max(self.rows - self.rest, 0.0) / self.num_seeds
-        return seeds / num_seeds + rows / num_rows + self.rest / (num_seeds * num_rows)
+    def resized(self, num_seeds: int, num_rows: int) -> Crossed:
+        """What so many seeds and rows of the same kinds would be expected to show."""
+        of_seeds = max(self.seeds - self.rest, 0.0) / self.num_rows
+        of_rows = max(self.rows - self.rest, 0.0) / self.num_seeds
+        return self._replace(
+            seeds=num_rows * of_seeds + self.rest,
+            rows=num_seeds * of_rows + self.rest,
+            num_seeds=num_seeds,
+            num_rows=num_rows,
+        )
 
 
 def crossed(value_SN: Values) -> Crossed:

@@ -1,6 +1,6 @@
 """The seeds as a sample: spread, interval, and what so many seeds can show.
 
-S seeds. The test rows are taken as given here; ``bootstrap`` treats them as a sample too.
+S seeds. The test rows are taken as given here; ``crossed`` treats them as a sample too.
 """
 
 from __future__ import annotations

@@ -14,9 +14,14 @@ ONE_SAMPLE: dict[str, Callable[[np.ndarray], Any]] = {
     "standard_deviation": stats.standard_deviation,
     "t_interval": stats.t_interval,
     "minimum_detectable_difference": stats.minimum_detectable_difference,
-    "two_level_interval": lambda values: stats.two_level_interval(np.tile(values[:, None], 50)),
+    "corrected_resampled_t": lambda values: stats.corrected_resampled_t(values, 0.25),
 }
 NO_NUMBERS = [np.nan, np.inf, -np.inf]
+
+
+def two_levels(values: np.ndarray) -> tuple[float, float] | None:
+    """Of seeds that are right on such a share of every row."""
+    return stats.two_level_interval(np.tile(values[:, None], 50), without_seeds=True)
 
 
 def numbers(result: Any) -> list[float]:
@@ -25,6 +30,8 @@ def numbers(result: Any) -> list[float]:
         return []
     if isinstance(result, (stats.SignFlip, stats.McNemar)):
         return [result.p]
+    if isinstance(result, stats.CorrectedT):
+        return [*result.interval]
     return [float(value) for value in np.ravel(result)]
 
 
@@ -55,7 +62,7 @@ def test_two_values_as_far_apart_as_can_be_give_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("bad", NO_NUMBERS)
 def test_what_is_no_number_is_refused(bad: float) -> None:
-    for function in [*ONE_SAMPLE.values(), stats.sign_flip]:
+    for function in [*ONE_SAMPLE.values(), stats.sign_flip, two_levels]:
         for values in ([bad], [bad, 0.5], [0.5, 0.4, bad], [bad] * 30):
             with pytest.raises(ValueError, match="finite values"):
                 function(np.array(values))
@@ -77,8 +84,8 @@ def test_no_rows_are_refused() -> None:
         lambda: stats.majority_accuracy(none, one),
         lambda: stats.majority_accuracy(one, none),
         lambda: stats.majority_votes(np.zeros((0, 3, 2), np.float32), np.zeros((0, 3), np.int64)),
-        lambda: stats.resample_rows(np.zeros((2, 0), bool)),
-        lambda: stats.two_level_interval(np.zeros((2, 0))),
+        lambda: stats.claim(np.zeros((2, 0), bool), np.zeros((2, 0), bool)),
+        lambda: stats.claim(np.zeros((0, 9), bool), np.zeros((0, 9), bool)),
         lambda: stats.sign_flip(np.array([])),
         lambda: stats.seeds_needed(0),
     ):
@@ -114,12 +121,18 @@ def test_extremes_have_the_p_values_that_follow() -> None:
     assert stats.holm(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
 
 
-def test_seeds_that_are_always_or_never_right_stay_so_on_every_resample() -> None:
-    for rows in (1, 2, 7):
-        right = np.array([[True] * rows, [False] * rows])
-        resampled = stats.resample_rows(right, num_resamples=20)
-        assert resampled.tolist() == [[1.0] * 20, [0.0] * 20]
-    assert stats.resample_rows(np.zeros((0, 5), bool), num_resamples=3).shape == (0, 3)
+def test_accuracies_at_the_ends_are_as_uncertain_as_their_rows_are_few() -> None:
+    for rows in (2, 7, 400):
+        always, never = (
+            stats.two_level_interval(np.full((6, rows), value)) for value in (True, False)
+        )
+        assert always is not None
+        assert never is not None
+        assert (always[1], never[0]) == (1.0, 0.0)
+        assert 0 < always[0] < 1
+        assert always[0] == pytest.approx(1 - never[1])
+        both = stats.two_level_interval(np.array([[True] * rows, [False] * rows]))
+        np.testing.assert_allclose(both, [0, 1], atol=0.01, err_msg="two seeds, all or nothing")
 
 
 def test_one_class_and_one_row_have_scores() -> None:

@@ -1,0 +1,100 @@
+"""Which differences are not rejected by what S seeds on N test rows show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from scipy.special import ndtr, ndtri
+
+from gaam_decoder.stats.crossed import Crossed
+
+ALPHA = 0.05
+RULE_OF_THREE = 1.107
+"""Makes the one-sided limit of a rate that was never seen ``-ln(0.05) / N``, as is exact."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Which mean differences theta are too far from the one that was seen."""
+
+    found: Crossed
+    better: float
+    """Mean over the rows of what speaks for the one, that of all seeds of a row together."""
+    worse: float
+    """Of what speaks for the other."""
+    p_rows: float
+    """Of the exact test over rows; 0 where it has no say."""
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of no difference."""
+        return min(1.0, max(2 * self._tail(0.0, abs(self.found.mean)), self.p_rows))
+
+    def p_equivalent(self, margin: float) -> float:
+        """Larger of the one-sided p of the margin and of its negative."""
+        return max(
+            self._tail(margin, margin - self.found.mean),
+            self._tail(-margin, margin + self.found.mean),
+        )
+
+    def decide(self, margin: float, level: float = ALPHA) -> bool:
+        """Whether experiments that are expected to show this give a verdict as often as not.
+
+        Args:
+            margin: of equivalence.
+            level: of each test.
+        """
+        size = abs(self.found.mean)
+        if self.p_rows < level and size > self._distance(0.0, level / 2):
+            return True
+        inside = margin - max(self._distance(side * margin, level) for side in (1, -1))
+        if (spread := self.found.variance**0.5) == 0:
+            return inside > size
+        # a mean that is beyond either end decides nothing
+        return bool(ndtr((inside - size) / spread) - ndtr((-inside - size) / spread) > 0.5)
+
+    def resized(self, num_seeds: int, num_rows: int) -> Limits:
+        """What so many seeds and rows of the same kinds would be expected to show."""
+        more = (num_rows / self.found.num_rows) ** 0.5
+        return replace(
+            self,
+            found=self.found.resized(num_seeds, num_rows),
+            p_rows=2 * float(ndtr(ndtri(self.p_rows / 2) * more)),
+        )
+
+    def _tail(self, theta: float, distance: float) -> float:
+        """One-sided p of a mean so far from theta."""
+        return self.found.tail(distance, self._more(theta))
+
+    def _distance(self, theta: float, tail: float) -> float:
+        return self.found.distance(tail, self._more(theta))
+
+    def interval(self) -> tuple[float, float]:
+        """All theta that a two-sided test does not reject, on both sides of the mean."""
+        if self.p >= ALPHA:  # what was not rejected is not outside, nor what was, inside
+            return min(self._limit(-1.0), 0.0), max(self._limit(1.0), 0.0)
+        mean = self.found.mean
+        return self._limit(0.0 if mean > 0 else -1.0), self._limit(0.0 if mean < 0 else 1.0)
+
+    def _limit(self, end: float) -> float:
+        """Where between the mean and ``end`` theta is as far from the mean as it may be."""
+        near, far = self.found.mean, end
+        for _ in range(50):
+            theta = (near + far) / 2
+            inside = abs(theta - self.found.mean) < self._distance(theta, ALPHA / 2)
+            near, far = (theta, far) if inside else (near, theta)
+        return (near + far) / 2
+
+    def _more(self, theta: float) -> float:
+        """Variance that the rows would have beside what was seen, if theta were true.
+
+        The likeliest shares of rows in favour of each that differ by theta, for one seed.
+        """
+        size = abs(theta)
+        for_it, against = self.better, self.worse
+        if theta < 0:
+            for_it, against = against, for_it
+        half = (size * (2 - for_it + against) - for_it - against) / 4
+        less = (half**2 + against * size * (1 - size) / 2) ** 0.5 - half
+        seen = for_it + against - (for_it - against) ** 2
+        return RULE_OF_THREE * max(0.0, 2 * less + size - size**2 - seen) / self.found.num_rows
