@@ -36,6 +36,7 @@ from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, 
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm")
+RATES = ("lr", "weight_decay")
 PATHS = ("cache", "runs", "groups")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
 MOST_RECIPES = 10_000
@@ -197,6 +198,11 @@ class TrainConfig:
             except (TypeError, ValueError, OverflowError) as error:
                 said = str(error) if kind in (parse_list, parse_seeds) else expected
                 raise range_error(name, said, value) from None
+        for name in RATES:
+            try:
+                parse_rates(getattr(self, name))
+            except ValueError as error:
+                raise range_error(name, str(error), getattr(self, name)) from None
 
     def _axes(self) -> dict[str, list[Any]]:
         """What a sweep varies, each in one spelling, by option."""
