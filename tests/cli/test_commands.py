@@ -161,7 +161,8 @@ def test_report_compares_with_the_baseline_that_is_named(
     first, second = (row["accuracy"]["per_seed"] for row in report["rows"])
     expected = np.mean(second) - np.mean(first)
     assert report["rows"][1]["comparison"]["difference"] == pytest.approx(expected)
-    assert report["rows"][1]["comparison"]["p_sign_flip"] is None  # three seeds
+    assert report["rows"][1]["comparison"]["verdict"] == "undecided"  # three seeds
+    assert report["rows"][1]["comparison"]["on_these_test_rows"]["p_sign_flip"] is None
     assert f"{len(list(pictures.iterdir()))} pictures" in outcome.err
     assert (pictures / "importance-laplace.pdf").exists()
 
@@ -251,13 +252,20 @@ def test_seeds_of_several_runs_become_one_row_and_other_recipes_another(
     options = ["--attn", "none", "--cache", tiny_cache, "--runs", runs, "--epochs", 2]
     gaam("train", *options, "--seeds", "0-4", "--lr", 0.01)
     gaam("train", *options, "--seeds", 2, "--lr", 0.02)
-    rows = json.loads(gaam("report", runs, "--json").out)["rows"]
-    assert [(row["attention"], row["seeds"]) for row in rows] == [
-        ("laplace", [0, 1, 2]),
-        ("none", [0, 1, 2, 3, 4]),
-        ("none", [0, 1]),
-    ]
-    assert "lr=0.02" in gaam("report", runs).out
+    gaam("train", *options, "--seeds", 2, "--lr", 0.01, "--batch-size", 16)
+    every = json.loads(gaam("report", runs, "--all", "--json").out)["rows"]
+    assert sorted((row["attention"], row["recipe"].get("lr"), row["seeds"]) for row in every
+                  if row["head"] == "linear") == [
+        ("laplace", 0.01, [0, 1, 2]),
+        ("none", 0.01, [0, 1]),
+        ("none", 0.01, [0, 1, 2, 3, 4]),
+        ("none", 0.02, [0, 1]),
+    ]  # fmt: skip
+    assert "lr=0.02" in gaam("report", runs, "--all").out
+    chosen = json.loads(gaam("report", runs, "--json").out)["rows"]
+    assert [row["tuning"] != [] for row in chosen if row["head"] == "linear"].count(True) == 1
+    assert len(chosen) == len(every) - 1, "of two learning rates validation chooses one"
+    assert "of 0.01 (" in gaam("report", runs).out
 
 
 def test_runs_on_different_caches_are_never_in_one_table(
@@ -304,7 +312,7 @@ def test_inspect_tells_an_incomplete_cache(gaam: Gaam, tiny_config: ExtractConfi
         (["train", "--attn", "gaam:hed=1"], 2, ["unknown option 'hed=1'", "heads=..."]),
         (["train", "--seeds", "x"], 2, ["seeds", "0-31"]),
         (["train", "--cache", "nowhere"], 2, ["no cache at 'nowhere'", "gaam extract"]),
-        (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, linear"]),
+        (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, lbfgs, linear"]),
         (["train", "--select", "best"], 2, ["select", "val, last, test"]),
         (["train", "--preset", "demi"], 2, ["unknown preset 'demi'", "paper"]),
         (["report", "nowhere"], 2, ["no finished runs", "gaam train"]),

@@ -30,7 +30,8 @@ OPTIONS = [
 ]
 REPEATABLE = {
     "extract": {"--text-column", "--split", "--pool"},
-    "train": {"--attn", "--head", "--pool", "--lr", "--layers", "--seeds"},
+    "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
+    | {"--tune-seeds"},
 }
 
 
@@ -91,13 +92,17 @@ def test_specs_and_sets_of_layers_are_repeated() -> None:
     assert len(items.recipes(config, "float32")) == 2 * 2 * 2
 
 
-@pytest.mark.parametrize("name", ["attn", "head", "pool", "lr", "layers", "seeds"])
+@pytest.mark.parametrize(
+    "name", ["attn", "head", "pool", "lr", "weight_decay", "layers", "seeds", "tune_seeds"]
+)
 def test_no_value_of_a_list_is_there_twice(name: str) -> None:
     same = {
         "attn": ["gaam", "gaam:location=mean"],
         "head": ["conv", "conv"],
         "pool": ["mean", "mean"],
         "lr": ["1e-3", "0.001"],
+        "weight_decay": ["0", "-0.0"],
+        "tune_seeds": ["7,8", "8"],
         "layers": ["1-3", "3,2,1"],
         "seeds": ["0-3", "2"],
     }

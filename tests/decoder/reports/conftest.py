@@ -30,9 +30,16 @@ def build_run(
     attention_map: np.ndarray | None = None,
     learned: dict[str, np.ndarray] | None = None,
     log: list[dict[str, Any]] | None = None,
+    validation: float | dict[int, float] | None = None,
+    tuning_seeds: tuple[int, ...] = (),
     **recipe: Any,
 ) -> RunResult:
-    """A run whose seed s is right on row n where ``right[s, n]`` says so."""
+    """A run whose seed s is right on row n where ``right[s, n]`` says so.
+
+    Args:
+        validation: accuracy of the epoch that was kept, on what was held out; of some seeds.
+        tuning_seeds: those that were trained to choose.
+    """
     right_SN = np.asarray(right, bool)
     num_seeds, num_rows = right_SN.shape
     seeds = seeds or tuple(range(num_seeds))
@@ -70,6 +77,11 @@ def build_run(
         epochs=dict.fromkeys(seeds, 1),
         seconds=dict.fromkeys(seeds, 0.5),
     )
+    if tuning_seeds:
+        run.tuning["seeds"] = list(tuning_seeds)
+    if validation is not None:
+        given = validation if isinstance(validation, dict) else dict.fromkeys(seeds, validation)
+        log = [{"seed": s, "epoch": 1, "loss": 1.0, "accuracy": a} for s, a in given.items()]
     logits = np.eye(len(classes), dtype=np.float32)[answer_SN]
     logits[[seeds.index(seed) for seed in run.failed]] = np.nan
     vars(run).update(
@@ -78,6 +90,7 @@ def build_run(
         attention_map=attention_map,
         learned=learned or {},
         log=log or [],
+        test_rows=None,
     )
     return run
 

@@ -30,7 +30,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     ),
     "forest": lambda: accuracy.forest(
         ["gaam", "mha"], [0.5, -0.2], [(0.1, 0.9), None], [(0.0, 1.0), None], [True, False],
-        baseline="none",
+        baseline="none", margin=0.5,
     ),
     "curves": lambda: curves.learning_curves(
         ["a", "b", "c"], [RNG.random((3, 5)), RNG.random((1, 1)), None], what="loss"

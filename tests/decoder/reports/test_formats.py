@@ -111,7 +111,8 @@ def test_more_than_twenty_seeds_say_that_p_is_estimated(monkeypatch: pytest.Monk
     runs = [build_run("gaam", answers(25, 0.83, 1)), build_run("none", answers(25, 0.8, 2))]
     text = " ".join(shown(build_tables(runs), monkeypatch, 200).split())
     assert "exact up to 20 seeds, above from 100,000 random patterns" in text
-    assert "points higher than none (Holm p < 0.0001)" in text
+    assert "gaam is better than none by" in text
+    assert "Holm p < 0.0001)" in text
 
 
 def test_csv_and_json_hold_the_same_numbers() -> None:
@@ -122,14 +123,27 @@ def test_csv_and_json_hold_the_same_numbers() -> None:
     rows = json.loads(content.getvalue())["rows"]
     for line, row in zip(csv.DictReader(io.StringIO(lines.getvalue())), rows, strict=True):
         assert float(line["accuracy_mean"]) == row["accuracy"]["mean"]
-        low, high = row["accuracy_bootstrap_ci95"]
-        assert float(line["accuracy_bootstrap_ci95_low"]) == low <= row["accuracy"]["mean"] <= high
+        low, high = row["accuracy_ci95_seeds_and_rows"]
+        assert low <= row["accuracy"]["mean"] <= high
+        assert float(line["accuracy_ci95_seeds_and_rows_low"]) == low
+        assert float(line["accuracy_ci95_seeds_and_rows_high"]) == high
         found = row["comparison"]
         if found is None:
             assert line["difference"] == ""
         else:
             assert float(line["difference"]) == found["difference"]
-            assert float(line["p_holm"]) == found["p_holm"]
+            for same in ("p", "p_holm", "p_equivalent", "p_equivalent_holm", "margin"):
+                assert float(line[same]) == found[same]
+            assert line["verdict"] == found["verdict"]
+            assert line["significant"] == str(found["significant"])
+            low, high = found["ci95_seeds_and_rows"]
+            assert float(line["ci95_seeds_and_rows_low"]) == low
+            assert float(line["ci95_seeds_and_rows_high"]) == high
+            here = found["on_these_test_rows"]
+            assert line["these_rows_verdict"] == here["verdict"]
+            assert float(line["these_rows_p_sign_flip"]) == here["p_sign_flip"]
+            for name in ("seeds_to_decide", "rows_to_decide"):
+                assert line[name] == ("" if found[name] is None else str(found[name]))
             assert float(line["mcnemar_p_holm"]) == found["mcnemar"]["p_holm"]
     assert sum(row["comparison"] is not None for row in rows) == 2
 

@@ -337,7 +337,9 @@ def test_pictures_for_a_paper_need_no_font_but_ours() -> None:
     for what in ("Chinese", "10 kB", "mathematics", "a thousand marks"):
         name = HOSTILE[what]
         output.image_files(
-            lambda n=name: accuracy.forest([n], [0.1], [None], [None], [True], baseline=n)
+            lambda n=name: accuracy.forest(
+                [n], [0.1], [None], [None], [True], baseline=n, margin=0.5
+            )
         )
 
 

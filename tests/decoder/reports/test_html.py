@@ -152,7 +152,7 @@ def test_with_many_decoders_the_page_says_whose_pictures_it_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_seeds", "words"), [(3, "No claim: fewer than 6"), (7, "no proof of equality")]
+    ("num_seeds", "words"), [(3, "No claim: fewer than 6"), (7, "gaam is undecided")]
 )
 def test_a_page_without_a_claim_says_what_that_means(num_seeds: int, words: str) -> None:
     right = answers(num_seeds, 0.8, 1)

@@ -166,7 +166,7 @@ def test_its_pictures_can_be_drawn(what: str) -> None:
         ("two test rows", "only 2 test rows: each is 50.0 points"),
         ("a class that never occurs", "only one class is among the test rows"),
         ("one class in all", "there is one class in all"),
-        ("always right", "an interval without width is no certainty"),
+        ("always right", "an interval over seeds without width is no certainty"),
         ("training rows", ON_TRAINING_ROWS),
         ("texts in both splits", "7 of the 400 rows of 'test' have a text that 'train' has too"),
         ("texts in several folds", "4 of the 9 rows of 'train' have a text that another of them"),

@@ -20,7 +20,9 @@ FORMATS = plugins.names("gaam_decoder.reports.formats")
 def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "runs"
     attn = ("gaam", "none")
-    config = TrainConfig(attn=attn, cache=tiny_cache, runs=folder, seeds=(0, 1), epochs=2)
+    config = TrainConfig(
+        attn=attn, cache=tiny_cache, runs=folder, seeds=(0, 1), epochs=2, probe=False
+    )
     gaam_decoder.train(config)
     return folder
 

@@ -26,6 +26,9 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     [
         ("weight_decay", 0, 0.0),
         ("weight_decay", 0.0, -0.0),
+        ("weight_decay", "0.1", 0.1),
+        ("weight_decay", (0.1,), 0.1),
+        ("lr", "1e-3", [0.001]),
         ("clip_grad_norm", 1, 1.0),
         ("clip_grad_norm", np.float64(2), 2.0),
         ("epochs", np.int64(3), 3),
@@ -47,7 +50,7 @@ def test_one_value_spelled_twice_is_one_recipe(name: str, one: Any, other: Any) 
 WRONG: list[tuple[str, Any]] = [
     *((name, value) for name in ("epochs", "batch_size") for value in (1.0, True, "3", None)),
     *(("split_seed", value) for value in (0.5, True, None)),
-    *(("weight_decay", value) for value in ("0.1", True, None, np.ones(2))),
+    *((name, v) for name in ("lr", "weight_decay") for v in ("x", "", True, None, np.ones(2), ())),
     *(("val_fraction", value) for value in ("0.1", None)),
     *(("seeds", value) for value in ((0.5,), (-1,), {1: 2}, None)),
     *(("attn", value) for value in (3, (3,), None)),
