@@ -81,7 +81,7 @@ class Recipe:
     allow_train_as_test: bool
     """Whether the rows that are tested are those that were trained on."""
     dtype: Literal["float32", "bfloat16"]
-    shuffle_labels: bool
+    shuffle_labels: bool = False
     """Whether the rows that learn and choose have labels in an order of each seed's own."""
     fold: Fold | None
     groups: Groups | None
