@@ -73,7 +73,7 @@ class Encoder(ABC):
     def open(cls, config: ExtractConfig) -> Encoder:
         """Find the encoder and read all but its weights."""
 
-    def fit(self, rows: Mapping[str, Rows]) -> None:
+    def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
         """Learn from the rows of all splits what has to be known of them; most need nothing.
 
         Nothing of a row that is not in the training split may have a say in the states.

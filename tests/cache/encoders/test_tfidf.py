@@ -188,7 +188,8 @@ def test_rows_that_are_no_text_are_refused(
 
 def test_no_model_library_is_imported(config: ExtractConfig) -> None:
     code = (
-        "import sys, gaam_cache; from pathlib import Path; from gaam_cache.config import ExtractConfig;"
+        "import sys, gaam_cache; from pathlib import Path;"
+        "from gaam_cache.config import ExtractConfig;"
         f"gaam_cache.extract(ExtractConfig(encoder='tfidf', dataset={config.dataset!r},"
         f" out=Path({str(config.out)!r})));"
         "assert not {'transformers', 'tokenizers'} & set(sys.modules)"
