@@ -98,7 +98,7 @@ def _main(
 @app.command(cls=_Command)
 def extract(
     preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
-    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder.")] = None,
+    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder, or tfidf: a bag of words.")] = None,
     revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
     untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
     encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,

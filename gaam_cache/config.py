@@ -28,7 +28,7 @@ class ExtractConfig:
     """
 
     encoder: str = DEFAULT_ENCODER
-    """Folder of a saved model, or its id on the model hub."""
+    """Folder of a saved model, its id on the model hub, or 'tfidf': a bag of words."""
     revision: str | None = None
     """Branch, tag or commit of the encoder on the hub; resolved to a commit and recorded."""
     untrained_encoder: bool = False

@@ -71,6 +71,7 @@ def describe(path: Path) -> dict[str, Any]:
         "pooling": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
+        "layers": encoder.get("layers"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
         "splits": splits,
@@ -130,7 +131,8 @@ def in_words(about: dict[str, Any]) -> str:
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
     lines = [
         f"cache {about['path']}: {state}",
-        f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}",
+        f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}; its layers: "
+        f"{about['layers'] or 'not said'}",
         f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
         f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
         f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",

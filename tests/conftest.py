@@ -22,6 +22,7 @@ os.environ |= {
     "HF_ENDPOINT": "http://127.0.0.1:9",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "GAAM_PROBE": "false",
 }
 
 import hypothesis
@@ -39,6 +40,10 @@ hypothesis.settings.register_profile(
     derandomize="CI" in os.environ,
 )
 hypothesis.settings.load_profile("gaam")
+
+# trainings of tests are what they ask for, here and in programs that tests start, which read the
+# variable; those of the linear probe beside a sweep ask for it
+TrainConfig.__init__.__kwdefaults__["probe"] = False
 
 WORDS = [
     "goal",
@@ -73,16 +78,6 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(USER_CACHE, ignore_errors=True)
-
-
-@pytest.fixture(autouse=True)
-def _without_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings of tests are what they ask for; tests of the linear probe beside a sweep ask too.
-
-    Of programs that a test starts as well: they read the variable where they are told nothing.
-    """
-    defaults = TrainConfig.__init__.__kwdefaults__
-    monkeypatch.setitem(defaults, "probe", False)
 
 
 @pytest.fixture(autouse=True)

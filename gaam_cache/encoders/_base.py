@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
+from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from gaam_cache.sources._base import Rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +37,10 @@ class Encoder(ABC):
     ``open`` reads configuration and tokenizer only; ``load`` brings the weights, so that a
     complete cache or a wrong argument never costs a model load.
     """
+
+    called: ClassVar[str | None] = None
+    """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
+    options after a colon; None where it stands for all encoders of a kind of rows."""
 
     name: str
     """Id or path as the user gave it."""
@@ -66,6 +72,12 @@ class Encoder(ABC):
     @abstractmethod
     def open(cls, config: ExtractConfig) -> Encoder:
         """Find the encoder and read all but its weights."""
+
+    def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
+        """Learn from the rows of all splits what has to be known of them; most need nothing.
+
+        Nothing of a row that is not in the training split may have a say in the states.
+        """
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -99,11 +111,29 @@ class Encoder(ABC):
         return self.encode([item])
 
 
-def open_encoder(kind: str, config: ExtractConfig) -> Encoder:
+def open_encoder(kind: str, config: ExtractConfig, rows: Mapping[str, Rows]) -> Encoder:
     """The encoder of a configuration, for rows of that kind.
+
+    Args:
+        kind: of the rows.
+        config: names it.
+        rows: all splits, for one that is fitted.
 
     Raises:
         ConfigError: no encoder reads such rows, or it cannot be found or used.
     """
-    opened: Encoder = plugins.load("gaam_cache.encoders", kind, kind="kind of encoder").open(config)
+    package, named = "gaam_cache.encoders", config.encoder.partition(":")[0]
+    cls: type[Encoder] | None = None
+    if named in plugins.names(package):
+        cls = plugins.load(package, named, kind="kind of encoder")
+    if cls is None or cls.called is None:
+        cls = plugins.load(package, kind, kind="kind of encoder")
+    elif cls.called != kind:
+        raise ConfigError(
+            f"the encoder '{named}' does not read such rows",
+            expected=f"rows of {cls.called}",
+            found=f"rows of {kind}: --dataset {config.dataset}",
+        )
+    opened = cls.open(config)
+    opened.fit(rows)
     return opened

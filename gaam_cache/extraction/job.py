@@ -44,7 +44,7 @@ def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
-    encoder = open_encoder(kind_of(rows), config)
+    encoder = open_encoder(kind_of(rows), config, rows)
     fields = plan_fields(config, rows, class_names, encoder, report)
     return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
 
@@ -90,7 +90,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
         encoder={
             "kind": kind_of(rows),
             "name": encoder.name,
-            "path": _local_path(config.encoder),
+            "path": None if encoder.called else _local_path(config.encoder),
             "revision": encoder.revision,
             "batching": encoder.batching,
         },

@@ -86,7 +86,7 @@ def recompute(
     report(0, count, "reading the rows")
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
-    encoder = open_encoder(plan.encoder["kind"], config)
+    encoder = open_encoder(plan.encoder["kind"], config, rows)
     _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
     chosen = _choose(shards, count, seed)
     report(0, len(chosen), "loading the encoder")

@@ -6,6 +6,7 @@ S seeds that both have, N test rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -112,12 +113,12 @@ class Claim:
         """
         if self.limits is None or self.verdict != "undecided":
             return None
-        for seeds in range(max(self.num_seeds, LEAST_SEEDS), MOST_SEEDS + 1):
-            if self.limits.resized(seeds, self.num_rows).decide(
-                self.margin, ALPHA / self.num_tests
-            ):
-                return seeds
-        return None
+        limits, level = self.limits, ALPHA / self.num_tests
+        return _fewest(
+            max(self.num_seeds, LEAST_SEEDS),
+            MOST_SEEDS,
+            lambda seeds: limits.resized(seeds, self.num_rows).decide(self.margin, level),
+        )
 
     @property
     def rows_to_decide(self) -> int | None:
@@ -128,14 +129,28 @@ class Claim:
         """
         if self.limits is None or self.verdict != "undecided" or self.num_seeds < LEAST_SEEDS:
             return None
-        for power in range(1, 101):
-            rows = math.ceil(self.num_rows * 1000 ** (power / 100))
-            if self.limits.resized(self.num_seeds, rows).decide(
-                self.margin, ALPHA / self.num_tests
-            ):
-                digits = 1 - math.floor(math.log10(rows))
-                return max(self.num_rows + 1, int(round(rows, digits)))
+        limits, level = self.limits, ALPHA / self.num_tests
+        rows = _fewest(
+            self.num_rows + 1,
+            1000 * self.num_rows,
+            lambda rows: limits.resized(self.num_seeds, rows).decide(self.margin, level),
+        )
+        if rows is None:
+            return None
+        return max(self.num_rows + 1, int(round(rows, 1 - math.floor(math.log10(rows)))))
+
+
+def _fewest(low: int, high: int, decides: Callable[[int], bool]) -> int | None:
+    """The smallest number that decides, where every larger one does too; None if ``high`` does not.
+
+    What more of decides once, it decides for good, but where a difference lies next to the margin.
+    """
+    if low > high or not decides(high):
         return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle + 1, high)
+    return high
 
 
 def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:

@@ -1,0 +1,217 @@
+"""A bag of words as a cache: against scikit-learn, and what no other row may have a say in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaam_cache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders.tfidf import TfidfEncoder
+from gaam_cache.errors import ConfigError, GaamError
+from tests.conftest import Outcome, random_rows, shard_bytes, write_csv
+
+ALL = ["tfidf", "tfidf:sublinear=false", "tfidf:ngrams=2,features=50", "tfidf:features=5",
+       "tfidf:hashed=true,features=64", "tfidf:hashed=true,ngrams=2,sublinear=false"]  # fmt: skip
+FITTED = [spec for spec in ALL if "hashed" not in spec]
+
+
+@pytest.fixture
+def config(dataset: Path, tmp_path: Path) -> ExtractConfig:
+    return ExtractConfig(
+        encoder="tfidf", dataset=str(dataset), out=tmp_path / "cache", shard_rows=10,
+        storage_dtype="float32",
+    )  # fmt: skip
+
+
+def texts(config: ExtractConfig, split: str) -> list[str]:
+    lines = (Path(config.dataset) / f"{split}.csv").read_text().splitlines()[1:]
+    return [line.partition(",")[2] for line in lines]
+
+
+@pytest.mark.parametrize("spec", FITTED)
+def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> None:
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    config = replace(config, encoder=spec)
+    gaam_cache.extract(config)
+    cache = gaam_cache.open_cache(config.out)
+    options = dict(part.split("=") for part in spec.partition(":")[2].split(",") if part)
+    train = texts(config, "train")
+    theirs = text.TfidfVectorizer(
+        token_pattern=r"\w+",
+        ngram_range=(1, int(options.get("ngrams", 1))),
+        sublinear_tf=options.get("sublinear", "true") == "true",
+    ).fit(train)
+    words = theirs.get_feature_names_out()
+    frequency = (text.CountVectorizer(
+        token_pattern=r"\w+", vocabulary=words, ngram_range=theirs.ngram_range
+    ).fit_transform(train) > 0).sum(0).A1  # fmt: skip
+    ranked = sorted(zip(-frequency, words, strict=True))[: int(options.get("features", 4096))]
+    chosen = sorted(word for _, word in ranked)
+    theirs.vocabulary = chosen
+    theirs.fit(train)
+    assert cache.hidden_size == len(chosen)
+    for split in ("train", "test"):
+        expected = theirs.transform(texts(config, split)).toarray()
+        np.testing.assert_allclose(cache[split].embeddings[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", ALL)
+def test_it_is_an_ordinary_cache(spec: str, config: ExtractConfig) -> None:
+    config = replace(config, encoder=spec, storage_dtype="float16")
+    assert gaam_cache.estimate(config).rows == {"train": 60, "test": 24}
+    summary = gaam_cache.extract(config)
+    assert (summary.num_layers, summary.rows) == (1, {"train": 60, "test": 24})
+    cache = gaam_cache.open_cache(config.out)
+    norms = np.linalg.norm(cache["train"].embeddings[:, 0].astype(np.float64), axis=1)
+    np.testing.assert_allclose(norms[norms > 0], 1, atol=2e-3)
+    checked = gaam_cache.verify(config.out, recompute_rows=20)
+    assert checked.good
+    assert checked.recomputed.rows == 20
+    assert gaam_cache.extract(config).shards_made == 0
+
+
+@pytest.mark.parametrize("spec", ALL)
+def test_a_part_that_is_made_again_has_the_same_bytes(spec: str, config: ExtractConfig) -> None:
+    config = replace(config, encoder=spec)
+    gaam_cache.extract(config)
+    before = shard_bytes(config.out)
+    for file in sorted(config.out.glob("shards/*"))[3:9]:
+        file.unlink()
+    gaam_cache.extract(replace(config, batch_tokens=7))
+    assert shard_bytes(config.out) == before
+
+
+@pytest.mark.parametrize("spec", ALL)
+def test_no_row_that_is_tested_has_a_say(spec: str, config: ExtractConfig, tmp_path: Path) -> None:
+    config = replace(config, encoder=spec)
+    gaam_cache.extract(config)
+    other = tmp_path / "other"
+    write_csv(other / "train.csv", _read(Path(config.dataset) / "train.csv"))
+    write_csv(other / "test.csv", [(label, f"{text} unseen") for label, text in random_rows(24, 7)])
+    changed = replace(config, dataset=str(other), out=tmp_path / "changed")
+    gaam_cache.extract(changed)
+    first, second = (gaam_cache.open_cache(one.out) for one in (config, changed))
+    np.testing.assert_array_equal(first["train"].embeddings[:], second["train"].embeddings[:])
+    identity = [cache.plan.fingerprint_fields["encoder"] for cache in (first, second)]
+    assert identity[0] == identity[1]
+    if "hashed" not in spec:
+        assert identity[0]["fitted_on"] == "train"
+
+
+def _read(path: Path) -> list[tuple[str, str]]:
+    return [tuple(line.split(",", 1)) for line in path.read_text().splitlines()[1:]]  # type: ignore[misc]
+
+
+def test_another_vocabulary_is_another_cache(config: ExtractConfig, tmp_path: Path) -> None:
+    gaam_cache.extract(config)
+    for change in ({"encoder": "tfidf:features=5"}, {"limit": 20}, {"max_length": 3}):
+        with pytest.raises(ConfigError, match="holds another cache"):
+            gaam_cache.extract(replace(config, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't PANIC!", ["don", "t", "panic"]),
+        ("STRASSE straße", ["strasse", "strasse"]),
+        ("\ufb01ne \uff11\uff12\uff13", ["fine", "123"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),
+        ("我爱你", ["我", "爱", "你"]),
+        ("東京へ行く", ["東", "京", "へ", "行", "く"]),
+        ("cafe\u0301 café", ["café", "café"]),
+        ("a\u200bb — 🙂 _x_", ["a", "b", "_x_"]),
+    ],
+)
+def test_words_of_every_script(text: str, words: list[str]) -> None:
+    encoder = TfidfEncoder.open(ExtractConfig(encoder="tfidf"))
+    expected = [unicodedata.normalize("NFKC", word) for word in words]
+    assert encoder.prepare([text]).items == [expected]
+
+
+def test_a_text_without_a_known_word_has_the_state_zero(tmp_path: Path) -> None:
+    write_csv(tmp_path / "d" / "train.csv", [("a", "one two"), ("b", "two three"), ("a", "!!")])
+    write_csv(tmp_path / "d" / "test.csv", [("a", "four"), ("b", "??")])
+    config = ExtractConfig(encoder="tfidf", dataset=str(tmp_path / "d"), out=tmp_path / "c")
+    gaam_cache.extract(config)
+    cache = gaam_cache.open_cache(config.out)
+    assert not cache["test"].embeddings[:].any()
+    assert not cache["train"].embeddings[2].any()
+    assert gaam_cache.verify(config.out, recompute_rows=5).good
+
+
+def test_texts_without_any_word_are_refused(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_csv(tmp_path / "d" / f"{split}.csv", [("a", "!"), ("b", "?")])
+    with pytest.raises(GaamError, match="no text holds a word"):
+        gaam_cache.extract(
+            ExtractConfig(encoder="tfidf", dataset=str(tmp_path / "d"), out=tmp_path / "c")
+        )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"encoder": "tfidf:feature=3"},
+        {"encoder": "tfidf:features=0"},
+        {"encoder": "tfidf:features=x"},
+        {"encoder": "tfidf:hashed=yes"},
+        {"encoder": "tfidf:ngrams=1,ngrams=2"},
+        {"pool": ("last",)},
+        {"dtype": "bfloat16"},
+        {"revision": "main"},
+        {"untrained_encoder": True},
+        {"device_map": "auto"},
+    ],
+)
+def test_what_plays_no_part_is_refused(options: dict[str, Any], config: ExtractConfig) -> None:
+    with pytest.raises(ConfigError, match="tfidf"):
+        gaam_cache.extract(replace(config, **options))
+
+
+def test_rows_that_are_no_text_are_refused(
+    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaam_cache.extraction.job.kind_of", lambda rows: "sound")
+    with pytest.raises(ConfigError, match=r"does not read such rows(.|\n)*rows of text"):
+        gaam_cache.extract(config)
+
+
+def test_no_model_library_is_imported(config: ExtractConfig) -> None:
+    code = (
+        "import sys, gaam_cache; from pathlib import Path;"
+        "from gaam_cache.config import ExtractConfig;"
+        f"gaam_cache.extract(ExtractConfig(encoder='tfidf', dataset={config.dataset!r},"
+        f" out=Path({str(config.out)!r})));"
+        "assert not {'transformers', 'tokenizers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_commands_take_it(
+    dataset: Path, tmp_path: Path, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "cache"
+    (tmp_path / "tfidf").mkdir()  # a folder of that name is not the encoder
+    monkeypatch.chdir(tmp_path)
+    arguments = ["extract", "--encoder", "tfidf:features=20", "--dataset", dataset, "--out", out]
+    assert "tfidf:features=20" in gaam(*arguments, "--dry-run").out
+    made = gaam(*arguments)
+    assert made.code == 0, made.err
+    about = json.loads(gaam("inspect", out, "--json").out)
+    assert (about["encoder"], about["num_layers"]) == ("tfidf:features=20", 1)
+    assert "tf-idf of words" in gaam("inspect", out).out
+    assert gaam("verify", out, "--recompute", 3).code == 0
+    options = ["--cache", out, "--runs", tmp_path / "runs", "--device", "cpu"]
+    trained = gaam("train", "--attn", "none", "--seeds", 2, "--epochs", 2, "--probe", *options)
+    assert trained.code == 0, trained.err
+    assert "through tfidf:features=20" in gaam("report", tmp_path / "runs").out
