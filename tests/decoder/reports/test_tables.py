@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 
 import numpy as np
 import pytest
@@ -14,7 +13,8 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table, build_tables
-from gaam_decoder.reports._notes import claims, notes, warnings
+from gaam_decoder.reports._claims import claims
+from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports.formats.json import Json
 from tests.decoder.reports.conftest import answers, build_run
@@ -40,23 +40,25 @@ def test_every_number_of_a_comparison_equals_an_independent_computation() -> Non
     assert found["paired_seeds"] == list(range(8))
     assert found["difference"] == pytest.approx(difference.mean())
     assert found["difference_points"] == pytest.approx(100 * difference.mean())
+    here = found["on_these_test_rows"]
     interval = scipy.stats.ttest_rel(mine.mean(1), theirs.mean(1)).confidence_interval()
-    np.testing.assert_allclose(found["ci95"], interval)
-
-    def p_of(first: np.ndarray) -> float:
-        return scipy.stats.permutation_test(
-            (first.mean(1) - theirs.mean(1),),
-            np.mean,
-            permutation_type="samples",
-            n_resamples=np.inf,
-        ).pvalue
-
-    p = [p_of(mine), p_of(other)]
-    assert found["p_sign_flip"] == pytest.approx(p[0])
-    assert found["p_sign_flip_exact"] is True
-    holm = [min(1, 2 * p[0]), p[1]] if p[0] <= p[1] else [max(p[0], 2 * p[1]), 2 * p[1]]
-    assert found["p_holm"] == pytest.approx(min(1, max(holm[0], 2 * min(p))))
+    np.testing.assert_allclose(here["ci95"], interval)
+    assert here["std"] == pytest.approx(difference.std(ddof=1))
+    over_seeds = scipy.stats.permutation_test(
+        (difference,), np.mean, permutation_type="samples", n_resamples=np.inf
+    )
+    assert here["p_sign_flip"] == pytest.approx(over_seeds.pvalue)
+    assert here["p_sign_flip_exact"] is True
+    made = [stats.claim(right, theirs) for right in (mine, other)]
+    assert found["p"] == made[0].p
+    np.testing.assert_allclose(found["ci95_seeds_and_rows"], made[0].interval)
+    for name in ("p", "p_equivalent"):
+        alone = [getattr(claim, name) for claim in made]
+        smaller = alone[0] <= alone[1]
+        holm = min(1.0, 2 * alone[0]) if smaller else min(1.0, max(2 * alone[1], alone[0]))
+        assert found[f"{name}_holm"] == pytest.approx(holm)
     assert content["comparisons_corrected_for"] == 2
+    assert content["margin"] == found["margin"] == stats.MARGIN
     votes = [right.sum(0) * 2 + 1e-9 for right in (mine, theirs)]  # a tie of 4 to 4: see below
     sure = (votes[0] % 8 > 0.1) & (votes[1] % 8 > 0.1)
     right = [vote > 8 for vote in votes]
@@ -67,24 +69,24 @@ def test_every_number_of_a_comparison_equals_an_independent_computation() -> Non
     assert counted["p"] == pytest.approx(expected)
 
 
-def test_the_bootstrap_of_a_difference_keeps_rows_and_seeds_together() -> None:
+def test_the_interval_of_a_difference_keeps_rows_and_seeds_together() -> None:
     theirs = answers(10, 0.8, 2)
     mine = theirs.copy()
     wrong = np.argwhere(~mine)
-    mine[tuple(wrong[::5].T)] = True  # never worse: no resample can show the opposite
+    mine[tuple(wrong[::5].T)] = True  # never worse
     [table] = build_tables([build_run("gaam", mine), build_run("none", theirs)])
     comparison = table.comparisons[0]
     assert comparison is not None
-    assert comparison.bootstrap is not None
-    assert comparison.bootstrap[0] > 0
+    interval = comparison.claim.interval
+    assert interval is not None
+    assert interval[0] > 0
     row, base = table.rows
-    assert row.bootstrap is not None
-    assert base.bootstrap is not None
-    width = comparison.bootstrap[1] - comparison.bootstrap[0]
-    assert width < 0.6 * (row.bootstrap[1] - row.bootstrap[0])
-    paired = stats.resample_rows(np.concatenate([mine, theirs]))
-    expected = stats.two_level_interval(paired[:10] - paired[10:])
-    np.testing.assert_allclose(comparison.bootstrap, expected)
+    assert row.two_level is not None
+    assert base.two_level is not None
+    width = interval[1] - interval[0]
+    assert width < 0.6 * (row.two_level[1] - row.two_level[0])
+    assert interval == stats.claim(mine, theirs).interval
+    assert row.two_level == stats.two_level_interval(mine)
 
 
 def test_failed_seeds_drop_out_of_pairs_and_it_is_said() -> None:
@@ -100,7 +102,7 @@ def test_failed_seeds_drop_out_of_pairs_and_it_is_said() -> None:
     assert comparison.dropped == (3, 8)
     keep = list(comparison.seeds)
     expected = (mine[keep].mean(1) - theirs[keep].mean(1)).mean()
-    assert comparison.difference == pytest.approx(expected)
+    assert comparison.claim.difference == pytest.approx(expected)
     text = "\n".join(notes(table))
     assert "gaam seed 3 failed: the loss became nan in epoch 1" in text
     assert "gaam: without seed 3, 8" in text
@@ -121,36 +123,50 @@ def test_a_mechanism_of_which_every_seed_failed_is_shown_without_numbers() -> No
 
 
 def test_fewer_than_six_seeds_make_no_claim_however_large_the_difference() -> None:
-    runs = [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))]
-    [table] = build_tables(runs)
-    comparison = table.comparisons[0]
-    assert comparison is not None
-    assert comparison.difference > 0.4
-    assert (comparison.sign_flip, comparison.mcnemar, comparison.p_holm) == (None, None, None)
-    assert not comparison.significant
-    assert claims(table) == []
-    text = "\n".join(notes(table))
-    assert "no claim of significance with fewer than 6 seeds" in text
-    assert "p = 0.0625; 6 seeds would do for 1 comparison" in text
-    assert any("no claim of significance" in warning for warning in warnings(table))
+    for num_seeds in range(1, 6):
+        runs = [
+            build_run("gaam", np.ones((num_seeds, 400))),
+            build_run("none", answers(num_seeds, 0.5, 2)),
+        ]
+        [table] = build_tables(runs)
+        comparison = table.comparisons[0]
+        assert comparison is not None
+        assert comparison.claim.difference > 0.4
+        assert comparison.claim.verdict == "undecided"
+        assert (comparison.mcnemar, comparison.claim.p_holm) == (None, None)
+        assert not comparison.claim.significant
+        assert claims(table) == []
+        assert table.num_tests == 0
+        text = "\n".join(notes(table))
+        assert "no claim with fewer than 6 seeds" in text
+        assert f"has p = {2 / 2**num_seeds:.3g}" in text
+        assert "Fewer than 6 paired seeds: no claim is made." in warnings(table)
 
 
-def test_six_seeds_claim_what_ten_comparisons_would_take_back() -> None:
-    better, base = np.ones((6, 400)), answers(6, 0.5, 2)
+def test_a_difference_that_one_comparison_claims_a_hundred_take_back() -> None:
+    better, base = answers(6, 0.86, 1), answers(6, 0.8, 2)
     [table] = build_tables([build_run("gaam", better), build_run("none", base)])
-    assert table.comparisons[0] is not None
-    assert table.comparisons[0].p_holm == pytest.approx(2 / 64)
-    assert len(claims(table)) == 1
-    assert "gaam is" in claims(table)[0]
-    assert "points higher than none" in claims(table)[0]
-    names = [f"gaam:heads={n}" for n in range(1, 11)]
-    [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
-    assert claims(table) == []
-    needed = math.ceil(1 + math.log2(10 / 0.05))
-    assert f"{needed} seeds would do" in "\n".join(notes(table))
+    alone = table.comparisons[0]
+    assert alone is not None
+    p = alone.claim.p
+    assert p is not None
+    assert alone.claim.p_holm == p < 0.05
+    assert alone.claim.verdict == "better"
+    [sentence] = claims(table)
+    assert sentence.startswith(f"gaam is better than none by {100 * alone.claim.difference:.2f} ")
+    for count in (2, 10, 100, int(0.06 / p) + 1):
+        names = [f"gaam:heads={n}" for n in range(1, count + 1)]
+        [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
+        assert table.num_tests == count
+        for comparison in table.comparisons[:-1]:
+            assert comparison is not None
+            assert comparison.claim.p_holm == pytest.approx(min(1, count * p))
+            expected = "better" if count * p < 0.05 else "undecided"
+            assert comparison.claim.verdict == expected
+    assert expected == "undecided"
 
 
-def test_a_claim_that_hangs_on_these_test_rows_says_so() -> None:
+def test_a_difference_that_hangs_on_these_test_rows_is_no_claim_and_it_is_said() -> None:
     base = answers(8, 0.8, 2, num_rows=60)
     better = base.copy()
     for seed, row in enumerate(better):
@@ -159,10 +175,14 @@ def test_a_claim_that_hangs_on_these_test_rows_says_so() -> None:
     [table] = build_tables([build_run("gaam", better), build_run("none", base)])
     comparison = table.comparisons[0]
     assert comparison is not None
-    assert comparison.bootstrap is not None
-    assert comparison.bootstrap[0] < 0 < comparison.bootstrap[1]
+    claim = comparison.claim
+    assert claim.interval is not None
+    assert claim.interval[0] < 0 < claim.interval[1]
+    assert (claim.verdict, claim.on_these_rows.verdict) == ("undecided", "better")
     [sentence] = claims(table)
-    assert "on these test rows" in sentence
+    assert "gaam is undecided" in sentence
+    assert "on these test rows alone it is better" in sentence
+    assert "which other rows may not show" in sentence
     sure = build_tables([build_run("gaam", np.ones((8, 60))), build_run("none", base)])
     assert "on these test rows" not in claims(sure[0])[0]
 
@@ -178,8 +198,11 @@ def test_holm_counts_the_comparisons_of_all_tables() -> None:
     tables = build_tables(runs)
     assert len(tables) == 2
     assert all(table.num_tests == 2 for table in tables)
-    found = [table.comparisons[0].p_holm for table in tables if table.comparisons[0]]
-    assert found == [pytest.approx(4 / 128)] * 2
+    for table in tables:
+        assert table.comparisons[0] is not None
+        claim = table.comparisons[0].claim
+        assert claim.p is not None
+        assert claim.p_holm == pytest.approx(2 * claim.p)
 
 
 def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -> None:
@@ -190,14 +213,14 @@ def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -
         build_run("mha", answers(6, 0.8, 4)),
         build_run("mha", answers(6, 0.8, 5), lr=0.01),
     ]
-    [table] = build_tables(runs, "mha")
+    [table] = build_tables(runs, "mha", every_candidate=True)
     by_label = dict(zip(table.labels(), table.comparisons, strict=True))
     compared = {label for label, comparison in by_label.items() if comparison is not None}
     assert compared == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
     difference = by_label["gaam + linear lr=0.01"]
     assert difference is not None
     expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
-    assert difference.difference == pytest.approx(expected)
+    assert difference.claim.difference == pytest.approx(expected)
     assert "not compared" in "\n".join(notes(table))
     assert "gaam + conv" in "\n".join(notes(table))
 
@@ -289,7 +312,7 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert comparison is not None
     assert comparison.seeds == tuple(keep)
     expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
-    assert comparison.difference == pytest.approx(expected.mean())
+    assert comparison.claim.difference == pytest.approx(expected.mean())
     assert whole.num_tests == 1, "folds are not compared a second time"
     assert all(comparison is None for table in folds for comparison in table.comparisons)
     assert "see the table over all folds" in "\n".join(notes(folds[0]))
