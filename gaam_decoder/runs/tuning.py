@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 
@@ -54,7 +52,8 @@ class Tuning:
         found = []
         for name in self.names:
             tried = [candidate.values[name] for candidate in self.candidates]
-            if self.chosen[name] in (min(tried), max(tried)):
+            # below 0 there is nothing to try
+            if 0 < self.chosen[name] in (min(tried), max(tried)):
                 found.append(name)
         return tuple(found)
 
@@ -167,7 +166,8 @@ def _mean(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None
     if not seeds or not set(seeds) <= scores.keys():
         return None, math.inf
     accuracies, losses = zip(*(scores[seed] for seed in seeds), strict=True)
-    return float(np.mean(accuracies)), float(np.mean(losses))
+    # exact: equal accuracies are equal in whatever order the seeds have them
+    return math.fsum(accuracies) / len(seeds), math.fsum(losses) / len(seeds)
 
 
 def _values(runs: Sequence[RunResult]) -> dict[str, float]:

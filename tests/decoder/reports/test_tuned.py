@@ -1,0 +1,294 @@
+"""Which of several rates is a row: validation chooses, test never does."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaam_decoder import RunResult
+from gaam_decoder.reports._base import AT_EDGE, Table, build_tables
+from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports._rows import BY_FOLD
+from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.runs.tuning import choose
+from tests.decoder.reports.conftest import answers, build_run
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+
+
+def grid(
+    name: str,
+    validation: dict[float, Any],
+    *,
+    seeds: tuple[int, ...] = tuple(range(6)),
+    test: dict[float, float] | None = None,
+    **changes: Any,
+) -> list[RunResult]:
+    """Candidates with these validation accuracies, the test accuracy of each as is said."""
+    return [
+        build_run(
+            name,
+            answers(len(seeds), (test or {}).get(lr, 0.8), int(1e6 * lr)),
+            seeds=seeds,
+            validation=value,
+            lr=lr,
+            path=f"{name}-{lr}",
+            **changes,
+        )
+        for lr, value in validation.items()
+    ]
+
+
+def rates(table: Table) -> list[tuple[str, float]]:
+    return [(row.attention, row.recipe["lr"]) for row in table.rows]
+
+
+def test_the_winner_is_the_best_on_validation_whoever_is_best_on_test() -> None:
+    for order in itertools.permutations([0.7, 0.75, 0.8, 0.9]):
+        validation = dict(zip(RATES, order, strict=True))
+        worst = min(validation, key=lambda lr: validation[lr])
+        best = max(validation, key=lambda lr: validation[lr])
+        runs = grid("gaam", validation, test={worst: 0.99, best: 0.5})
+        for given in (runs, runs[::-1]):
+            found = choose(given)
+            assert [run.recipe["lr"] for run in found.runs] == [best]
+            [tuning] = found.tunings.values()
+            assert tuning.chosen["lr"] == best
+            accuracies = [candidate.accuracy for candidate in tuning.candidates]
+            assert accuracies == pytest.approx([*validation.values()])
+            assert (tuning.seeds, tuning.apart) == (tuple(range(6)), False)
+            assert found.unchosen == ()
+        [table] = build_tables(runs)
+        assert rates(table) == [("gaam", best)]
+
+
+def test_the_mean_over_the_seeds_that_choose_decides_and_no_single_one() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        validation = {lr: dict(enumerate(generator.random(5))) for lr in RATES}
+        runs = grid("gaam", validation, seeds=(0, 1, 2, 3, 4))
+        for asked in (None, (0, 1), (3,), (2, 4), (4, 9)):
+            mean = {
+                lr: np.mean([v for seed, v in of.items() if asked is None or seed in asked])
+                for lr, of in validation.items()
+            }
+            [tuning] = choose(runs, asked).tunings.values()
+            assert tuning.chosen["lr"] == max(mean, key=lambda lr: mean[lr])
+            assert tuning.seeds == tuple(s for s in range(5) if asked is None or s in asked)
+            assert tuning.apart == (asked is not None)
+
+
+def test_seeds_that_were_trained_to_choose_do_and_the_others_report() -> None:
+    kind = {"tuning_seeds": (7, 8)}
+    tried = grid("gaam", {1e-4: 0.7, 1e-3: 0.9, 1e-2: 0.8}, seeds=(7, 8), **kind)
+    reported = answers(6, 0.8, 3)
+    runs = [*tried, build_run("gaam", reported, lr=1e-3, path="b", validation=0.1, **kind)]
+    [table] = build_tables(runs)
+    [row] = table.rows
+    assert row.recipe["lr"] == 1e-3
+    assert row.seeds == (0, 1, 2, 3, 4, 5)
+    np.testing.assert_array_equal(row.scores.right, reported)
+    [tuning] = row.tunings
+    assert (tuning.seeds, tuning.apart) == ((7, 8), True)
+    text = "\n".join(notes(table))
+    assert "seeds 7-8 chose, by validation alone; other seeds report" in text
+    assert "lr 0.001 of 0.0001 (70.0%), 0.001 (90.0%), 0.01 (80.0%) on validation" in text
+    # before the others are trained there is nothing else to report
+    [early] = build_tables(tried)
+    assert early.rows[0].seeds == (7, 8)
+    assert not early.rows[0].tunings[0].apart
+
+
+def test_seeds_that_are_named_choose() -> None:
+    validation = {1e-4: {0: 0.9, 1: 0.9, 2: 0.1, 3: 0.1}, 1e-3: {0: 0.5, 1: 0.5, 2: 0.8, 3: 0.8}}
+    runs = grid("gaam", validation, seeds=(0, 1, 2, 3))
+    for asked, expected, left in (((0, 1), 1e-4, (2, 3)), ((2, 3), 1e-3, (0, 1))):
+        [table] = build_tables(runs, tune_seeds=asked)
+        assert rates(table) == [("gaam", expected)]
+        assert table.rows[0].seeds == left
+    [table] = build_tables(runs, tune_seeds=(99,))
+    assert len(table.rows) == 2, "nobody there could choose"
+
+
+def test_a_candidate_of_which_a_seed_failed_is_not_chosen() -> None:
+    validation: dict[float, Any] = {1e-4: 0.7, 1e-3: {0: 0.99, 1: 0.99}}
+    runs = grid("gaam", validation, seeds=(0, 1, 2))
+    runs[1] = build_run(
+        "gaam", answers(3, 0.9, 5), lr=1e-3, failed={2: "nan"}, validation={0: 0.99, 1: 0.99}
+    )
+    [table] = build_tables(runs)
+    assert rates(table) == [("gaam", 1e-4)]
+    assert "0.001 (a seed failed)" in "\n".join(notes(table))
+    hopeless = [
+        build_run("gaam", answers(2, 0.9, 5), lr=lr, failed={0: "nan", 1: "nan"}) for lr in RATES
+    ]
+    found = choose(hopeless)
+    assert len(found.runs) == len(RATES), "all are shown"
+    assert set(found.unchosen) == {run.key for run in hopeless}
+    assert found.tunings == {}
+
+
+def test_of_equals_the_smallest_is_kept_whatever_the_order() -> None:
+    runs = grid("gaam", dict.fromkeys(RATES, 0.8))
+    for given in (runs, runs[::-1], runs[2:] + runs[:2]):
+        [tuning] = choose(given).tunings.values()
+        assert tuning.chosen["lr"] == RATES[0]
+    for better, run in enumerate(runs):  # unless the loss tells
+        for entry in run.log:
+            entry["selection_loss"] = 1.0 - 0.1 * (better == 2)
+    [tuning] = choose(runs).tunings.values()
+    assert tuning.chosen["lr"] == RATES[2]
+
+
+def test_the_same_accuracies_in_another_order_of_seeds_are_equal() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        values = generator.integers(0, 3001, 7) / 3000
+        runs = grid(
+            "gaam",
+            {lr: dict(enumerate(generator.permutation(values).tolist())) for lr in RATES},
+            seeds=tuple(range(7)),
+        )
+        [tuning] = choose(runs).tunings.values()
+        assert tuning.chosen["lr"] == RATES[0]
+
+
+@pytest.mark.parametrize("select", ["last", "test"])
+def test_where_validation_chose_no_epoch_it_chooses_no_rate(select: str) -> None:
+    runs = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, select=select)
+    [table] = build_tables(runs)
+    assert rates(table) == [("gaam", 1e-4), ("gaam", 1e-3)]
+    assert all(row.tunings == () for row in table.rows)
+
+
+def test_all_shows_all() -> None:
+    runs = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}) + grid("none", {1e-4: 0.9, 1e-3: 0.7})
+    [table] = build_tables(runs, every_candidate=True)
+    assert len(table.rows) == 4
+    assert not any(row.tunings for row in table.rows)
+    compared = [
+        (row.recipe["lr"], found is not None)
+        for row, found in zip(table.rows, table.comparisons, strict=True)
+        if row.attention == "gaam"
+    ]
+    assert compared == [(1e-4, True), (1e-3, True)], "each with the same rate"
+    [table] = build_tables(runs)
+    assert rates(table) == [("gaam", 1e-3), ("none", 1e-4)]
+
+
+def test_only_what_differs_in_nothing_else_competes() -> None:
+    for changes in ({"head": "mlp"}, {"pool": "last"}, {"batch_size": 9}, {"layers": "1-2"},
+                    {"cache": {"fingerprint": "e" * 64}}):  # fmt: skip
+        runs = grid("gaam", {1e-4: 0.7}) + grid("gaam", {1e-3: 0.9}, **changes)
+        assert len(choose(runs).runs) == 2, changes
+        assert choose(runs).tunings == {}
+    runs = grid("gaam", {1e-4: 0.7}) + grid("gaam", {1e-4: 0.9}, weight_decay=0.1)
+    [tuning] = choose(runs).tunings.values()
+    assert tuning.names == ("weight_decay",)
+    assert tuning.chosen == {"lr": 1e-4, "weight_decay": 0.1}
+
+
+def test_tuned_rows_are_compared_whatever_was_best_for_each_and_untuned_ones_are_not() -> None:
+    tuned = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, test={1e-3: 0.9})
+    tuned += grid("none", {1e-4: 0.9, 1e-3: 0.7})
+    [table] = build_tables(tuned)
+    comparison = table.comparisons[0]
+    assert comparison is not None
+    expected = answers(6, 0.9, 1000).mean() - answers(6, 0.8, 100).mean()
+    assert comparison.claim.difference == pytest.approx(expected)
+    assert not comparison.other_grid
+    untuned = [*grid("gaam", {1e-3: 0.9}), *grid("none", {1e-4: 0.9})]
+    [table] = build_tables(untuned)
+    assert table.comparisons == (None, None)
+    assert "not compared" in "\n".join(notes(table))
+    mixed = [*grid("gaam", {1e-3: 0.9, 1e-4: 0.8}), *grid("none", {1e-4: 0.9})]
+    [table] = build_tables(mixed)
+    assert table.comparisons == (None, None), "one was tuned, the other happened to have a rate"
+
+
+def test_grids_that_differ_are_marked() -> None:
+    runs = grid("gaam", {1e-4: 0.7, 1e-3: 0.9, 1e-2: 0.8}) + grid("none", {1e-4: 0.7, 1e-3: 0.9})
+    [table] = build_tables(runs)
+    assert table.comparisons[0] is not None
+    assert table.comparisons[0].other_grid
+    assert "not all rows had the same grid" in "\n".join(notes(table))
+    [table] = build_tables(grid("gaam", {1e-4: 0.7, 1e-3: 0.9}) + runs[3:])
+    assert "not all rows had the same grid" not in "\n".join(notes(table))
+
+
+@pytest.mark.parametrize("best", [0, 1, 2, 3])
+def test_the_edge_of_a_grid_is_marked_in_settings_and_notes(best: int) -> None:
+    validation = {lr: 0.9 if place == best else 0.8 for place, lr in enumerate(RATES)}
+    [table] = build_tables(grid("gaam", validation))
+    edge = best in (0, 3)
+    [row] = table.rows
+    assert row.at_edge == (("lr",) if edge else ())
+    assert row.undertrained == edge
+    assert table.settings() == [f"lr={RATES[best]}" + AT_EDGE * edge]
+    found = [note for note in notes(table) if "is the edge of its grid" in note]
+    assert len(found) == edge
+    assert table.to_dict()["rows"][0]["undertrained"] == edge
+
+
+def test_there_is_nothing_beyond_no_weight_decay() -> None:
+    for chosen, edge in ((0.0, False), (0.01, False), (0.1, True)):
+        runs = [
+            build_run("gaam", answers(6, 0.8, 1), weight_decay=decay, path=str(decay),
+                      validation=0.9 if decay == chosen else 0.8)
+            for decay in (0.0, 0.01, 0.1)
+        ]  # fmt: skip
+        [table] = build_tables(runs)
+        assert table.rows[0].at_edge == (("weight_decay",) if edge else ())
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_each_fold_chooses_for_itself_and_the_whole_table_stands(apart: bool) -> None:
+    best = {1: 1e-4, 2: 1e-3, 3: 1e-3}
+    kind: dict[str, Any] = {"tuning_seeds": (7, 8)} if apart else {}
+    runs = []
+    for fold, name in itertools.product(best, ("gaam", "none")):
+        validation = {lr: 0.9 if lr == best[fold] else 0.8 for lr in (1e-4, 1e-3)}
+        seeds = (7, 8) if apart else tuple(range(6))
+        runs += grid(name, validation, seeds=seeds, fold=f"{fold}/3", **kind)
+        if apart:
+            run = build_run(name, answers(6, 0.8, fold), lr=best[fold], fold=f"{fold}/3",
+                            path=f"{name}{fold}", validation=0.1, **kind)  # fmt: skip
+            runs.append(run)
+    whole, *folds = build_tables(runs)
+    assert whole.where.startswith("all 3 folds")
+    assert len(folds) == 3
+    assert [row.attention for row in whole.rows] == ["gaam", "none"]
+    for row in whole.rows:
+        assert [tuning.chosen["lr"] for tuning in row.tunings] == [*best.values()]
+        assert row.recipe["lr"] == BY_FOLD
+        assert row.seeds == tuple(range(6))
+    assert whole.comparisons[0] is not None
+    assert whole.comparisons[0].seeds == tuple(range(6))
+    assert whole.incomplete == ()
+    assert whole.settings() == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
+    for table, lr in zip(folds, best.values(), strict=True):
+        assert rates(table) == [("gaam", lr), ("none", lr)]
+
+
+def test_json_says_how_a_rate_was_chosen() -> None:
+    stream = io.StringIO()
+    Json().write(build_tables(grid("gaam", {1e-4: 0.7, 1e-3: 0.9, 1e-2: 0.8})), stream)
+    [row] = json.loads(stream.getvalue())["rows"]
+    assert row["tuning"] == [
+        {
+            "chosen": {"lr": 1e-3, "weight_decay": 0.0},
+            "candidates": [
+                {"lr": lr, "weight_decay": 0.0, "validation_accuracy": pytest.approx(value)}
+                for lr, value in ((1e-4, 0.7), (1e-3, 0.9), (1e-2, 0.8))
+            ],
+            "seeds": [0, 1, 2, 3, 4, 5],
+            "reported_on_other_seeds": False,
+            "at_edge": [],
+        }
+    ]
+    assert row["undertrained"] is False
