@@ -144,3 +144,45 @@ def test_trainers_whose_seeds_overlap_train_no_seed_twice(
             for seed in json.loads(file.read_text())["seeds"]
         ]
         assert sorted(found) == [0, 1, 2, 3, 4, 5]
+
+
+TUNED = ("--lr", "1e-4,1e-2", "--tune-seeds", "7,8")
+
+
+def test_trainers_that_choose_together_train_no_seed_twice_and_choose_the_same(
+    trainers: Forks, bench: Bench, tmp_path: Path
+) -> None:
+    """One may still train the grid while the other has all of it."""
+    alone = trainers.run([*arguments(bench, tmp_path / "alone"), *TUNED])
+    assert (alone.code, alone.err) == (0, "")
+    runs = tmp_path / "runs"
+    commands = [[*arguments(bench, runs), *TUNED]] * 3
+    outcomes = together(trainers, tmp_path / "lock", commands)
+    assert [(outcome.code, outcome.err) for outcome in outcomes] == [(0, "")] * 3
+    assert made(runs) == made(tmp_path / "alone")
+    assert not list(runs.glob(".*"))
+    abouts = [unsealed(json.loads(file.read_text())) for file in runs.glob("*/run.json")]
+    seeds = [[seed["seed"] for seed in about["seeds"]] for about in abouts]
+    assert sorted(seeds) == [[0, 1, 2]] * 2 + [[7, 8]] * 4
+
+
+@pytest.mark.slow
+def test_killed_at_a_call_a_training_that_chooses_ends_with_the_same_bits(
+    trainers: Forks, bench: Bench, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    command = [*arguments(bench, whole), *TUNED]
+    assert trainers.run(command).code == 0
+    log = tmp_path / "log"
+    record = {"folder": str(tmp_path / "recorded"), "nth": 0, "fault": ["record", str(log)]}
+    assert trainers.run([*arguments(bench, tmp_path / "recorded"), *TUNED], **record).code == 0
+    count = sum(line.startswith("call ") for line in log.read_text().splitlines())
+    for nth in range(5, count, max(1, count // 12)):
+        runs = tmp_path / f"{nth}"
+        job = {"folder": str(runs), "nth": nth, "fault": ["kill"]}
+        trainers.run([*arguments(bench, runs), *TUNED], **job)
+        assert made(runs).items() <= made(whole).items()
+        again = trainers.run([*arguments(bench, runs), *TUNED])
+        assert (again.code, again.err) == (0, "")
+        assert made(runs) == made(whole)
+        assert not list(runs.glob(".*"))

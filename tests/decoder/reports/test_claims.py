@@ -1,0 +1,217 @@
+"""The sentences of a report: what one may conclude, and every claim in words."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gaam_cache import plugins
+from gaam_decoder import RunResult
+from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._claims import LEAD, claims, conclusion
+from gaam_decoder.reports.formats import html as html_format
+from tests.decoder.reports.conftest import answers, build_run
+
+FORMATS = [
+    name for name in plugins.names("gaam_decoder.reports.formats") if not name.startswith("csv")
+]
+UNTUNED = " (at this one recipe, which was tuned for none of them)"
+
+
+def base() -> RunResult:
+    return build_run("none", answers(8, 0.8, 2))
+
+
+def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
+    return [
+        build_run(name, answers(8, 0.8, seed), lr=lr, path=f"{name}{lr}",
+                  validation=0.9 if lr == best else 0.8)
+        for lr in (1e-4, 1e-3, 1e-2)
+    ]  # fmt: skip
+
+
+WHAT: dict[str, tuple[Callable[[], list[RunResult]], float, str]] = {
+    "better": (
+        lambda: [build_run("gaam", answers(8, 0.95, 1)), base()], 0.005,
+        "gaam is better than 'none'" + UNTUNED,
+    ),
+    "worse": (
+        lambda: [build_run("gaam", answers(8, 0.5, 1)), base()], 0.005,
+        "gaam is worse than 'none'" + UNTUNED,
+    ),
+    "equivalent": (
+        lambda: [build_run("gaam", answers(8, 0.8, 2)), base()], 0.03,
+        "gaam is equivalent to 'none' within 3 points" + UNTUNED,
+    ),
+    "undecided": (
+        lambda: [build_run("gaam", answers(8, 0.8, 1)), base()], 0.005,
+        "gaam is undecided" + UNTUNED,
+    ),
+    "all four": (
+        lambda: [
+            build_run("gaam", answers(8, 0.95, 1)), build_run("mha", answers(8, 0.5, 1)),
+            build_run("laplace", answers(8, 0.8, 2)), build_run("mqa", answers(8, 0.815, 1)), base(),
+        ], 0.02,
+        "gaam is better than 'none'; mha is worse than 'none'; laplace is equivalent to 'none' "
+        "within 2 points; mqa is undecided" + UNTUNED,
+    ),
+    "several alike": (
+        lambda: [*(build_run(f"gaam:heads={n}", answers(8, 0.95, n)) for n in (1, 2)), base()],
+        0.005, "gaam:heads=1 and gaam:heads=2 are better than 'none'" + UNTUNED,
+    ),
+    "many alike": (
+        lambda: [*(build_run(f"gaam:heads={n}", answers(8, 0.95, n)) for n in range(1, 8)), base()],
+        0.005, "gaam:heads=1, gaam:heads=2, gaam:heads=3 and 4 more are better than 'none'",
+    ),
+    "one pair of seeds": (
+        lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
+        0.005, "nothing yet of differences: 1 seed, and a claim needs 6",
+    ),
+    "five pairs of seeds": (
+        lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", np.zeros((5, 400)))],
+        0.005, "nothing yet of differences: 5 seeds, and a claim needs 6",
+    ),
+    "no baseline": (
+        lambda: [build_run("gaam", answers(8, 0.8, 1)), build_run("mha", answers(8, 0.8, 2))],
+        0.005, "nothing of differences, for nothing is compared",
+    ),
+    "one decoder": (
+        lambda: [build_run("gaam", answers(8, 0.8, 1))], 0.005,
+        "other seeds on other test rows of the kind give gaam ",
+    ),
+    "one decoder with one seed": (
+        lambda: [build_run("gaam", answers(1, 0.8, 1))], 0.005,
+        "nothing of differences, for nothing is compared",
+    ),
+    "optimistic": (
+        lambda: [
+            build_run("gaam", answers(8, 0.95, 1), select="test"),
+            build_run("none", answers(8, 0.8, 2), select="test"),
+        ], 0.005,
+        "some of it from numbers that are optimistic, at this one recipe",
+    ),
+    "tuned": (
+        lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.005, "gaam is undecided",
+    ),
+    "tuned at the edge": (
+        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.005,
+        "gaam is undecided (and 1 of 2 rows is under-trained)",
+    ),
+    "other grids": (
+        lambda: [*tuned("gaam", 1), *tuned("none", 2)[:2], build_run(
+            "none", answers(8, 0.8, 2), lr=1e-5, path="x", validation=0.1)], 0.005,
+        "gaam is undecided (though not all had the same grid, and 1 of 2 rows is under-trained)",
+    ),
+}  # fmt: skip
+
+
+def built(what: str) -> tuple[Table, str]:
+    make, margin, words = WHAT[what]
+    [table] = build_tables(make(), margin=margin)
+    return table, words
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_the_conclusion_says_what_the_numbers_allow(what: str) -> None:
+    table, words = built(what)
+    text = conclusion(table)
+    assert text.startswith(LEAD)
+    assert words in text
+    if what.startswith("tuned"):
+        assert "tuned for none" not in text
+    if what == "tuned":
+        assert text == LEAD + "gaam is undecided"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("what", WHAT)
+def test_every_format_begins_with_the_conclusion(
+    what: str, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html_format, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    table, words = built(what)
+    stream = io.StringIO()
+    plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
+        [table], stream
+    )
+    text = stream.getvalue()
+    if format == "json":
+        content = json.loads(text)
+        assert content["conclusion"] == conclusion(table)
+        assert content["claims"] == claims(table)
+        return
+    if format == "html":
+        text = html.unescape(re.sub(r"<wbr>|<[^>]+>", "", text))
+    text = " ".join(text.replace("\\", "").replace("-{}-", "--").split())
+    found = text.lower().find(" ".join(words.lower().split()))
+    assert found >= 0, (words, text[:600])
+    assert found < text.lower().find("majority class alone") or format in ("html", "latex")
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_every_comparison_has_a_sentence_that_agrees_with_its_verdict(what: str) -> None:
+    table, _ = built(what)
+    made = [
+        (label, found)
+        for label, found in zip(table.labels(), table.comparisons, strict=True)
+        if found is not None and len(found.seeds) >= 6
+    ]
+    sentences = claims(table)
+    assert len(sentences) == len(made)
+    for (label, comparison), sentence in zip(made, sentences, strict=True):
+        claim = comparison.claim
+        assert sentence.startswith(f"{label} is {claim.verdict}")
+        if claim.verdict in ("better", "worse"):
+            assert f"than none by {abs(100 * claim.difference):.2f} points" in sentence
+            assert "Holm p" in sentence
+        elif claim.verdict == "equivalent":
+            assert f"within {100 * claim.margin:.4g} points" in sentence
+        else:
+            assert claim.p_holm is not None
+            assert claim.p_holm >= 0.05
+            assert re.search(r"would decide|on the brink", sentence)
+
+
+def test_a_fold_of_a_whole_concludes_nothing_by_itself() -> None:
+    runs = [
+        build_run(name, answers(8, share, 10 * fold + place), fold=f"{fold}/3")
+        for fold in (1, 2, 3)
+        for place, (name, share) in enumerate((("gaam", 0.95), ("none", 0.8)))
+    ]
+    whole, *folds = build_tables(runs)
+    assert "gaam is better than 'none'" in conclusion(whole)
+    for table in folds:
+        assert table.covered
+        assert conclusion(table) == ""
+        assert claims(table) == []
+
+
+def test_a_small_difference_that_is_sure_is_said_to_be_small() -> None:
+    right = np.ones((8, 20_000), bool)
+    other = right.copy()
+    other[:, :150] = False  # in every seed alike, 0.75 points
+    [table] = build_tables([build_run("gaam", right), build_run("none", other)], margin=0.02)
+    [sentence] = claims(table)
+    assert "gaam is better than none by 0.75 points" in sentence
+    assert "by less than the margin of 2 points" in sentence
+    assert table.comparisons[0] is not None
+    assert table.to_dict()["rows"][0]["comparison"]["within_margin"] is True
+
+
+def test_a_margin_decides_equivalence_and_is_named_everywhere() -> None:
+    runs = [build_run("gaam", answers(8, 0.8, 1)), base()]
+    verdicts = []
+    for margin in (0.001, 0.01, 0.05, 0.2):
+        [table] = build_tables(runs, margin=margin)
+        assert table.comparisons[0] is not None
+        verdicts.append(table.comparisons[0].claim.verdict)
+        assert table.to_dict()["margin"] == margin
+    assert verdicts[0] != "equivalent"
+    assert verdicts[-1] == "equivalent"
+    assert sorted(verdicts, key=lambda v: v == "equivalent") == verdicts
