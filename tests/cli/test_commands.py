@@ -304,7 +304,7 @@ def test_inspect_tells_an_incomplete_cache(gaam: Gaam, tiny_config: ExtractConfi
         (["train", "--attn", "gaam:hed=1"], 2, ["unknown option 'hed=1'", "heads=..."]),
         (["train", "--seeds", "x"], 2, ["seeds", "0-31"]),
         (["train", "--cache", "nowhere"], 2, ["no cache at 'nowhere'", "gaam extract"]),
-        (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, linear"]),
+        (["train", "--head", "tree"], 2, ["unknown head 'tree'", "conv, lbfgs, linear"]),
         (["train", "--select", "best"], 2, ["select", "val, last, test"]),
         (["train", "--preset", "demi"], 2, ["unknown preset 'demi'", "paper"]),
         (["report", "nowhere"], 2, ["no finished runs", "gaam train"]),
