@@ -18,7 +18,7 @@ from gaam_decoder.training.rows.features import free_memory
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
 MOST_SECONDS = 60.0
 """By estimate, of one fit that nobody asked for by name."""
-OPERATIONS = {"cpu": 4e9, "cuda": 4e11}
+OPERATIONS = {"cpu": 8e9, "cuda": 4e11}
 """Floating-point operations a second of a fit, in float64, which does little with each number that
 it reads: measured on each thread of a CPU; of a GPU assumed from the speed of its memory."""
 MEMORY_SHARE = 0.5
