@@ -19,6 +19,7 @@ import numpy as np
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._words import grams, words_of
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.checks import shortened
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 MOST_WORDS = 1_000_000
 """Of a text, where ``--max-length`` does not say."""
 MOST_FEATURES = 2**20
-IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
-"""Scripts without spaces between words, of which every character counts as one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +150,7 @@ class TfidfEncoder(Encoder):
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """The words of every text; one that has none counts as one token, which is not known."""
-        found = [list(self._tokens(text)) for text in rows]
+        found = [words_of(text) for text in rows]
         cut = [words[: self.max_length] for words in found]
         return Inputs(
             items=cut,
@@ -172,7 +171,7 @@ class TfidfEncoder(Encoder):
 
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
-            for word, count in Counter(_grams(words, self._options.ngrams)).items():
+            for word, count in Counter(grams(words, self._options.ngrams)).items():
                 place, sign = self._feature(word)
                 if place is not None:
                     x_BD[row, place] += sign * self._weight(count)
@@ -192,36 +191,9 @@ class TfidfEncoder(Encoder):
         number = zlib.crc32(word.encode())
         return (number >> 1) % self.hidden_size, 1 - 2 * (number & 1)
 
-    def _tokens(self, text: str) -> Iterator[str]:
-        plain = unicodedata.normalize("NFKC", text).casefold()
-        return iter(plain.translate(_SPACED).split())
-
     def _words(self, text: str) -> Iterator[str]:
         """Words and sequences of them, of a text as it is encoded."""
-        return _grams(list(self._tokens(text))[: self.max_length], self._options.ngrams)
-
-
-class _Spaced(dict[int, str]):
-    """Characters of words as they are, single ones of some scripts apart, all others as spaces."""
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        word = unicodedata.category(char)[0] in "LMN" or char == "_"
-        if any(first <= code <= last for first, last in IDEOGRAPHS):
-            self[code] = f" {char} " if word else " "
-        else:
-            self[code] = char if word else " "
-        return self[code]
-
-
-_SPACED = _Spaced()
-
-
-def _grams(words: Sequence[str], longest: int) -> Iterator[str]:
-    """Sequences of up to ``longest`` neighbouring words, joined by a space."""
-    for size in range(1, longest + 1):
-        for start in range(len(words) - size + 1):
-            yield " ".join(words[start : start + size])
+        return grams(words_of(text)[: self.max_length], self._options.ngrams)
 
 
 def _parse(text: str) -> _Options:

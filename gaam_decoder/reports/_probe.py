@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gaam_decoder.reports._base import Table
-from gaam_decoder.runs.fit_words import fit_in_words
+from gaam_decoder.runs.summary import fit_in_words
 
 
 def probes(table: Table) -> Iterator[str]:

@@ -8,6 +8,9 @@ from typing import Literal
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._rows import Row
 
+FEWEST_SEEDS = 2
+"""Of a verdict."""
+
 
 def chance(row: Row) -> tuple[float, float]:
     """Accuracies that a decoder without information reaches, as fractions.
@@ -20,11 +23,17 @@ def chance(row: Row) -> tuple[float, float]:
     return float((share_C**2).sum()), float(share_C.max())
 
 
-def verdict(row: Row) -> Literal["above", "at", "below"]:
-    """Where the interval of a row is beside chance; without an interval, where its mean is."""
+def verdict(row: Row) -> Literal["above", "at", "below"] | None:
+    """Where the interval of a row over seeds and test rows is beside chance; None for one seed.
+
+    One seed is one permutation. A decoder that tells four topics apart and gives each the label
+    that happens to be most frequent there is right on a quarter of the rows on average, and by luck
+    on half of them: rows alone say nothing of that.
+    """
     low, high = chance(row)
-    mean = row.mean or 0.0
-    found = row.two_level or row.interval or (mean, mean)
+    found = row.two_level
+    if found is None or len(row.scores.seeds) < FEWEST_SEEDS:
+        return None
     if found[0] > high:
         return "above"
     return "below" if found[1] < low else "at"
@@ -39,7 +48,11 @@ def shuffled(table: Table) -> Iterator[str]:
         text = f"{label}: must be at chance ({low:.1f} to {high:.1f}%: guesses by the shares of "
         text += f"the classes, or always the most frequent); {100 * row.mean:.1f}% "
         where = verdict(row)
-        if where == "above":
+        if where is None:
+            text += "of one permutation, which by luck may be far from it: no verdict without "
+            text += "several seeds"
+            text += ", of which a fit has one" if row.fitted else ""
+        elif where == "above":
             text += "is ABOVE it: something tells the decoder what it must not know"
             text += " (the test rows chose the epoch)" if row.select == "test" else ""
         elif where == "below":

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.runs import run_checks
-from gaam_decoder.runs.fit_words import fit_in_words
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_files import HashedFiles
+from gaam_decoder.runs.summary import summary
 from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import row_title
 
@@ -278,21 +278,4 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        text = f"{self.title}: "
-        if len(self.accuracy):
-            spread = stats.standard_deviation(self.accuracy)
-            text += f"{100 * self.accuracy.mean():.1f}%"
-            text += f" (sd {100 * spread:.1f})" if spread is not None else ""
-            if not self.fit:
-                text += f" over {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
-            text += f", {len(self.failed)} FAILED" if self.failed else ""
-        else:
-            text += f"0 of {len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} finished: "
-            text += str(self.failure)
-        mean_seconds = np.mean([self.seconds[seed] for seed in self.seeds])
-        if self.fit:
-            return f"{text}, {mean_seconds:.2f} s, {fit_in_words(self.fit)}  {self.path}"
-        text += f", {mean_seconds:.2f} s a seed"
-        text += " (compiled" if self.engine["compiled"] else " (not compiled"
-        text += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']})"
-        return f"{text}  {self.path}"
+        return summary(self)

@@ -61,7 +61,7 @@ def test_batch_dependence_is_said() -> None:
 def test_the_list_has_everything_and_says_what_does_not_fit() -> None:
     listed = catalogue(40, 5120)
     assert [entry["name"] for entry in listed["mechanism"]] == NAMES
-    assert {entry["name"] for entry in listed["head"]} == {"conv", "linear", "mlp"}
+    assert {entry["name"] for entry in listed["head"]} == {"conv", "lbfgs", "linear", "mlp"}
     words = catalogue_in_words(listed, 80)
     assert all(len(line) <= 80 for line in words.splitlines())
     assert "81,920" in words

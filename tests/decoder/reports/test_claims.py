@@ -56,7 +56,8 @@ WHAT: dict[str, tuple[Callable[[], list[RunResult]], float, str]] = {
     "all four": (
         lambda: [
             build_run("gaam", answers(8, 0.95, 1)), build_run("mha", answers(8, 0.5, 1)),
-            build_run("laplace", answers(8, 0.8, 2)), build_run("mqa", answers(8, 0.815, 1)), base(),
+            build_run("laplace", answers(8, 0.8, 2)), build_run("mqa", answers(8, 0.815, 1)),
+            base(),
         ], 0.02,
         "gaam is better than 'none'; mha is worse than 'none'; laplace is equivalent to 'none' "
         "within 2 points; mqa is undecided" + UNTUNED,

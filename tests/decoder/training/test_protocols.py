@@ -184,7 +184,9 @@ def test_a_training_of_which_every_seed_fails_fails(
     for more in ([], ["--quiet"], ["--json"]):
         outcome = gaam("train", *options, "--seeds", 2, *more)
         assert outcome.code == 1, outcome
-        assert f"{attn} + linear, pool mean, lr 1e+30, weight decay 0: the loss" in outcome.err
+        assert (
+            f"{attn} + linear, pool mean, lr 1e+30, weight decay 0: the loss became" in outcome.err
+        )
         assert "lr 0.01, weight decay 0: the loss" not in outcome.err
         assert "--lr 0.001 or --clip-grad-norm 1" in outcome.err
         assert str(tmp_path / "r") in outcome.err
