@@ -504,3 +504,36 @@ def test_what_is_not_finished_is_incomplete(gaam: Gaam, runs: Path) -> None:
         outcome = gaam(command, runs)
         assert outcome.code == 3, command
         assert "1 unfinished" in outcome.err
+
+
+def test_a_margin_and_the_seeds_that_choose_are_options_of_a_report(
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "r"
+    options = ["--attn", "none", "--cache", tiny_cache, "--runs", runs, "--epochs", 2]
+    options += ["--lr", "0.01,0.03"]
+    tuned = gaam("train", *options, "--seeds", "0-1", "--tune-seeds", "7-8")
+    assert tuned.code == 0, tuned.err
+    made = json.loads(
+        gaam("train", *options, "--seeds", "0-1", "--tune-seeds", "7,8", "--json").out
+    )
+    assert [[seed["seed"] for seed in run["seeds"]] for run in made] == [[7, 8], [7, 8], [0, 1]]
+    [row] = json.loads(gaam("report", runs, "--json").out)["rows"]
+    assert row["seeds"] == [0, 1]
+    assert row["tuning"][0]["seeds"] == [7, 8]
+    assert row["tuning"][0]["reported_on_other_seeds"] is True
+    assert len(json.loads(gaam("report", runs, "--all", "--json").out)["rows"]) == 2
+    other = json.loads(gaam("report", runs, "--tune-seeds", "7-7", "--json").out)["rows"][0]
+    assert other["tuning"][0]["seeds"] == [7]
+    for points, fraction in (("2", 0.02), ("0.1", 0.001)):
+        assert json.loads(gaam("report", runs, "--margin", points, "--json").out)["margin"] == (
+            pytest.approx(fraction)
+        )
+    for wrong in (["--margin", "0"], ["--margin", "100"], ["--margin", "-1"], ["--margin", "nan"],
+                  ["--tune-seeds", "x"], ["--tune-seeds", "-1"]):  # fmt: skip
+        outcome = gaam("report", runs, *wrong)
+        assert (outcome.code, outcome.out) == (2, ""), wrong
+        assert wrong[0] in outcome.err
+        assert "Traceback" not in outcome.err
+    plan = gaam("train", *options, "--seeds", "0-4", "--tune-seeds", "7-8", "--dry-run").out
+    assert "the best of these 2 on validation" in plan
