@@ -139,6 +139,10 @@ def two_level_interval(
     Student's t quantile. It never leaves 0 to 1, and where all seeds are right on all rows it is
     that of N rows.
 
+    In simulated experiments it holds the accuracy in 95 of 100 cases or more, but in about 89 where
+    a few seeds are much worse than the others, and in about 85 where of 50 rows hardly one is
+    wrong: such a sample may hold none of what makes the difference.
+
     Args:
         right_SN: whether, or in what share of several tests, each seed is right on each row.
         level: of confidence.
