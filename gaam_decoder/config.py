@@ -132,8 +132,7 @@ class TrainConfig:
     track: Literal["none", "tensorboard"] = "none"
     """Where else the curves of every seed go: tensorboard, below the runs."""
     probe: bool = True
-    """Add the linear probe ``none + lbfgs`` to the sweep, where it is cheap: a row that is hard to
-    beat."""
+    """Add the linear probe ``none + lbfgs``, where it is cheap: a row that is hard to beat."""
     skip_impossible: bool = False
     """Leave out what a sweep asks for and cannot be built, such as 8 heads on 3 layers."""
 

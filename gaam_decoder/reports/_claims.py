@@ -9,8 +9,8 @@ from gaam_decoder import stats
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._numbers import p_value, points, span
-from gaam_decoder.stats.claims import FEW, Claim
-from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS
+from gaam_decoder.stats.claims import Claim
+from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS, FEW
 
 LEAD = "what one may conclude: "
 NAMED = 3

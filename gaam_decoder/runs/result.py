@@ -36,7 +36,7 @@ from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_files import HashedFiles
-from gaam_decoder.runs.summary import summary
+from gaam_decoder.runs.summary import summary, values
 from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import row_title
 
@@ -251,30 +251,7 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
-        accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=True))
-        return {
-            "kind": "run",
-            "path": str(self.path.absolute()),
-            "attention": self.attention,
-            "head": self.head,
-            "recipe": self.recipe,
-            "parameters": self.parameters,
-            "cache": self.cache,
-            "majority_accuracy": self.majority_accuracy,
-            "seeds": [
-                {
-                    "seed": seed,
-                    "accuracy": accuracy.get(seed),
-                    "epoch": self.epochs[seed],
-                    "seconds": self.seconds[seed],
-                    "failed": self.failed.get(seed),
-                }
-                for seed in self.seeds
-            ],
-            "environment": self.environment,
-            "engine": self.engine,
-            **({"fit": self.fit} if self.fit else {}),
-        }
+        return values(self)
 
     def summary(self) -> str:
         """One line for people."""

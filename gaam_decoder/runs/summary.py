@@ -42,3 +42,31 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     if lost := len(fit["unconverged"]):
         text += f", {lost} of which did not converge"
     return text
+
+
+def values(run: RunResult) -> dict[str, Any]:
+    """JSON values: what was run and how every seed ended."""
+    accuracy = dict(zip(run.finished, run.accuracy.tolist(), strict=True))
+    return {
+        "kind": "run",
+        "path": str(run.path.absolute()),
+        "attention": run.attention,
+        "head": run.head,
+        "recipe": run.recipe,
+        "parameters": run.parameters,
+        "cache": run.cache,
+        "majority_accuracy": run.majority_accuracy,
+        "seeds": [
+            {
+                "seed": seed,
+                "accuracy": accuracy.get(seed),
+                "epoch": run.epochs[seed],
+                "seconds": run.seconds[seed],
+                "failed": run.failed.get(seed),
+            }
+            for seed in run.seeds
+        ],
+        "environment": run.environment,
+        "engine": run.engine,
+        **({"fit": run.fit} if run.fit else {}),
+    }

@@ -16,7 +16,7 @@ from scipy.special import stdtr
 
 from gaam_decoder.stats.crossed import crossed
 from gaam_decoder.stats.limits import ALPHA, Limits
-from gaam_decoder.stats.paired import SignFlip, sign_flip
+from gaam_decoder.stats.paired import SignFlip, sign_flip, sign_flip_of_rows
 from gaam_decoder.stats.seeds import (
     minimum_detectable_difference,
     seeds_needed,
@@ -31,8 +31,6 @@ MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
 LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
-FEW = 100
-"""Rows on which the two differ; with fewer, the exact test over rows has to agree."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
 
@@ -197,7 +195,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         found=crossed(difference_SN),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
-        p_rows=_rows_alone(difference_SN.sum(0)),
+        p_rows=sign_flip_of_rows(difference_SN.sum(0)),
     )
     return Claim(
         interval=limits.interval(),
@@ -206,28 +204,6 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         limits=limits,
         **about,
     )
-
-
-def _rows_alone(difference_N: NDArray[Any]) -> float:
-    """Exact sign-flip p over rows, the seeds taken as given; 0 where many rows differ.
-
-    If no mechanism is better, the differences of a row could as well have the other sign, those of
-    all seeds together.
-    """
-    size_N = np.abs(difference_N[difference_N != 0])
-    if len(size_N) >= FEW:
-        return 0.0
-    if not len(size_N):
-        return 1.0
-    if not np.issubdtype(size_N.dtype, np.integer):
-        return sign_flip(difference_N[difference_N != 0].astype(np.float64)).p
-    share = np.ones(1)
-    for size in size_N.tolist():  # of all sums, one row after the other
-        share, before = np.zeros(len(share) + 2 * size), share / 2
-        share[: len(before)] += before
-        share[-len(before) :] += before
-    total = int(size_N.sum())
-    return float(share[np.abs(np.arange(-total, total + 1)) >= abs(difference_N.sum())].sum())
 
 
 def _on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRows:

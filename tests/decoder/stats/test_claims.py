@@ -14,8 +14,9 @@ import scipy.stats
 
 from gaam_decoder import stats
 from gaam_decoder.stats import Claim, claim
-from gaam_decoder.stats.claims import FEW, LEAST_SEEDS, _rows_alone
+from gaam_decoder.stats.claims import LEAST_SEEDS
 from gaam_decoder.stats.limits import ALPHA, RULE_OF_THREE
+from gaam_decoder.stats.paired import FEW, sign_flip_of_rows
 
 SHAPES = [(2, 2), (2, 9), (2, 300), (3, 40), (6, 12), (6, 300), (8, 1000), (21, 60)]
 SHIFTS = [0.0, 0.05, 0.3, 1.5]
@@ -232,17 +233,17 @@ def test_the_exact_test_over_rows_equals_scipys_permutation_test(num_rows: int) 
             n_resamples=np.inf,
             vectorized=True,
         )
-        assert _rows_alone(values) == pytest.approx(expected.pvalue, abs=1e-12)
+        assert sign_flip_of_rows(values) == pytest.approx(expected.pvalue, abs=1e-12)
 
 
 def test_the_exact_test_over_rows_is_mcnemars_where_seeds_do_not_differ() -> None:
     for num_rows in (5, 60, 400):
         one, other = (np.random.default_rng(num_rows + n).random(num_rows) < 0.9 for n in range(2))
         difference_N = one.astype(int) - other.astype(int)
-        assert _rows_alone(6 * difference_N) == pytest.approx(stats.mcnemar(one, other).p)
-    assert _rows_alone(np.zeros(50, int)) == 1
-    assert _rows_alone(np.ones(FEW, int)) == 0, "many rows: it has no say"
-    assert 0 < _rows_alone(np.ones(FEW - 1, int)) < 1e-20
+        assert sign_flip_of_rows(6 * difference_N) == pytest.approx(stats.mcnemar(one, other).p)
+    assert sign_flip_of_rows(np.zeros(50, int)) == 1
+    assert sign_flip_of_rows(np.ones(FEW, int)) == 0, "many rows: it has no say"
+    assert 0 < sign_flip_of_rows(np.ones(FEW - 1, int)) < 1e-20
 
 
 def test_a_claim_needs_six_seeds_on_these_rows_and_on_others() -> None:
