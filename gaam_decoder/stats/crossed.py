@@ -135,13 +135,11 @@ def two_level_interval(
 ) -> tuple[float, float] | None:
     """Interval of an accuracy over seeds and test rows; None for fewer than two of either.
 
-    Wilson's score interval for as many independent rows as have the variance of the mean, with
-    Student's t quantile. It never leaves 0 to 1, and where all seeds are right on all rows it is
-    that of N rows.
+    Wilson's score interval for as many independent rows as have the variance of the mean, at most
+    N, with Student's t quantiles. It never leaves 0 to 1.
 
-    In simulated experiments it holds the accuracy in 95 of 100 cases or more, but in about 89 where
-    a few seeds are much worse than the others, and in about 85 where of 50 rows hardly one is
-    wrong: such a sample may hold none of what makes the difference.
+    In simulated experiments it holds the accuracy in 95 of 100 cases or more, but in about 90 where
+    a few seeds are much worse than the others: a sample of seeds may hold none of those.
 
     Args:
         right_SN: whether, or in what share of several tests, each seed is right on each row.
@@ -157,7 +155,8 @@ def two_level_interval(
     found = crossed(right_SN)
     share, tail = found.mean, (1 + level) / 2
     alone = share * (1 - share)
-    rows = num_rows if alone < 1e-12 or found.variance == 0 else alone / found.variance
+    # never more than there are: what makes the variance may not be among few rows
+    rows = min(num_rows, alone / found.variance) if found.variance > 0 and alone else num_rows
     if found.variance > 0:
         quantile = found.distance(1 - tail) / math.sqrt(found.variance)
     else:

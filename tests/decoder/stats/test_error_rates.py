@@ -16,8 +16,8 @@ SIZES = ((2, 50), (3, 300), (6, 300), (6, 2000), (20, 300))
 """Seeds and test rows."""
 REPETITIONS = 200
 SWAPS = 300
-KNOWN = {"97% right": 0.85, "99% right": 0.85, "skewed seeds": 0.80}
-"""Coverage of an accuracy at the worst size: few rows are wrong, or few seeds are much worse."""
+KNOWN = {"skewed seeds": 0.89, "strong seeds": 0.91}
+"""Coverage of an accuracy at the worst size: few seeds are much worse than the others."""
 
 pytestmark = pytest.mark.slow
 
@@ -94,8 +94,8 @@ def test_the_interval_holds_the_difference(name: str) -> None:
 def test_the_interval_of_an_accuracy_holds_it(name: str) -> None:
     for difference, size in itertools.product(differences_of(name), SIZES):
         found = rates(name, difference, size)
-        promise = KNOWN.get(name, 0.93)
+        promise = KNOWN.get(name, 0.95)
         assert at_least(promise, found.accuracy_held, found.repetitions), (size, found)
     found = pooled(name, differences_of(name))
-    promise = 0.90 if name == "skewed seeds" else 0.93
+    promise = 0.93 if name in KNOWN else 0.95
     assert at_least(promise, found.accuracy_held, found.repetitions), found
