@@ -52,6 +52,8 @@ class Table:
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
     """Largest difference that does not matter, a fraction."""
+    unchosen: tuple[int, ...]
+    """Places of the rows that are candidates between which nothing could choose."""
 
     @property
     def published(self) -> tuple[Published | None, ...]:
@@ -78,6 +80,7 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
+            "unchosen_rows": list(self.unchosen),
         }
 
     def title(self) -> str:
@@ -181,8 +184,9 @@ def build_tables(
         CacheError: a run is damaged.
     """
     tunings: dict[str, Tuning] = {}
+    unchosen: tuple[str, ...] = ()
     if not every_candidate:
-        runs, tunings, _ = choose(runs, tune_seeds)
+        runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows(runs, apart=tunings)
     row_lists = [build_rows(tested.groups, tunings) for tested in found]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
@@ -207,9 +211,12 @@ def build_tables(
             covered=tested.covered,
             incomplete=tested.incomplete,
             comparisons=comparisons,
-            against_probe=_compare.against_probe(rows, margin),
+            against_probe=(None,) * len(rows)
+            if tested.covered
+            else _compare.against_probe(rows, margin),
             num_tests=num_tests,
             margin=margin,
+            unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]

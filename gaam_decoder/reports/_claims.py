@@ -57,10 +57,15 @@ def _alone(table: Table) -> str:
 def _conditions(table: Table, made: Sequence[Comparison]) -> str:
     """What holds only under them."""
     found = []
-    if any(row.optimistic for row in table.rows):
+    if any(row.optimistic and not row.shuffled for row in table.rows):
         found.append("some of it from numbers that are optimistic")
-    if made and not any(row.tunings for row in table.rows):
-        found.append("at this one recipe, which was tuned for none of them")
+    if made and table.unchosen:
+        found.append("of several recipes, between which nothing chose")
+    elif made and not any(row.tunings for row in table.rows):
+        rows = [row for row in table.rows if not row.fitted | row.shuffled]
+        one = len({str(row.recipe) for row in rows}) == 1
+        which = "this one recipe, which was" if one else "recipes that were"
+        found.append(f"at {which} tuned for none of them")
     if made and any(c.other_grid for c in made):
         found.append("though not all had the same grid")
     if late := sum(row.undertrained for row in table.rows):
@@ -140,7 +145,12 @@ def _would_decide(found: Claim) -> str:
             f"no number of seeds would decide on these test rows; about {rows:,} test rows would, "
             "if what was seen is so"
         )
-    return "neither more seeds nor more test rows would decide: it lies at the margin or at zero"
+    if both := found.both_to_decide:
+        return (
+            f"neither more seeds alone nor more test rows alone would decide; about {both[0]:,} "
+            f"seeds on {both[1]:,} test rows would, if what was seen is so"
+        )
+    return "not even a thousand times as many seeds and test rows would decide"
 
 
 def how_it_was_tested(table: Table) -> Iterator[str]:

@@ -41,6 +41,8 @@ class Row:
     seeds: tuple[int, ...]
     """All seeds, failed ones included, sorted."""
     seconds: dict[int, float]
+    partly: tuple[int, ...]
+    """Seeds that some folds lack; they count in nothing."""
     failed: dict[int, str]
     epochs: dict[int, int]
     """Epoch that was kept of every seed; over several folds the last of them."""
@@ -143,6 +145,7 @@ class Row:
             "best_epoch_is_last": list(self.still_learning),
             "undertrained": self.undertrained,
             "tuning": [tuning.to_dict() for tuning in self.tunings],
+            "seeds_not_in_all_folds": list(self.partly),
             "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
             "learned": _learned.to_dict(self.learned),
             "importance": importance.to_dict() if importance else None,
@@ -208,6 +211,7 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
         repeats=repeats,
         seeds=tuple(sorted(everywhere)),
         seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in everywhere},
+        partly=tuple(sorted(set.union(*map(set, by_part)) - everywhere)),
         failed=failed,
         epochs={seed: max(runs[seed].epochs[seed] for runs in by_part) for seed in everywhere},
         learned=learned_ranges(counted[0]) if whole else {},

@@ -96,7 +96,8 @@ def _by_row(right_SN: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bo
             where=", ".join(str(part[0].path) for part in parts[:3]),
         )
     sorted_SN = right_SN[:, np.argsort(row_N, kind="stable")]
-    return sorted_SN.reshape(len(right_SN), -1, repeats).mean(2, dtype=np.float64)
+    shape = len(right_SN), len(row_N) // repeats, repeats
+    return sorted_SN.reshape(shape).mean(2, dtype=np.float64)
 
 
 def _logits(part: Part) -> dict[int, NDArray[np.float32]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._weaknesses import labelled
-from gaam_decoder.runs.tuning import TUNED, Tuning
+from gaam_decoder.runs.tuning import TUNED, Candidate, Tuning
 
 
 def notes(table: Table) -> Iterator[str]:
@@ -20,6 +20,13 @@ def notes(table: Table) -> Iterator[str]:
             "the best mean validation accuracy is shown; no test score chooses (--all shows all)"
         )
         yield from _seeds(table)
+    if table.unchosen:
+        labels = table.labels()
+        names = ", ".join(labels[place] for place in table.unchosen)
+        yield (
+            f"not chosen among: {names}: no seed with "
+            "a validation accuracy is in all of them; nor may the test accuracies above choose"
+        )
     for label, row in tuned:
         yield f"{label}: {_by_fold(row.tunings) if row.folds > 1 else _grid(row.tunings[0])}"
     alike = (row for row in table.rows if row.select == "val" and not row.fitted | row.shuffled)
@@ -59,12 +66,17 @@ def _grid(tuning: Tuning) -> str:
     """``lr 0.001 of 0.0001 (88.2%), 0.001 (89.1%)``."""
     names = tuning.names or TUNED[:1]
     spelt = [
-        f"{' and '.join(_spell(c.values[name]) for name in names)} "
-        + ("(a seed failed)" if c.accuracy is None else f"({100 * c.accuracy:.1f}%)")
+        f"{' and '.join(_spell(c.values[name]) for name in names)} " + _how_good(c)
         for c in tuning.candidates
     ]
     chosen = " and ".join(f"{name} {_spell(tuning.chosen[name])}" for name in names)
     return f"{chosen} of {', '.join(spelt)} on validation"
+
+
+def _how_good(candidate: Candidate) -> str:
+    if candidate.accuracy is not None:
+        return f"({100 * candidate.accuracy:.1f}%)"
+    return "(not by these seeds)" if candidate.lacks else "(a seed failed)"
 
 
 def _by_fold(tunings: Sequence[Tuning]) -> str:
@@ -73,9 +85,16 @@ def _by_fold(tunings: Sequence[Tuning]) -> str:
     for name in dict.fromkeys(name for tuning in tunings for name in tuning.names):
         count = Counter(tuning.chosen[name] for tuning in tunings)
         tried = sorted({c.values[name] for tuning in tunings for c in tuning.candidates})
-        chosen = ", ".join(f"{_spell(value)} ({count[value]} folds)" for value in sorted(count))
+        chosen = ", ".join(
+            f"{_spell(value)} ({counted_folds(count[value])})" for value in sorted(count)
+        )
         parts.append(f"{name} {chosen} of {', '.join(map(_spell, tried))}")
     return f"{'; '.join(parts)}, each fold by its own validation rows"
+
+
+def counted_folds(count: int) -> str:
+    """``1 fold`` or ``2 folds``."""
+    return f"{count} fold{'s' * (count != 1)}"
 
 
 def _option(name: str) -> str:

@@ -41,6 +41,8 @@ def failures(table: Table) -> Iterator[str]:
                 yield f"{label}: {_all_failed(row)}"
             else:
                 yield f"{label} seed {counted(seeds)} failed: {brief(why, LONGEST_REASON)}"
+        if row.partly:
+            yield f"{label}: without seed {counted(row.partly)}, which not all of its folds have"
         if row.repeated:
             yield (
                 f"{label}: several runs have seed {counted(row.repeated)}; the first by folder "
@@ -53,6 +55,8 @@ def failures(table: Table) -> Iterator[str]:
 
 
 def _all_failed(row: Row) -> str:
+    if not row.seeds:
+        return "no seed is in all of its folds"
     reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})
     count = f"all {len(row.seeds)} seeds" if len(row.seeds) > 1 else "its one seed"
     return f"{count} failed: {'; '.join(reasons[:3])}{'; and more' if len(reasons) > 3 else ''}"
@@ -88,6 +92,16 @@ def shared_texts(table: Table) -> Iterator[str]:
         )
 
 
+def fitted_states(table: Table) -> Iterator[str]:
+    """Whether what made the states has seen the tested rows, without their labels."""
+    split = table.cache.get("fitted_on")
+    if split is not None and any(_splits(row)[1] == split for row in table.rows):
+        yield (
+            f"the states were fitted on the texts of '{brief(split)}', the tested rows among them "
+            "(not on labels): hashed=true fits nothing"
+        )
+
+
 def _splits(row: Row) -> tuple[str, str]:
     """What a row learned from and was tested on."""
     recipe = row.runs[0].recipe  # of a fold, which the row's no longer names
@@ -110,8 +124,9 @@ def controls(rows: tuple[Row, ...]) -> Iterator[str]:
         yield f"control: {', '.join(useful)}; a mechanism that helps is better than these"
     elif there:
         yield (
-            f"no seed of the control {', '.join(there)} finished: whether a mechanism helps cannot "
-            "be told"
+            f"no seed of the control {', '.join(there)} finished"
+            + (" in all folds" if rows[0].folds > 1 else "")
+            + ": whether a mechanism helps cannot be told"
         )
     else:
         yield (

@@ -10,7 +10,7 @@ from pathlib import Path
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import stats
-from gaam_decoder.number_lists import parse_seeds
+from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
 from gaam_decoder.reports._output import write_report
 from gaam_decoder.runs.result import RunResult
@@ -125,7 +125,7 @@ def report(
         spec,
         margin=_fraction(margin),
         every_candidate=every_candidate,
-        tune_seeds=None if tune_seeds is None else _seeds(tune_seeds),
+        tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
     )
     return Report(tables=tuple(tables))
 
@@ -140,10 +140,27 @@ def _fraction(margin: float) -> float:
     )
 
 
-def _seeds(value: str | Sequence[int]) -> tuple[int, ...]:
+def _seeds(
+    value: str | Sequence[int], runs: Sequence[RunResult], every_candidate: bool
+) -> tuple[int, ...]:
+    if every_candidate:
+        raise ConfigError(
+            "--tune-seeds plays no part with --all, which chooses nothing",
+            expected="one of the two",
+            found=f"--all --tune-seeds {value}",
+        )
     try:
-        return parse_seeds(value if isinstance(value, str) else list(value))
+        seeds = parse_seeds(value if isinstance(value, str) else list(value))
     except ValueError as error:
         raise ConfigError(
             "--tune-seeds is out of range", expected=str(error), found=str(value)
         ) from None
+    there = {seed for run in runs for seed in run.seeds}
+    if lacking := sorted(set(seeds) - there):
+        raise ConfigError(
+            "--tune-seeds names seeds that no run has",
+            expected=f"some of {spell_numbers(sorted(there))}",
+            found=spell_numbers(lacking),
+            hint="a number alone is a number of seeds: 5 is 0-4",
+        )
+    return seeds

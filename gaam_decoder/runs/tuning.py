@@ -19,9 +19,11 @@ class Candidate(NamedTuple):
 
     values: dict[str, float]
     accuracy: float | None
-    """Mean validation accuracy over the seeds that choose; None where one of them failed."""
+    """Mean validation accuracy over the seeds that choose; None where one failed or is missing."""
     loss: float
     """Mean validation loss over them, which decides between equals; infinite where unknown."""
+    lacks: bool = False
+    """Whether a seed that chooses was never trained of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,8 +111,11 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     Candidates are runs whose recipes differ in ``TUNED`` alone. The seeds that choose are those
     that were trained to choose, as the runs say, or else all that every candidate has. Where other
     seeds than these were trained of the one that is chosen, only they are reported. Of equal
-    candidates that of the lower validation loss is kept, of these the smallest; one with a failed
-    seed is not.
+    candidates that of the lower validation loss is kept, of these the smallest; one of which a seed
+    that chooses failed, or is not there, is not.
+
+    A fold of a cross-validation of which one candidate is there, where other folds have several,
+    has a grid of one.
 
     Args:
         runs: all that a report is to be of.
@@ -123,12 +128,15 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     dropped: set[str] = set()
     tunings: dict[str, Tuning] = {}
     unchosen: list[str] = []
+    several = {_over_folds(of) for of in families.values() if len(of) > 1}
     for by_key in families.values():
-        if len(by_key) < 2:
+        alone = len(by_key) == 1
+        folded = next(iter(by_key.values()))[0].recipe.get("fold") is not None
+        if alone and not (folded and _over_folds(by_key) in several):
             continue
         tuning = _tuning(by_key, seeds)
         if tuning is None:
-            unchosen += by_key
+            unchosen += [] if alone else by_key
             continue
         (winner,) = (key for key, of in by_key.items() if _values(of) == tuning.chosen)
         tunings[winner] = tuning
@@ -136,28 +144,38 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
+def _over_folds(by_key: Mapping[str, Sequence[RunResult]]) -> str:
+    """What the folds of one row have in common."""
+    run = next(iter(by_key.values()))[0]
+    recipe = run.recipe | {"fold": None, "split_seed": None}
+    return family(recipe, run.attention, run.head, run.cache["fingerprint"])
+
+
 def _tuning(
     by_key: Mapping[str, Sequence[RunResult]], asked: Collection[int] | None
 ) -> Tuning | None:
     """None where no seed could choose."""
-    there = [{seed for run in runs for seed in run.seeds} for runs in by_key.values()]
+    there = {key: {seed for run in runs for seed in run.seeds} for key, runs in by_key.items()}
     recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
-    shared = set.intersection(*there)
-    choosing = sorted(shared & set(asked if asked is not None else recorded or shared))
-    ordered = sorted(by_key.values(), key=lambda runs: tuple(_values(runs).values()))
-    candidates = tuple(Candidate(_values(runs), *_mean(runs, choosing)) for runs in ordered)
+    meant = recorded if asked is None else set(asked)
+    choosing = sorted(meant or set.intersection(*there.values()))
+    ordered = sorted(by_key, key=lambda key: tuple(_values(by_key[key]).values()))
+    candidates = tuple(
+        Candidate(
+            _values(by_key[key]), *_mean(by_key[key], choosing), not set(choosing) <= there[key]
+        )
+        for key in ordered
+    )
     able = [c for c in candidates if c.accuracy is not None]
     if not choosing or not able:
         return None
     winner = max(able, key=lambda c: (c.accuracy, -c.loss))  # of equals the first
-    of_winner = next(runs for runs in ordered if _values(runs) == winner.values)
-    others = {seed for run in of_winner for seed in run.seeds} - set(choosing)
-    meant = asked is not None or bool(recorded)
+    of_winner = next(key for key in ordered if _values(by_key[key]) == winner.values)
     return Tuning(
         chosen=winner.values,
         candidates=candidates,
         seeds=tuple(choosing),
-        apart=bool(others) and meant,
+        apart=bool(meant and there[of_winner] - set(choosing)),
     )
 
 

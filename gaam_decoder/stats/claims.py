@@ -33,6 +33,8 @@ LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
+MOST_TESTS = 64
+"""Of one row, in repeated cross-validations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,6 +139,22 @@ class Claim:
             return None
         return max(self.num_rows + 1, int(round(rows, 1 - math.floor(math.log10(rows)))))
 
+    @property
+    def both_to_decide(self) -> tuple[int, int] | None:
+        """About how many seeds and test rows would decide where neither alone does.
+
+        Both so many times as many; None where not even a thousand times as many would.
+        """
+        if self.limits is None or self.verdict != "undecided" or self.num_seeds < LEAST_SEEDS:
+            return None
+        limits, level = self.limits, ALPHA / self.num_tests
+
+        def larger(tenths: int) -> tuple[int, int]:
+            return math.ceil(self.num_seeds * tenths / 10), math.ceil(self.num_rows * tenths / 10)
+
+        found = _fewest(11, 10_000, lambda n: limits.resized(*larger(n)).decide(self.margin, level))
+        return None if found is None else larger(found)
+
 
 def _fewest(low: int, high: int, decides: Callable[[int], bool]) -> int | None:
     """The smallest number that decides, where every larger one does too; None if ``high`` does not.
@@ -161,7 +179,13 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
     holds all differences that the test does not reject.
 
     Where a difference of theta would need more rows to differ than did, the variance at theta
-    counts these rows too: rows that never differ do not show that none ever would.
+    counts these rows too: rows that never differ do not show that none ever would. Nor is there a
+    difference where as much in favour of the other may by chance not be among the rows: a few rows
+    that count much against many that count little.
+
+    Test rows are independent of one another, and so are seeds; rows of one speaker or duplicates
+    are not, and p is too small then. A few seeds cannot know of what happens to one in many: where
+    one seed in ten collapses and none of six did, p is too small as well.
 
     Args:
         hits: (S, N), whether each seed is right on each row; or the share of several tests of the
@@ -170,18 +194,16 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         margin: largest difference that does not matter, a fraction.
 
     Raises:
-        ValueError: not the same shape, no seed, no row, or no margin above 0.
+        ValueError: not the same shape, no seed, no row, what is not between 0 and 1, or no margin
+            above 0.
 
     Source: see ``crossed``; equivalence with readers and cases: Chen, Petrick and Sahiner 2012,
         "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
         tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions.
     """
-    if hits.shape != baseline_hits.shape or hits.ndim != 2 or not hits.size:
-        raise ValueError("hits of both, (seeds, rows), one of each at least")
+    difference_SN = _difference(np.asarray(hits), np.asarray(baseline_hits))
     if not 0 < margin < 1:
         raise ValueError("a margin is a fraction above 0 and below 1")
-    kind = np.int8 if hits.dtype == baseline_hits.dtype == np.bool_ else np.float64
-    difference_SN = hits.astype(kind) - baseline_hits.astype(kind)
     difference_S = difference_SN.mean(1, dtype=np.float64)
     num_seeds, num_rows = difference_SN.shape
     both = num_seeds > 1 and num_rows > 1
@@ -195,7 +217,9 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         found=crossed(difference_SN),
         better=float(np.maximum(difference_N, 0).mean()),
         worse=float(np.maximum(-difference_N, 0).mean()),
-        p_rows=sign_flip_of_rows(difference_SN.sum(0)),
+        better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),
+        worse_sq=float(np.square(np.maximum(-difference_N, 0)).mean()),
+        p_rows=sign_flip_of_rows(_whole(difference_SN).sum(0)),
     )
     return Claim(
         interval=limits.interval(),
@@ -204,6 +228,32 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         limits=limits,
         **about,
     )
+
+
+def _difference(hits: NDArray[Any], baseline_hits: NDArray[Any]) -> NDArray[Any]:
+    """int8 of truth values, else float64.
+
+    Raises:
+        ValueError: as ``claim`` says.
+    """
+    if hits.shape != baseline_hits.shape or hits.ndim != 2 or not hits.size:
+        raise ValueError("hits of both, (seeds, rows), one of each at least")
+    for one in (hits, baseline_hits):
+        if one.dtype.kind not in "biuf" or not (one.min() >= 0 and one.max() <= 1):
+            raise ValueError("hits are true or false, or finite shares from 0 to 1")
+    kind = np.int8 if hits.dtype == baseline_hits.dtype == np.bool_ else np.float64
+    return hits.astype(kind) - baseline_hits.astype(kind)
+
+
+def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:
+    """The same as whole numbers, of shares of a few tests of every row; or as it is."""
+    if difference_SN.dtype == np.int8:
+        return difference_SN
+    for tests in range(1, MOST_TESTS + 1):
+        whole_SN = np.rint(difference_SN * tests)
+        if np.abs(difference_SN * tests - whole_SN).max() < 1e-9:
+            return whole_SN.astype(np.int64)
+    return difference_SN
 
 
 def _on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRows:

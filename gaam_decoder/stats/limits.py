@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scipy.special import ndtr, ndtri
+from scipy.special import gammaincc, ndtr, ndtri
 
 from gaam_decoder.stats.crossed import Crossed
 
@@ -22,13 +22,31 @@ class Limits:
     """Mean over the rows of what speaks for the one, that of all seeds of a row together."""
     worse: float
     """Of what speaks for the other."""
+    better_sq: float
+    worse_sq: float
+    """Mean squares of the same."""
     p_rows: float
     """Of the exact test over rows; 0 where it has no say."""
 
     @property
     def p(self) -> float:
         """Two-sided p of no difference."""
-        return min(1.0, max(2 * self._tail(0.0, abs(self.found.mean)), self.p_rows))
+        crossed = 2 * self._tail(0.0, abs(self.found.mean))
+        return min(1.0, max(crossed, self.p_rows, self.p_unseen))
+
+    @property
+    def p_unseen(self) -> float:
+        """Two-sided p of seeing so little of the smaller side, were it as large as the larger.
+
+        A few rows that count much may outweigh many that count little, and not be among those that
+        were seen: what is rare is Poisson. How much a row of that side counts is estimated from
+        those that were, and one that counts fully.
+        """
+        num_rows = self.found.num_rows
+        sides = sorted([(self.better, self.better_sq), (self.worse, self.worse_sq)])
+        (little, square), (much, _) = sides
+        one = (square * num_rows + 1) / (little * num_rows + 1)
+        return min(1.0, 2 * float(gammaincc(little * num_rows / one + 1, much * num_rows / one)))
 
     def p_equivalent(self, margin: float) -> float:
         """Larger of the one-sided p of the margin and of its negative."""
@@ -45,7 +63,8 @@ class Limits:
             level: of each test.
         """
         size = abs(self.found.mean)
-        if self.p_rows < level and size > self._distance(0.0, level / 2):
+        rows = max(self.p_rows, self.p_unseen)
+        if rows < level and size > self._distance(0.0, level / 2):
             return True
         inside = margin - max(self._distance(side * margin, level) for side in (1, -1))
         if (spread := self.found.variance**0.5) == 0:

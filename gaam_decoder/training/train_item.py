@@ -211,6 +211,11 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "rows": cache.plan.rows,
         "shared_texts": cache.plan.shared_texts,
         "class_names": list(cache.class_names),
+        **{
+            name: value
+            for name, value in cache.plan.fingerprint_fields["encoder"].items()
+            if name == "fitted_on"
+        },
     }
 
 

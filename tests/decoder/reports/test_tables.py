@@ -382,3 +382,24 @@ def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
     assert "over 5 seeds" in found["confusion-gaam"].caption
     bars = found["layers-gaam"].draw().axes[0].patches
     assert [bar.get_height() for bar in bars] == [pytest.approx(100 / 6)] * 6
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_folds_without_a_common_seed_are_a_row_without_seeds(repeats: int) -> None:
+    rows = np.arange(20)
+    runs = []
+    for split_seed in range(repeats):
+        for number in (1, 2):
+            seeds = (4 * split_seed + 2 * number, 4 * split_seed + 2 * number + 1)
+            run = build_run("none", answers(2, 0.8, number, 10), seeds=seeds, fold=f"{number}/2",
+                            split_seed=split_seed, path=f"{split_seed}-{number}")  # fmt: skip
+            vars(run)["test_rows"] = rows[number - 1 :: 2]
+            runs.append(run)
+    table = build_tables(runs)[0]
+    assert table.rows[0].seeds == ()
+    assert table.num_test_rows == 20
+    text = "\n".join([*notes(table), *warnings(table)])
+    assert "which not all of its folds have" in text
+    assert "no seed is in all of its folds" in text
+    assert "its one seed failed" not in text
+    everything([table])

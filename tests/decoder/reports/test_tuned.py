@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports._base import AT_EDGE, Table, build_tables
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import BY_FOLD
 from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.reports.report import report
 from gaam_decoder.runs.tuning import choose
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -72,7 +74,8 @@ def test_the_mean_over_the_seeds_that_choose_decides_and_no_single_one() -> None
     for _ in range(20):
         validation = {lr: dict(enumerate(generator.random(5))) for lr in RATES}
         runs = grid("gaam", validation, seeds=(0, 1, 2, 3, 4))
-        for asked in (None, (0, 1), (3,), (2, 4), (4, 9)):
+        assert choose(runs, (4, 9)).tunings == {}, "no run has seed 9"
+        for asked in (None, (0, 1), (3,), (2, 4)):
             mean = {
                 lr: np.mean([v for seed, v in of.items() if asked is None or seed in asked])
                 for lr, of in validation.items()
@@ -292,3 +295,45 @@ def test_json_says_how_a_rate_was_chosen() -> None:
         }
     ]
     assert row["undertrained"] is False
+
+
+def test_a_candidate_without_the_seeds_that_choose_is_not_chosen_and_undoes_nothing() -> None:
+    kind = {"tuning_seeds": (7, 8)}
+    tried = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, seeds=(7, 8), **kind)
+    winner = build_run("gaam", answers(6, 0.8, 3), lr=1e-3, path="b", validation=0.1, **kind)
+    late = build_run("gaam", answers(6, 0.9, 4), lr=1e-2, path="c", validation=0.99)
+    [table] = build_tables([*tried, winner, late])
+    assert rates(table) == [("gaam", 1e-3)]
+    assert table.rows[0].seeds == (0, 1, 2, 3, 4, 5)
+    assert "0.01 (not by these seeds) on validation" in "\n".join(notes(table))
+
+
+def test_candidates_between_which_nothing_chooses_are_said_to_be_such() -> None:
+    runs = [
+        build_run("gaam", answers(2, 0.8, 1), lr=lr, seeds=seeds, path=str(lr), validation=0.5)
+        for lr, seeds in ((1e-4, (0, 1)), (1e-3, (2, 3)))
+    ]
+    [table] = build_tables(runs)
+    assert len(table.rows) == 2
+    assert table.unchosen == (0, 1)
+    assert "not chosen among: gaam lr=0.0001, gaam lr=0.001" in "\n".join(notes(table))
+
+
+def test_seeds_that_no_run_has_cannot_choose_nor_any_where_nothing_is_chosen() -> None:
+    runs = grid("gaam", {1e-4: 0.7, 1e-3: 0.9}, seeds=(0, 1))
+    for wrong in ({"tune_seeds": "5-9"}, {"tune_seeds": "0-1", "every_candidate": True}):
+        with pytest.raises(ConfigError):
+            report(runs, **wrong)
+
+
+def test_a_fold_that_lost_a_candidate_keeps_its_place_in_the_whole() -> None:
+    runs = []
+    for number, lr in ((1, 1e-4), (1, 1e-3), (2, 1e-3)):
+        run = build_run("gaam", answers(6, 0.8, number), lr=lr, fold=f"{number}/2",
+                        path=f"{number}-{lr}", validation=lr)  # fmt: skip
+        runs.append(run)
+    whole = build_tables(runs)[0]
+    assert whole.where.startswith("all 2 folds")
+    assert whole.rows[0].folds == 2
+    assert whole.incomplete == ()
+    assert "lr 0.001 (2 folds) of 0.0001, 0.001" in "\n".join(notes(whole))
