@@ -45,6 +45,7 @@ def start_forks(address: Path, warm_up: Sequence[str], *prefix: str) -> Forks:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
+    address.unlink(missing_ok=True)  # of a server before this one, who answers no more
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     while not address.exists():
         if process.poll() is not None:

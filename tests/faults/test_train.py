@@ -114,6 +114,9 @@ def together(trainers: Forks, lock: Path, commands: list[list[str]]) -> list[Out
         deadline = time.monotonic() + 600  # a hang
         while len(list(lock.parent.glob("lock.*"))) < len(commands):
             assert time.monotonic() < deadline
+            for future in running:
+                if future.done():  # before it said that it waits
+                    raise AssertionError(future.result())
             time.sleep(0.01)
         fcntl.flock(held, fcntl.LOCK_UN)
         return [future.result() for future in running]
