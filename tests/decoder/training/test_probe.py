@@ -226,7 +226,7 @@ def test_every_format_shows_it_beside_what_was_trained(format: str, config: Trai
     text = report.text(format)
     assert "lbfgs" in text
     labels = report.tables[0].labels()
-    assert sorted(labels) == ["gaam + linear", "none + lbfgs"]
+    assert sorted(labels) == ["gaam", "none + lbfgs"]
     assert report.tables[0].settings() == ["", ""]
     assert report.tables[0].baseline is None  # a probe is no counterpart of anything
     if format in ("terminal", "markdown", "html"):

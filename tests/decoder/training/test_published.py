@@ -154,7 +154,7 @@ def test_the_headline_preset_trains_as_published_and_chooses_on_train() -> None:
         resolve(TrainConfig, "train", {}, preset=preset, environ={})
         for preset in ("agnews-llama2-13b", "paper")
     )
-    assert headline == replace(paper, lr=(5e-5,), select="val", ties="loss")
+    assert headline == replace(paper, lr=(5e-5,), weight_decay=0.01, select="val", ties="loss")
 
 
 def test_the_preset_trains_and_can_be_taken_apart(
