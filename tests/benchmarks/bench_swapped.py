@@ -29,10 +29,12 @@ def main() -> None:
     print("| mechanism | seeds | p < 0.05 by sign-flip over seeds | by claim | 'equivalent' |")
     print("|---|---|---|---|---|")
     for table in build_tables(load_runs(asked.runs), asked.baseline):
-        found = {row.attention: row.scores for row in table.rows}
+        found = {row.attention: row.scores for row in table.rows if not row.fitted}
         theirs = found.pop(asked.baseline)
         for name, mine in found.items():
             both = sorted(set(mine.seeds) & set(theirs.seeds))
+            if not both:
+                continue
             first, second = (
                 scores.right[[scores.seeds.index(seed) for seed in both]]
                 for scores in (mine, theirs)
