@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TEST_SPLIT = "test"
 
 
-def loss_scaling(asked: str, dtype: Dtype) -> Literal["none", "dynamic"]:
+def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
     """Whether losses are scaled; ``auto``: where gradients could be too small for their type."""
     return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
 
@@ -47,9 +47,8 @@ def check_precision(config: TrainConfig) -> None:
             found="--dtype float16 --loss-scale none",
             hint="leave --loss-scale out, or --dtype bfloat16, which needs none",
         )
-    scales = config.loss_scale == "dynamic" or config.dtype == "float16"
     lacking = {
-        "--loss-scale dynamic": not scales,
+        "--loss-scale dynamic": loss_scaling(config.loss_scale, config.dtype) == "none",
         "--clip-grad-norm": config.clip_grad_norm is None,
     }
     if config.clip_order == "clip-first" and any(lacking.values()):

@@ -12,8 +12,6 @@ from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance
 from gaam_decoder.number_lists import spell_numbers
 
-FEW_SEEDS = 6
-"""With fewer, no two-sided exact test of paired differences can reach 5%."""
 PAIRS = (("high", "low"), ("high", "random"), ("low", "random"))
 
 
@@ -117,8 +115,10 @@ class Ablation:
             "intervals (Student's t, 95%) are over seeds, the test rows taken as given, and"
         )
         lines.append("not corrected for there being three of them")
-        if any(len(pair["seeds"]) < FEW_SEEDS for pair in self.differences()):
-            lines.append(f"fewer than {FEW_SEEDS} seeds: nothing can be claimed to be significant")
+        if any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences()):
+            lines.append(
+                f"fewer than {stats.LEAST_SEEDS} seeds: nothing can be claimed to be significant"
+            )
         return "\n".join(lines)
 
 

@@ -98,15 +98,15 @@ def claims(table: Table) -> list[str]:
 def _in_words(comparison: Comparison) -> str:
     found, baseline = comparison.claim, brief(comparison.baseline)
     where = f"95% {span(found.interval, signed=True)}"
-    p = found.p if found.p_holm is None else found.p_holm
-    equal = found.p_equivalent if found.p_equivalent_holm is None else found.p_equivalent_holm
     if found.significant:
         small = f", by less than the margin of {_margin(found.margin)}" if found.negligible else ""
         text = f"is {found.verdict} than {baseline} by {abs(100 * found.difference):.2f} points"
-        text += f" ({where}; Holm p {_equals(p)}){small}"
+        text += f" ({where}; Holm p {_equals(found.p_decisive)}){small}"
     elif found.verdict == "equivalent":
         text = f"is equivalent to {baseline} within {_margin(found.margin)}"
-        text += f" ({points(found.difference)}, {where}; Holm p {_equals(equal)})"
+        text += (
+            f" ({points(found.difference)}, {where}; Holm p {_equals(found.p_equivalent_decisive)})"
+        )
     else:
         text = f"is undecided ({points(found.difference)}, {where}): {_would_decide(found)}"
     return text + _here(found) + _elsewhere(comparison)

@@ -184,14 +184,8 @@ def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | Non
     their own.
     """
     made = [_minus_probe(row, rows, margin) for row in rows]
-    tested = [claim for claim in made if claim is not None and claim.p is not None]
-    differ = stats.holm(np.array([claim.p for claim in tested]))
-    equal = stats.holm(np.array([claim.p_equivalent for claim in tested]))
-    corrected = {
-        id(claim): claim.corrected(float(p), float(q), len(tested))
-        for claim, p, q in zip(tested, differ, equal, strict=True)
-    }
-    return tuple(corrected.get(id(claim), claim) for claim in made)
+    corrected = iter(stats.holm_corrected([claim for claim in made if claim is not None]))
+    return tuple(None if claim is None else next(corrected) for claim in made)
 
 
 def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | None:
@@ -211,23 +205,13 @@ def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Compari
 
     The tests of a difference, of equivalence and of the majority votes are a family each.
     """
-    tested = [
-        c
-        for table in tables
-        for c in table
-        if c and c.claim.p is not None and len(c.seeds) >= stats.LEAST_SEEDS
-    ]
-    differ = stats.holm(np.array([c.claim.p for c in tested]))
-    equal = stats.holm(np.array([c.claim.p_equivalent for c in tested]))
-    voted = [c for c in tested if c.mcnemar]
+    made = [c for table in tables for c in table if c is not None]
+    voted = [c for c in made if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
+    claims = stats.holm_corrected([c.claim for c in made])
     adjusted = {
-        id(c): replace(
-            c,
-            claim=c.claim.corrected(float(p), float(q), len(tested)),
-            mcnemar_p_holm=vote_of.get(id(c)),
-        )
-        for c, p, q in zip(tested, differ, equal, strict=True)
+        id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
+        for c, claim in zip(made, claims, strict=True)
     }
-    return [tuple(adjusted.get(id(c), c) for c in table) for table in tables]
+    return [tuple(c and adjusted[id(c)] for c in table) for table in tables]

@@ -15,7 +15,7 @@ from gaam_decoder.stats.accuracy import (
     majority_accuracy,
     majority_votes,
 )
-from gaam_decoder.stats.claims import LEAST_SEEDS, MARGIN, Claim, OnTheseRows, claim
+from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
@@ -27,6 +27,7 @@ from gaam_decoder.stats.seeds import (
     t_interval,
     within,
 )
+from gaam_decoder.stats.seeds_alone import LEAST_SEEDS, OnTheseRows
 
 __all__ = [
     "ALPHA",
@@ -43,6 +44,7 @@ __all__ = [
     "corrected_resampled_t",
     "f1_of_confusion",
     "holm",
+    "holm_corrected",
     "macro_f1",
     "majority_accuracy",
     "majority_votes",

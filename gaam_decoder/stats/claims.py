@@ -6,52 +6,31 @@ S seeds that both have, N test rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from gaam_decoder.stats.crossed import crossed
 from gaam_decoder.stats.limits import ALPHA, Limits
-from gaam_decoder.stats.paired import SignFlip, sign_flip, sign_flip_of_rows
-from gaam_decoder.stats.seeds import (
-    minimum_detectable_difference,
-    seeds_needed,
-    standard_deviation,
-    t_interval,
-    within,
+from gaam_decoder.stats.paired import holm, sign_flip_of_rows
+from gaam_decoder.stats.seeds_alone import (
+    LEAST_SEEDS,
+    OnTheseRows,
+    Verdict,
+    on_these_rows,
+    verdict_of,
 )
 
 Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
-Verdict = Literal["better", "worse", "equivalent", "undecided"]
 MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
-LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
-"""With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
 MOST_TESTS = 64
 """Of one row, in repeated cross-validations."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OnTheseRows:
-    """The comparison over seeds alone: the test rows are taken as given."""
-
-    std: float | None
-    """Of the differences of the seeds."""
-    interval: tuple[float, float] | None
-    """95% t interval."""
-    sign_flip: SignFlip | None
-    """None for fewer than 6 seeds."""
-    p_equivalent: float | None
-    """Of two one-sided paired t tests against the margin."""
-    detectable: float | None
-    """Smallest true difference that so many seeds find with a power of 80%."""
-    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,9 +63,19 @@ class Claim:
         The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
         seeds.
         """
-        p = self.p if self.p_holm is None else self.p_holm
-        equal = self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
-        return _verdict(self.num_seeds, self.difference, p, equal)
+        return verdict_of(
+            self.num_seeds, self.difference, self.p_decisive, self.p_equivalent_decisive
+        )
+
+    @property
+    def p_decisive(self) -> float | None:
+        """``p``, corrected where it was."""
+        return self.p if self.p_holm is None else self.p_holm
+
+    @property
+    def p_equivalent_decisive(self) -> float | None:
+        """``p_equivalent``, corrected where it was."""
+        return self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
 
     @property
     def significant(self) -> bool:
@@ -96,8 +85,13 @@ class Claim:
     @property
     def negligible(self) -> bool:
         """Whether the difference is smaller than the margin, whatever else there is."""
-        equal = self.p_equivalent if self.p_equivalent_holm is None else self.p_equivalent_holm
+        equal = self.p_equivalent_decisive
         return self.num_seeds >= LEAST_SEEDS and equal is not None and equal < ALPHA
+
+    @property
+    def testable(self) -> bool:
+        """Whether there is a p, and seeds enough to go by it."""
+        return self.p is not None and self.num_seeds >= LEAST_SEEDS
 
     def corrected(self, p: float, p_equivalent: float, num_tests: int) -> Claim:
         """The claim as one of several."""
@@ -156,6 +150,21 @@ class Claim:
         return None if found is None else larger(found)
 
 
+def holm_corrected(claims: Sequence[Claim]) -> list[Claim]:
+    """Claims of one report, corrected for one another; those that are not testable as they are.
+
+    The tests of a difference and those of equivalence are a family each.
+    """
+    tested = [claim for claim in claims if claim.testable]
+    differ = holm(np.array([claim.p for claim in tested]))
+    equal = holm(np.array([claim.p_equivalent for claim in tested]))
+    adjusted = zip(differ.tolist(), equal.tolist(), strict=True)
+    return [
+        claim.corrected(*next(adjusted), len(tested)) if claim.testable else claim
+        for claim in claims
+    ]
+
+
 def _fewest(low: int, high: int, decides: Callable[[int], bool]) -> int | None:
     """The smallest number that decides, where every larger one does too; None if ``high`` does not.
 
@@ -209,7 +218,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
     both = num_seeds > 1 and num_rows > 1
     about: dict[str, Any] = {"num_seeds": num_seeds, "num_rows": num_rows, "margin": margin}
     about["difference"] = float(difference_S.mean())
-    about["on_these_rows"] = _on_these_rows(difference_S, margin)
+    about["on_these_rows"] = on_these_rows(difference_S, margin)
     if not both:
         return Claim(interval=None, p=None, p_equivalent=None, **about)
     difference_N = difference_SN.mean(0, dtype=np.float64)
@@ -254,32 +263,3 @@ def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:
         if np.abs(difference_SN * tests - whole_SN).max() < 1e-9:
             return whole_SN.astype(np.int64)
     return difference_SN
-
-
-def _on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRows:
-    num_seeds, mean = len(difference_S), float(difference_S.mean())
-    sd = standard_deviation(difference_S)
-    flipped = sign_flip(difference_S) if num_seeds >= LEAST_SEEDS else None
-    equivalent = None
-    if sd is not None:
-        error = sd / num_seeds**0.5
-        inside = margin - abs(mean)
-        equivalent = float(stdtr(num_seeds - 1, -inside / error)) if error else float(inside <= 0)
-    detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
-    return OnTheseRows(
-        std=sd,
-        interval=within(t_interval(difference_S), -1, 1),
-        sign_flip=flipped,
-        p_equivalent=equivalent,
-        # two accuracies are never further apart: then no difference would be found
-        detectable=None if detectable is None or detectable > 1 else detectable,
-        verdict=_verdict(num_seeds, mean, flipped.p if flipped else None, equivalent),
-    )
-
-
-def _verdict(num_seeds: int, mean: float, p: float | None, equivalent: float | None) -> Verdict:
-    if num_seeds < LEAST_SEEDS:
-        return "undecided"
-    if p is not None and p < ALPHA:
-        return "better" if mean > 0 else "worse"
-    return "equivalent" if equivalent is not None and equivalent < ALPHA else "undecided"
