@@ -43,9 +43,15 @@ EXTRACT = settings.defaults(
     max_length="512, or the encoder's limit",
     encoder_seed="0",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
+    gpus_per_worker="1, or 0 on a CPU",
 )
 TRAIN = settings.defaults(
-    TrainConfig, seeds="10", seed_batch="auto", pool="the first in the cache", layers="all"
+    TrainConfig,
+    seeds="10",
+    seed_batch="auto",
+    pool="the first in the cache",
+    layers="all",
+    gpus_per_worker="1, or 0 on a CPU",
 )
 Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -117,6 +123,11 @@ def extract(
     limit: Annotated[int | None, _extract("limit", "--limit", help="Only the first rows of each split.")] = None,
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda", help="Where the encoder runs.")] = None,
     device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate).")] = None,
+    engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    devices: Annotated[Strings, _extract("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
+    address: Annotated[str | None, _extract("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
+    gpus_per_worker: Annotated[float | None, _extract("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
+    rank: Annotated[str | None, _extract("rank", "--rank", metavar="i/n", help="This process is worker i of n that were started by hand; SLURM and torchrun say so themselves.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost in tokens, bytes and time; write nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,
@@ -152,7 +163,8 @@ def extract(
         _print_json(summary.to_dict())
     else:
         tell(summary.in_words())
-        tell(f"next: {next_step.after_extract(summary.path)}")
+        if not summary.missing:
+            tell(f"next: {next_step.after_extract(summary.path)}")
 
 
 @app.command(cls=_Command)
@@ -195,6 +207,11 @@ def train(
     track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
     probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it is cheap (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
+    engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    devices: Annotated[Strings, _train("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
+    address: Annotated[str | None, _train("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
+    gpus_per_worker: Annotated[float | None, _train("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
+    rank: Annotated[str | None, _train("rank", "--rank", metavar="i/n", help="This process is worker i of n that were started by hand; SLURM and torchrun say so themselves.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what there is to train and how long it may take; train nothing.")] = False,
     config: ConfigFile = None,
     quiet: Quiet = False,
@@ -405,7 +422,7 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 
 def _shards_kept(out: Path) -> str:
-    from gaam_cache.engines.undone import kept_in_words  # NumPy: not for --help
+    from gaam_cache.engines.sharing.undone import kept_in_words  # NumPy: not for --help
 
     return kept_in_words(out)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gaam_cache.devices import check_device
+from gaam_cache.engines.sharing.placing import Placing, check_placing
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import shortened
@@ -20,7 +21,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExtractConfig:
+class ExtractConfig(Placing):
     """Everything ``gaam extract`` can be told.
 
     Raises:
@@ -101,3 +102,10 @@ class ExtractConfig:
                     expected="letters, digits, '_' and '.'",
                 )
         check_device(self.device)
+        check_placing(self)
+        if self.device_map is not None and not self.alone and self.engine == "local":
+            raise ConfigError(
+                "--device-map spreads one encoder over all GPUs",
+                expected="one worker, or --engine ray with --gpus-per-worker",
+                found=f"--device-map {self.device_map} --devices {self.devices}",
+            )

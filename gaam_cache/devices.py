@@ -49,3 +49,17 @@ def resolve_device(name: str) -> torch.device:
             hint="--device cpu",
         )
     return torch.device(name)
+
+
+_workers_here = 1
+
+
+def share_machine(workers: int) -> None:
+    """Say that so many workers of ours share the memory and the cores of this machine."""
+    global _workers_here  # noqa: PLW0603 true of the process
+    _workers_here = max(1, workers)
+
+
+def workers_here() -> int:
+    """Workers of ours on this machine, this one too: each takes its part of the memory."""
+    return _workers_here

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.devices import check_device
+from gaam_cache.engines.sharing.placing import Placing, check_placing
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import option_of
@@ -44,7 +45,7 @@ MOST_RECIPES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
+class TrainConfig(Placing):
     """Everything ``gaam train`` can be told.
 
     Raises:
@@ -154,6 +155,7 @@ class TrainConfig:
         if not 0 < self.val_fraction <= 0.5:
             raise range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
         check_device(self.device)
+        check_placing(self)
         check_choices(self)
         check_protocol(self, _DEFAULTS)
         check_precision(self)

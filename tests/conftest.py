@@ -29,7 +29,7 @@ import hypothesis
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.engines.undone import LEASE_FOLDER
+from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.terminal import interruption
 from gaam_decoder.config import TrainConfig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
@@ -29,6 +29,15 @@ class Inputs:
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
+
+
+class Facts(NamedTuple):
+    """What is said of an encoder when the work is done."""
+
+    label: str
+    dtype: str
+    max_length: int
+    leak: float | None
 
 
 class Encoder(ABC):
@@ -67,6 +76,10 @@ class Encoder(ABC):
     def label(self) -> str:
         """Name for people, which says so where the weights are random."""
         return describe_encoder(self.name, self.untrained_seed)
+
+    def facts(self) -> Facts:
+        """Of it, as it was run."""
+        return Facts(self.label, self.dtype, self.max_length, self.leak)
 
     @classmethod
     @abstractmethod

@@ -19,6 +19,7 @@ from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._handed_over import CheckedRows
 from gaam_cache.terminal.progress import Report, counting, silent
 
 FEW_CLASSES = 20
@@ -36,17 +37,43 @@ class Job(NamedTuple):
     shared_texts: dict[str, dict[str, int]]
     """Rows of a split whose text a split has too."""
 
+    @property
+    def checked(self) -> CheckedRows:
+        """The rows, for other workers."""
+        content = self.fields["content"]
+        return CheckedRows(self.rows, self.class_names, content, self.shared_texts)
 
-def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
-    """Read the rows and find the encoder; writes nothing, loads no weights."""
+
+def prepare_job(
+    config: ExtractConfig, report: Report = silent, *, checked: CheckedRows | None = None
+) -> Job:
+    """Read the rows and find the encoder; writes nothing, loads no weights.
+
+    Args:
+        config: what to encode, and with what.
+        report: told what is going on.
+        checked: the rows, where another worker has read them.
+    """
+    if checked is not None:
+        encoder = open_encoder(kind_of(checked.rows), config, checked.rows)
+        fields = plan_fields(config, checked.rows, checked.class_names, encoder, checked.content)
+        return Job(checked.rows, encoder, checked.class_names, fields, checked.shared_texts)
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
     encoder = open_encoder(kind_of(rows), config, rows)
-    fields = plan_fields(config, rows, class_names, encoder, report)
+    fields = plan_fields(config, rows, class_names, encoder, content_of(rows, report))
     return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
+
+
+def content_of(rows: dict[str, Rows], report: Report = silent) -> dict[str, str]:
+    """Hash of the rows of every split."""
+    return {
+        name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)
+        for name, part in rows.items()
+    }
 
 
 def kind_of(rows: dict[str, Rows]) -> str:
@@ -59,19 +86,24 @@ def plan_fields(
     rows: dict[str, Rows],
     class_names: tuple[str, ...],
     encoder: Encoder,
-    report: Report = silent,
+    content: dict[str, str],
 ) -> dict[str, Any]:
-    """All that decides the numbers of a cache; known without its encoder's weights."""
+    """All that decides the numbers of a cache; known without its encoder's weights.
+
+    Args:
+        config: of the extraction.
+        rows: of every split.
+        class_names: in order.
+        encoder: which is open.
+        content: hash of the rows of every split.
+    """
     return {
         "format_version": FORMAT_VERSION,
         "encoder": encoder.identity(),
         "storage_dtype": config.storage_dtype,
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
-        "content": {
-            name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)
-            for name, part in rows.items()
-        },
+        "content": content,
     }
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Facts
 from gaam_cache.extraction import batching
+from gaam_cache.extraction.tally import Tally
+from gaam_cache.format.layout import missing_shards
+from gaam_cache.format.plan import Plan
 from gaam_cache.messages.foreign_text import visible
 
 
@@ -47,6 +52,12 @@ class ExtractSummary:
     """Time of checking, hashing and writing, most of it beside the encoder."""
     bytes: int
     """Bytes of this run's shards."""
+    workers: int = 1
+    """That made them."""
+    missing: int = 0
+    """Shards that others still make."""
+    made_by: str | None = None
+    """Who they are."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -55,21 +66,27 @@ class ExtractSummary:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        where = f"the cache in '{visible(str(self.path))}'"
         lines = [
-            f"the cache in '{visible(str(self.path))}' is complete",
+            f"{where} is complete"
+            if not self.missing
+            else f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work on "
+            f"{self.made_by}; the last to finish says that it is complete",
             f"  encoder      {visible(self.encoder)}, "
             f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
             f"  fingerprint  {self.fingerprint[:12]}",
         ]
         if not self.shards_made:
-            return "\n".join([*lines, "  this run     nothing to do, every shard was there"])
+            why = "every shard was there" if not self.missing else "others do the rest"
+            return "\n".join([*lines, f"  this run     nothing to do, {why}"])
         lines.append(
             f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
             f"{self.tokens:,} tokens in {self.seconds:.1f} s "
             f"({self.rows_made / self.seconds:,.0f} texts/s, "
             f"{self.tokens / self.seconds:,.0f} tokens/s, "
             f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
+            + (f", by {self.workers} workers" if self.workers > 1 else "")
         )
         said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
         lines.append(f"  batches      {said}")
@@ -80,3 +97,51 @@ class ExtractSummary:
         if self.truncated:
             lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} tokens")
         return "\n".join(lines)
+
+
+def summarize(
+    config: ExtractConfig,
+    plan: Plan,
+    encoder: Facts,
+    tally: Tally,
+    *,
+    left: str | None = None,
+    workers: int = 1,
+) -> ExtractSummary:
+    """What an extraction did.
+
+    Args:
+        config: of the extraction.
+        plan: of the cache.
+        encoder: as it was run.
+        tally: what was counted, of all workers of this run.
+        left: who makes what is left; None where nothing is.
+        workers: of this run.
+    """
+    return ExtractSummary(
+        path=str(config.out),
+        fingerprint=plan.fingerprint,
+        encoder=encoder.label,
+        dtype=encoder.dtype,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
+        rows=plan.rows,
+        shards=sum(1 for _ in plan.shards()),
+        shards_made=tally.shards,
+        rows_made=tally.rows,
+        tokens=tally.tokens,
+        truncated=tally.truncated,
+        max_length=encoder.max_length,
+        padding_share=tally.padding_share,
+        batching=tally.batching or plan.batching,
+        batching_cost=tally.batching_cost,
+        leak=encoder.leak,
+        proven=tally.proven,
+        deviation=tally.deviation,
+        seconds=tally.seconds,
+        write_seconds=tally.write_seconds,
+        bytes=tally.bytes,
+        workers=workers,
+        missing=0 if left is None else len(missing_shards(config.out, plan)),
+        made_by=left,
+    )

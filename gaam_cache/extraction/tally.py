@@ -33,6 +33,16 @@ class Tally:
     write_seconds: float = 0.0
     """Time of checking, hashing and writing, which runs beside the encoder."""
 
+    def add(self, other: Tally) -> None:
+        """What another worker did beside us."""
+        for name in ("shards", "rows", "tokens", "padded_tokens", "cost", "padded_cost", "proven"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("truncated", "bytes", "write_seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.batching = self.batching or other.batching
+        self.deviation = max(self.deviation, other.deviation)
+        self.seconds = max(self.seconds, other.seconds)
+
     @property
     def padding_share(self) -> float:
         """Share of the encoded positions that were padding."""

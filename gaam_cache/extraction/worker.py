@@ -69,9 +69,14 @@ class ShardWorker:
     """Makes the shards of a plan; each stage may run in a thread of its own."""
 
     def __init__(
-        self, config: ExtractConfig, plan: Plan, encoder: Encoder, rows: dict[str, Rows]
+        self,
+        config: ExtractConfig,
+        plan: Plan,
+        encoder: Encoder,
+        rows: dict[str, Rows],
+        tally: Tally,
     ) -> None:
-        self.tally = Tally()
+        self.tally = tally
         self._config = config
         self._plan = plan
         self._encoder = encoder
@@ -122,11 +127,11 @@ class ShardWorker:
             states = {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
             encoded.append(EncodedBatch(batch, states))
             done += len(batch)
+            self.tally.rows += len(batch)
             lengths = [inputs.lengths[i] for i in batch]
             self.tally.tokens += sum(lengths)
             self.tally.padded_tokens += max(lengths) * len(batch)
             tick(done)
-        self.tally.rows += done
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
         for row in choose_rows(inputs.lengths, batches):

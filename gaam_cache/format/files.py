@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from itertools import chain
@@ -30,6 +30,8 @@ SEALED_MAGIC = b"gaam-sealed-1\n"
 _DIGEST_BYTES = 32
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """How file systems say so; a missing permission is EACCES."""
+Content = bytes | Iterable[bytes | memoryview]
+"""Of a file that is written."""
 Parts = Sequence[bytes | memoryview]
 """Content that is too large to be joined in memory, in order."""
 
@@ -127,6 +129,23 @@ def seal_parts(name: str, parts: Parts) -> Parts:
     return [_seal(name, parts), *parts]
 
 
+class SealedParts:
+    """The same of parts that are made anew whenever they are asked for: no file is too large.
+
+    Args:
+        name: of the file.
+        parts: called for each pass; there are two.
+    """
+
+    def __init__(self, name: str, parts: Callable[[], Iterable[bytes | memoryview]]) -> None:
+        self._name = name
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        yield _seal(self._name, self._parts())
+        yield from self._parts()
+
+
 def _seal(name: str, parts: Iterable[bytes | memoryview]) -> bytes:
     digest = digest_of_stream(chain([name.encode(), b"\0"], parts))
     return SEALED_MAGIC + bytes.fromhex(digest)
@@ -152,7 +171,7 @@ def open_sealed(path: Path) -> BufferedReader:
 
 
 def write_file(
-    path: Path, content: bytes | Parts, *, exclusive: bool = False, option: str = "--out"
+    path: Path, content: Content, *, exclusive: bool = False, option: str = "--out"
 ) -> bool:
     """Make ``path`` with its whole content; no reader ever sees a part of it.
 
@@ -189,7 +208,7 @@ def temporary_path(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def temporary_file(folder: Path, name: str, content: bytes | Parts) -> Iterator[Path]:
+def temporary_file(folder: Path, name: str, content: Content) -> Iterator[Path]:
     """A synced file that is gone afterwards, unless it was renamed."""
     temporary = temporary_path(folder, name)
     try:
@@ -199,7 +218,7 @@ def temporary_file(folder: Path, name: str, content: bytes | Parts) -> Iterator[
         temporary.unlink(missing_ok=True)
 
 
-def write_synced(path: Path, content: bytes | Parts) -> None:
+def write_synced(path: Path, content: Content) -> None:
     """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
     with path.open("xb") as file:
         for part in [content] if isinstance(content, bytes) else content:

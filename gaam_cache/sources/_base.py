@@ -70,6 +70,16 @@ class Source(ABC):
             DataError: a row cannot be used; says which.
         """
 
+    def state(self, config: ExtractConfig) -> Any | None:
+        """What says, unread, that the data are still the same: JSON values.
+
+        None where that cannot be told: then every worker that others started reads them itself.
+
+        Raises:
+            NotFoundError: no such file or data set.
+        """
+        return None
+
 
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``."""

@@ -7,39 +7,29 @@ import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import overload
+from typing import IO, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.errors import StorageError
 
 BUFFER_BYTES = 2**20
 
 
-class TextSpool(Sequence[str]):
-    """A sequence of texts that lie in an unnamed temporary file; eight bytes a text in memory.
+class PackedTexts(Sequence[str]):
+    """Texts that lie in a file one behind the other; eight bytes a text in memory.
 
-    Texts are appended first and read afterwards, by any number of threads.
+    Any number of threads may read them.
 
-    Raises:
-        StorageError: there is no folder for temporary files, or it is full (``TMPDIR`` names one).
+    Args:
+        file: open for reading, and kept open.
+        ends: where each text ends in the file; before them where the first begins.
     """
 
-    def __init__(self) -> None:
-        try:
-            self._file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as we do
-        except OSError as error:
-            raise _full(error) from error
-        self._ends = array("Q", [0])
-        self._flushed = False
-
-    def append(self, text: str) -> None:
-        """Add a text at the end."""
-        content = text.encode()
-        self._flushed = False
-        try:
-            self._file.write(content)
-        except OSError as error:
-            raise _full(error) from error
-        self._ends.append(self._ends[-1] + len(content))
+    def __init__(self, file: IO[bytes], ends: array[int]) -> None:
+        self._file = file
+        self._ends = ends
 
     def __len__(self) -> int:
         """Number of texts."""
@@ -75,15 +65,21 @@ class TextSpool(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"TextSpool of {len(self)} texts"
+        return f"{type(self).__name__} of {len(self)} texts"
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of every text in UTF-8."""
+        ends = np.frombuffer(self._ends, np.uint64).astype(np.int64)
+        return ends[1:] - ends[:-1]
+
+    def raw(self) -> Iterator[bytes]:
+        """All texts one behind the other, in pieces."""
+        for start in range(self._ends[0], self._ends[-1], BUFFER_BYTES):
+            self._ready()
+            yield self._pread(start, min(BUFFER_BYTES, self._ends[-1] - start))
 
     def _read(self, start: int, stop: int) -> list[str]:
-        if not self._flushed:
-            try:
-                self._file.flush()
-            except OSError as error:
-                raise _full(error) from error
-            self._flushed = True
+        self._ready()
         begin = self._ends[start]
         content = self._pread(begin, self._ends[stop] - begin)
         ends = self._ends[start : stop + 1]
@@ -94,9 +90,50 @@ class TextSpool(Sequence[str]):
         pieces = []
         while count:
             piece = os.pread(self._file.fileno(), count, offset)
+            if not piece:
+                raise _cut_off()
             pieces.append(piece)
             offset, count = offset + len(piece), count - len(piece)
         return b"".join(pieces)
+
+    def _ready(self) -> None:
+        """Before anything is read."""
+
+
+class TextSpool(PackedTexts):
+    """A sequence of texts that lie in an unnamed temporary file.
+
+    Texts are appended first and read afterwards.
+
+    Raises:
+        StorageError: there is no folder for temporary files, or it is full (``TMPDIR`` names one).
+    """
+
+    def __init__(self) -> None:
+        try:
+            file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as we do
+        except OSError as error:
+            raise _full(error) from error
+        super().__init__(file, array("Q", [0]))
+        self._flushed = False
+
+    def append(self, text: str) -> None:
+        """Add a text at the end."""
+        content = text.encode()
+        self._flushed = False
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise _full(error) from error
+        self._ends.append(self._ends[-1] + len(content))
+
+    def _ready(self) -> None:
+        if not self._flushed:
+            try:
+                self._file.flush()
+            except OSError as error:
+                raise _full(error) from error
+            self._flushed = True
 
 
 def _full(error: OSError) -> StorageError:
@@ -105,4 +142,11 @@ def _full(error: OSError) -> StorageError:
         found=error.strerror or str(error),
         where=tempfile.tempdir and str(tempfile.tempdir),  # none would do
         hint="make room there, or set TMPDIR to a folder with room",
+    )
+
+
+def _cut_off() -> StorageError:
+    return StorageError(
+        "the file of the texts became shorter while it was read",
+        hint="run the same again when nobody else writes there",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gaam_cache.bundle import data_path
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
@@ -24,11 +24,19 @@ class BundledSource(Source):
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the bundled CSV of ``split``: title and description joined."""
-        inner = replace(
-            config,
-            dataset=str(data_path() / "news_sample"),
-            text_columns=config.text_columns or ("title", "description"),
-        )
         return replace(
-            FileSource().read(inner, split, report), origin=f"{DEFAULT_DATASET}/{split}.csv"
+            FileSource().read(_as_files(config), split, report),
+            origin=f"{DEFAULT_DATASET}/{split}.csv",
         )
+
+    def state(self, config: ExtractConfig) -> Any:
+        """That of its files."""
+        return FileSource().state(_as_files(config))
+
+
+def _as_files(config: ExtractConfig) -> ExtractConfig:
+    return replace(
+        config,
+        dataset=str(data_path() / "news_sample"),
+        text_columns=config.text_columns or ("title", "description"),
+    )

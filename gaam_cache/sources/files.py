@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
+from gaam_cache.format.files import Identity
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._table import collect, text_columns
@@ -41,6 +42,13 @@ class FileSource(Source):
         format = plugins.load(FORMATS, path.suffix[1:], kind="format of data files")()
         columns, records = format.read(path, texts, label)
         return collect(records, columns, config, origin=str(path), report=report)
+
+    def state(self, config: ExtractConfig) -> Any:
+        """What the file system says of the files."""
+        folder = Path(config.dataset).expanduser()
+        paths = [find_file(folder, split, config.splits).absolute() for split in config.splits]
+        # no device: the same file has another on another machine
+        return [[str(path), *Identity.of(path.stat())[1:]] for path in paths]
 
 
 def find_file(path: Path, split: str, splits: tuple[str, ...]) -> Path:

@@ -76,6 +76,10 @@ class HubSource(Source):
         )
         return replace(rows, revision=commit or there)
 
+    def state(self, config: ExtractConfig) -> str | None:
+        """The commit, where it is known."""
+        return self._commit(config.dataset, config.dataset_revision)[0]
+
     def _commit(self, name: str, revision: str | None) -> tuple[str | None, HubError | None]:
         """The commit, and why the hub could not say it; asked once: all splits are of one."""
         if self._asked is None:

@@ -71,6 +71,12 @@ def unwind_on_signals() -> None:
     _on_signals(_unwind)
 
 
+def ask() -> None:
+    """What a first signal does, from any thread; nothing where there was one."""
+    if not _asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def end_on_signals() -> None:
     """From now on a signal ends the process: nothing is left that could be unwound."""
     _on_signals(_end)

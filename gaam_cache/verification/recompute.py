@@ -79,7 +79,7 @@ def recompute(
         CacheError: the rows or the encoder are no longer those of the cache.
         NotFoundError: the data set or the encoder is no longer there.
     """
-    from gaam_cache.extraction.job import plan_fields
+    from gaam_cache.extraction.job import content_of, plan_fields
     from gaam_cache.sources._base import find_source
 
     config = recorded_config(plan, root, device=device)
@@ -87,7 +87,7 @@ def recompute(
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = open_encoder(plan.encoder["kind"], config, rows)
-    _check_same(plan, plan_fields(config, rows, plan.class_names, encoder), root)
+    _check_same(plan, plan_fields(config, rows, plan.class_names, encoder, content_of(rows)), root)
     chosen = _choose(shards, count, seed)
     report(0, len(chosen), "loading the encoder")
     encoder.load()

@@ -28,8 +28,8 @@ import torch
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.engines.lease import Lease, Leases
-from gaam_cache.extraction import extract as extraction
+from gaam_cache.engines.sharing.lease import Lease, Leases
+from gaam_cache.extraction import pipeline as extraction
 from gaam_cache.extraction.worker import ShardWorker
 from tests.benchmarks._machine import describe
 from tests.conftest import build_encoder, random_rows, write_csv

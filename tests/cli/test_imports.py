@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gaam_cache", "gaam_decoder")
 ALLOWED_FROM_CACHE = {
+    "engines",
     "cache",
     "errors",
     "format",

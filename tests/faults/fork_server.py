@@ -29,7 +29,7 @@ import scipy.stats  # noqa: F401
 import torch
 
 import cli
-import gaam_cache.engines.lease
+import gaam_cache.engines.sharing.lease
 import gaam_cache.extraction.worker
 import gaam_decoder.reports._pictures
 import gaam_decoder.training.sweep
@@ -162,8 +162,8 @@ def prepare(job: dict[str, Any]) -> None:
         Path(f"{job['lock']}.{os.getpid()}").touch()
         fcntl.flock(lock, fcntl.LOCK_SH)
     if job.get("impatient"):
-        gaam_cache.engines.lease.SHORTEST_PATIENCE_SECONDS = (
-            gaam_cache.engines.lease.PATIENCE_IN_WORK
+        gaam_cache.engines.sharing.lease.SHORTEST_PATIENCE_SECONDS = (
+            gaam_cache.engines.sharing.lease.PATIENCE_IN_WORK
         ) = 0.0
     if "notes" in job:
         note_batches(job["notes"], job["dies_after"])

@@ -24,6 +24,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError, NumericsError
 from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_batches
 from gaam_cache.extraction.proof import choose_rows
+from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import read_plan
 from tests.cache.encoders import architectures
@@ -228,7 +229,7 @@ def test_whoever_joins_takes_the_stricter_way(tiny_config: ExtractConfig) -> Non
     for theirs in BATCHINGS:
         for encoder.batching in BATCHINGS:
             joined = replace(plan, encoder=plan.encoder | {"batching": theirs})
-            worker = ShardWorker(tiny_config, joined, encoder, {})
+            worker = ShardWorker(tiny_config, joined, encoder, {}, Tally())
             assert BATCHINGS.index(worker.batching) == max(
                 BATCHINGS.index(theirs), BATCHINGS.index(encoder.batching)
             )

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gaam_cache.engines.holder import Holder
-from gaam_cache.engines.lease import Lease, Leases
+from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.errors import GaamError
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import ShardSpec, read_plan
@@ -65,11 +65,19 @@ class Undone:
         with self._lock:  # the next is taken in a thread of its own
             self.rows -= shard.stop - shard.start
 
+    def held(self) -> int:
+        """Shards that others make, as far as we know."""
+        return len(self._left)
+
+    def others_live(self) -> bool:
+        """Whether all that is left is held by those who were seen to be alive."""
+        return all(self._leases.is_alive(shard.name) for shard in self._left)
+
     def in_words(self) -> str:
-        """What we wait for."""
+        """Who makes what is left."""
         count = len(self._left)
         what = f"{count:,} shards that others make" if count > 1 else "a shard that another makes"
-        return f"waiting for {what} ({self._holder.in_words()})"
+        return f"{what} ({self._holder.in_words()})"
 
     def _is_ours(self, shard: ShardSpec, lease: Lease) -> bool:
         if not self._exists(shard):
@@ -79,10 +87,10 @@ class Undone:
         return False
 
 
-def order_of_work(shards: list[ShardSpec], *, alone: bool) -> list[ShardSpec]:
-    """From the first on where we are alone; else from anywhere, so that few want the same."""
-    start = 0 if alone or len(shards) < 2 else secrets.randbelow(len(shards))
-    return shards[start:] + shards[:start]
+def order_of_work(shards: list[ShardSpec], start: float | None) -> list[ShardSpec]:
+    """From a place on that is a share of them; None is anywhere, so that few want the same."""
+    first = int((secrets.randbelow(2**20) / 2**20 if start is None else start) * len(shards))
+    return shards[first:] + shards[:first]
 
 
 def kept_in_words(out: Path) -> str:

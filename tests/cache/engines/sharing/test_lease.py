@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gaam_cache.engines import lease
-from gaam_cache.engines.holder import Holder
-from gaam_cache.engines.lease import SHORTEST_PATIENCE_SECONDS, Lease, Leases
-from gaam_cache.engines.processes import is_alive, stat_fields, this_machine
+from gaam_cache.engines.sharing import lease
+from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.lease import SHORTEST_PATIENCE_SECONDS, Lease, Leases
+from gaam_cache.engines.sharing.processes import is_alive, stat_fields, this_machine
 
 LONG = SHORTEST_PATIENCE_SECONDS + 1
 
@@ -115,7 +115,8 @@ def test_work_that_takes_long_is_waited_for_longer(owners: list[Leases], clock: 
 
 
 def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from gaam_cache.engines.lease import Leases\n"
+    code = "import sys; from pathlib import Path\n"
+    code += "from gaam_cache.engines.sharing.lease import Leases\n"
     code += "print(Leases(Path(sys.argv[1])).take('x').number, flush=True); import os, signal\n"
     code += "sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)"
     child = subprocess.Popen(

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.engines.holder import Holder, content_of, parse, read_content, this_process
-from gaam_cache.engines.processes import is_alive
+from gaam_cache.engines.sharing.holder import Holder, content_of, parse, read_content, this_process
+from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.format.files import write_file
 
 RENEW_SECONDS = 10.0
@@ -88,6 +88,7 @@ class Leases:
         self._clock = clock
         self._held: dict[Path, Lease] = {}
         self._seen: dict[Path, tuple[Any, float]] = {}
+        self._alive: set[str] = set()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -116,6 +117,13 @@ class Leases:
             self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
             self._thread.start()
         return lease
+
+    def is_alive(self, name: str) -> bool:
+        """Whether the holder of a name that could not be taken was seen to be at work.
+
+        That is a process of this machine, or one that has renewed its lease since we looked first.
+        """
+        return name in self._alive
 
     def path(self, name: str, number: int) -> Path:
         """An entry of the log of a name."""
@@ -177,13 +185,18 @@ class Leases:
         last, since = self._seen.get(path, (None, now))
         if pulse != last:
             self._seen[path] = (pulse, now)
+            if last is not None or self._is_of_here(holder):
+                self._alive.add(name)
         elif now - since > self.patience:
+            self._alive.discard(name)
             return None
         return holder
 
+    def _is_of_here(self, holder: Holder) -> bool:
+        return holder.machine is not None and holder.machine == self.us.machine
+
     def _is_dead(self, holder: Holder) -> bool:
-        here = holder.machine is not None and holder.machine == self.us.machine
-        return here and not is_alive(holder.pid, holder.started)
+        return self._is_of_here(holder) and not is_alive(holder.pid, holder.started)
 
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.engines.processes import stat_fields, this_machine
+from gaam_cache.engines.sharing.processes import stat_fields, this_machine
 from gaam_cache.format.files import read_bytes
 from gaam_cache.messages.foreign_text import visible
 

@@ -1,0 +1,107 @@
+"""What an engine is: it starts workers, again if they die, and passes on what they say."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gaam_cache import plugins
+from gaam_cache.engines.sharing.placing import ENGINES, Placing
+from gaam_cache.errors import GaamError, GaamWarning
+
+MOST_RESTARTS = 2
+"""Of one worker: what kills it three times will kill it again."""
+Tell = Callable[[str, Any], None]
+"""Called by a worker with what it is about and a value; both are small."""
+Hear = Callable[[int, str, Any], None]
+"""The other end: called with the number of the worker too; and with ("died", why)."""
+
+
+class Place(NamedTuple):
+    """Where a worker works."""
+
+    number: int
+    """From 0."""
+    total: int
+    """Workers that were started together."""
+    device: str
+    """As ``--device`` has it."""
+    here: int
+    """Workers of this machine."""
+
+
+class Task(NamedTuple):
+    """What every worker is to do until nothing is left to do."""
+
+    work: Callable[[Any, Place, Tell], Any]
+    """A function of a module: it is called by name in another process."""
+    argument: Any
+    """Small, and without tensors."""
+    folder: Path
+    """That all workers must see."""
+    device: str
+    """As configured."""
+
+
+class Engine(ABC):
+    """Runs a task in workers."""
+
+    @abstractmethod
+    def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
+        """Start workers and wait until all have returned.
+
+        A worker that dies is started again, up to twice; the others go on. An error that a worker
+        raises ends all of them and is raised here.
+
+        Args:
+            task: what to do.
+            placing: how many, and where.
+            hear: told what workers say, in this process.
+
+        Returns:
+            What workers returned, without those that died for good.
+
+        Raises:
+            ConfigError: there are no such devices.
+            GaamError: whatever a worker raised; or all of them died.
+        """
+
+
+def load_engine(placing: Placing) -> Engine:
+    """The engine that was asked for.
+
+    Raises:
+        ConfigError: there is none of that name, or it needs what is not installed.
+    """
+    engine: Engine = plugins.load(ENGINES, placing.engine, kind="engine")()
+    return engine
+
+
+def serve(task: Task, place: Place, tell: Tell) -> Any:
+    """Do a task in a worker: what it warns of is told to whoever started it."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, GaamWarning):
+                tell("warning", str(message))
+            else:
+                others(message, category, *where, **more)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", GaamWarning)
+        return task.work(task.argument, place, tell)
+
+
+def all_died(count: int, why: str) -> GaamError:
+    """What to say where no worker is left."""
+    return GaamError(
+        "all workers died",
+        expected="workers that end by themselves",
+        found=f"{count} of {count} ended without a word, the last time: {why}",
+        hint="too little memory for so many? Try fewer --devices, or none to see what happens; a "
+        "Python script that asks for several must do so below if __name__ == '__main__'",
+    )

@@ -1,0 +1,103 @@
+"""Who shall do the work, as it is asked for: part of every configuration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaam_cache import plugins
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import shortened
+
+MOST_WORKERS = 4096
+"""Of one call; more is a slip of the finger."""
+ENGINES = "gaam_cache.engines"
+
+
+def parse_devices(value: Any) -> str:
+    """How many devices, 'all', or which, from a number, text or list.
+
+    Raises:
+        TypeError, ValueError: with what must be there.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, str, list, tuple)):
+        raise TypeError("1, a number, all, or numbers of GPUs such as 0,2")
+    text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    text = "".join(text.split())
+    if not re.fullmatch(r"all|[1-9]\d{0,3}|\d{1,4}(,\d{1,4})*,?", text, re.ASCII):
+        raise ValueError("1, a number, all, or numbers of GPUs such as 0,2")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placing:
+    """Which workers there are to be.
+
+    Raises:
+        ConfigError: by ``check_placing``, where a value is out of its range.
+    """
+
+    engine: str = "local"
+    """Who starts the workers: a file in ``gaam_cache/engines``."""
+    devices: str = field(default="1", metadata={"parse": parse_devices})
+    """Workers: a number, all, or numbers of GPUs (0,2); each has a GPU, or a group of cores."""
+    address: str | None = None
+    """Of a cluster that is there already; auto finds one."""
+    gpus_per_worker: float | None = None
+    """GPUs of one worker of a cluster; default: 1, or 0 on a CPU."""
+    rank: str | None = None
+    """This process is worker i of n that somebody else started: i/n, from 0."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process does the work itself."""
+        return self.engine == "local" and self.devices == "1"
+
+
+def check_placing(placing: Placing) -> None:
+    """Refuse what cannot be meant, before anything is started.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    if placing.engine not in (known := plugins.names(ENGINES)):
+        raise plugins.unknown("engine", placing.engine, known)
+    try:
+        parse_devices(placing.devices)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            "bad --devices", expected=str(error), found=shortened(str(placing.devices))
+        ) from None
+    if placing.rank is not None:
+        parse_rank(placing.rank)
+    share = placing.gpus_per_worker
+    if share is not None and not (0 < share < 1 or (share >= 1 and share == int(share) < 1024)):
+        raise ConfigError(
+            "--gpus-per-worker is out of range",
+            expected="a part of one GPU (0.25), or whole ones (2)",
+            found=f"{share:g}",
+        )
+    if placing.engine == "local":
+        for option, value in (("--address", placing.address), ("--gpus-per-worker", share)):
+            if value is not None:
+                raise ConfigError(
+                    f"{option} is for a cluster",
+                    expected="--engine ray beside it",
+                    found=str(value),
+                )
+
+
+def parse_rank(text: str) -> tuple[int, int]:
+    """Number of a worker, from 0, and how many there are.
+
+    Raises:
+        ConfigError: not ``i/n`` with 0 <= i < n.
+    """
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    number, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not number < count:
+        raise ConfigError(
+            "bad --rank", expected="i/n, from 0/n to n-1/n, such as 0/4", found=shortened(text)
+        )
+    return number, count

@@ -1,0 +1,194 @@
+"""An extraction by several workers: those of an engine, or ranks that somebody else started."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gaam_cache import devices
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Facts
+from gaam_cache.engines._base import Place, Task, Tell, load_engine
+from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.lease import Leases
+from gaam_cache.engines.sharing.ranks import Rank, device_of
+from gaam_cache.engines.sharing.undone import LEASE_FOLDER
+from gaam_cache.errors import GaamWarning
+from gaam_cache.extraction.job import Job, prepare_job
+from gaam_cache.extraction.missing import ROWS, Role, adopted, in_thread, make_missing, tidy
+from gaam_cache.extraction.summary import ExtractSummary, summarize
+from gaam_cache.extraction.tally import Tally
+from gaam_cache.format.digest import digest_of
+from gaam_cache.format.files import canonical_json
+from gaam_cache.format.layout import missing_shards
+from gaam_cache.format.plan import PLAN_FILE, read_plan
+from gaam_cache.format.shard import prepare_folder
+from gaam_cache.sources._base import find_source
+from gaam_cache.sources._handed_over import hand_over, needed, take_over
+from gaam_cache.terminal import interruption
+from gaam_cache.terminal.progress import Report
+
+PAUSE_SECONDS = 0.5
+"""Between two looks at rows that another reads."""
+TELL_SECONDS = 0.2
+"""Between two words of a worker on how far it is."""
+
+
+class Argument(NamedTuple):
+    """What a worker is told."""
+
+    config: ExtractConfig
+    key: str | None
+    """Of the rows that were read for it; None where it reads them itself."""
+    start: float
+    share: float
+    """Of the order of work, for all workers of this call: where they begin, and how much."""
+    waits: bool
+
+
+class Told(NamedTuple):
+    """What a worker has done so far."""
+
+    rows: int
+    tokens: int
+    text: str
+
+
+def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> ExtractSummary:
+    """Let the workers of an engine build a cache; rows are read here, once.
+
+    Raises:
+        GaamError: whatever a worker raised, or all of them died.
+    """
+    engine = load_engine(config)
+    job = _job_of_rank(config, report) if rank else prepare_job(config, report)
+    plan = adopted(config, job)
+    if plan is not None and not missing_shards(config.out, plan):
+        tidy(config, plan)
+        return summarize(config, plan, job.encoder.facts(), Tally())
+    in_thread(prepare_folder, config.out)
+    key = secrets.token_hex(16)
+    shared = in_thread(hand_over, job.checked, config.out, key)
+    argument = Argument(
+        config=replace(
+            config, engine="local", devices="1", rank=None, address=None, gpus_per_worker=None
+        ),
+        key=key if shared else None,
+        start=rank.start if rank else 0.0,
+        share=1 / rank.total if rank else 1.0,
+        waits=rank is None,
+    )
+    course = _Course(config, sum(len(part) for part in job.rows.values()), report)
+    began = time.perf_counter()
+    results = engine.run(Task(work, argument, config.out, config.device), config, course.hear)
+    tally = Tally()
+    for done, _, _ in results:
+        tally.add(done)
+    tally.seconds = time.perf_counter() - began
+    lefts = [left for _, _, left in results]
+    left = None if None in lefts else lefts[0]
+    return summarize(
+        config, read_plan(config.out), results[0][1], tally, left=left, workers=len(results)
+    )
+
+
+def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts, str | None]:
+    """Be one worker: make shards until none is missing."""
+    config = replace(argument.config, device=place.device)
+    tally, last = Tally(), 0.0
+
+    def report(done: int, total: int, text: str) -> None:
+        nonlocal last
+        interruption.go_on()
+        if (now := time.monotonic()) - last >= TELL_SECONDS:
+            last = now
+            tell("progress", Told(tally.rows, tally.tokens, text))
+
+    checked = None
+    if argument.key is not None:
+        checked = needed(take_over(config.out, argument.key), argument.key)
+    job = prepare_job(config, report, checked=checked)
+    start = argument.start + argument.share * place.number / place.total
+    made = make_missing(config, job, report, tally, Role(start, argument.waits))
+    tell("progress", Told(tally.rows, tally.tokens, ""))
+    return tally, job.encoder.facts(), made.left
+
+
+def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary:
+    """Be one of several workers that somebody else started."""
+    devices.share_machine(rank.here)
+    config = replace(config, device=device_of(rank, config.device))
+    job, tally = _job_of_rank(config, report), Tally()
+    made = make_missing(config, job, report, tally, Role(rank.start, waits=False))
+    return summarize(config, made.plan, job.encoder.facts(), tally, left=made.left)
+
+
+def _job_of_rank(config: ExtractConfig, report: Report) -> Job:
+    """The rows are read by one of the ranks, for all."""
+    state = find_source(config.dataset).state(config)
+    if state is None:
+        return prepare_job(config, report)
+    about = (state, config.text_columns, config.label_column, config.splits, config.limit)
+    key = digest_of(canonical_json(about))
+    in_thread(prepare_folder, config.out)
+    with Leases(config.out / LEASE_FOLDER) as leases:
+        while (checked := take_over(config.out, key)) is None:
+            lease = leases.take(ROWS)
+            if isinstance(lease, Holder):
+                report(0, 0, f"waiting for the rows, which {lease.in_words()} reads")
+                time.sleep(PAUSE_SECONDS)
+                continue
+            if (checked := take_over(config.out, key)) is None:
+                job = prepare_job(config, report)
+                in_thread(hand_over, job.checked, config.out, key)
+                lease.done()
+                return job
+            lease.done()
+    return prepare_job(config, report, checked=checked)
+
+
+class _Course:
+    """How far all workers are together."""
+
+    def __init__(self, config: ExtractConfig, total: int, report: Report) -> None:
+        self._config = config
+        self._total = total
+        self._report = report
+        self._before = self._published()
+        self._rows: dict[int, int] = {}
+        self._tokens: dict[int, int] = {}
+        self._lost = 0
+        self._began = time.perf_counter()
+        self._said: set[str] = set()
+
+    def hear(self, worker: int, kind: str, value: Any) -> None:
+        """Take note of what a worker says."""
+        if kind == "warning" and value not in self._said:
+            self._said.add(value)
+            warnings.warn(value, GaamWarning, stacklevel=5)
+        elif kind == "died":
+            # of what it had encoded, what it had published stays
+            self._rows.pop(worker, None)
+            self._before = max(self._before, self._published() - sum(self._rows.values()))
+        elif kind == "progress":
+            self._rows[worker], self._tokens[worker], text = value
+            done = min(self._total, self._before + sum(self._rows.values()))
+            self._report(done, self._total, self._in_words(text))
+
+    def _in_words(self, text: str) -> str:
+        tokens = sum(self._tokens.values())
+        if not tokens:
+            return text
+        speed = tokens / (time.perf_counter() - self._began)
+        count = len(self._rows)
+        return f"{count} worker{'s' * (count != 1)}, {speed:,.0f} tokens/s"
+
+    def _published(self) -> int:
+        if not (self._config.out / PLAN_FILE).exists():
+            return 0
+        plan = read_plan(self._config.out)
+        missing = set(missing_shards(self._config.out, plan))
+        return sum(shard.stop - shard.start for shard in plan.shards() if shard.name not in missing)

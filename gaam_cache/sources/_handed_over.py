@@ -1,0 +1,137 @@
+"""Rows that one worker has read and checked, in a file for the others.
+
+Reading five million rows, looking for what is suspicious and hashing them takes minutes, and needs
+to be done once. The file carries a digest of all its content, which whoever opens it checks, and
+says of what it was made: of data that were changed since, or of other columns, nobody takes it.
+
+    header (JSON behind its length), then for each split: sizes of the texts (uint32 or uint64),
+    class numbers (int32), the texts in UTF-8 one behind the other
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gaam_cache.errors import ConfigError
+from gaam_cache.format.files import SealedParts, canonical_json, open_sealed, write_file
+from gaam_cache.sources._base import Rows
+from gaam_cache.sources._spool import PackedTexts
+from gaam_cache.sources._texts import Texts
+
+FILE_NAME = "rows"
+"""In the folder of the cache, while it is made."""
+LARGEST_HEADER = 2**26
+
+
+class CheckedRows(NamedTuple):
+    """Rows of all splits, read and checked, with what was found."""
+
+    rows: dict[str, Rows]
+    class_names: tuple[str, ...]
+    content: dict[str, str]
+    """Hash of every split."""
+    shared_texts: dict[str, dict[str, int]]
+    """Rows of a split whose text a split has too."""
+
+
+def hand_over(checked: CheckedRows, folder: Path, key: str) -> bool:
+    """Write rows for others; False where they are not texts, which each reads for itself.
+
+    Args:
+        checked: the rows.
+        folder: of the cache.
+        key: of what they are.
+
+    Raises:
+        StorageError: the file system refused.
+    """
+    parts = checked.rows.values()
+    if not all(isinstance(part, Texts) and isinstance(part.inputs, PackedTexts) for part in parts):
+        return False
+    number = {name: place for place, name in enumerate(checked.class_names)}
+    header = {
+        "key": key,
+        "class_names": checked.class_names,
+        "content": checked.content,
+        "shared_texts": checked.shared_texts,
+        "splits": [
+            {"name": name, "rows": len(part), "origin": part.origin, "revision": part.revision}
+            for name, part in checked.rows.items()
+        ],
+    }
+    about = canonical_json(header)
+
+    def content() -> Iterator[bytes]:
+        yield len(about).to_bytes(8, "little") + about
+        for part in parts:
+            assert isinstance(part.inputs, PackedTexts)
+            yield part.inputs.sizes().astype("<i8").tobytes()
+            yield np.array([number[label] for label in part.labels], "<i4").tobytes()
+            yield from part.inputs.raw()
+
+    write_file(folder / FILE_NAME, SealedParts(FILE_NAME, content))
+    return True
+
+
+def take_over(folder: Path, key: str) -> CheckedRows | None:
+    """Rows that another worker has written; None where there are none, or not these.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    try:
+        file = open_sealed(folder / FILE_NAME)  # the digest is checked, of all of it
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    if header["key"] != key:
+        file.close()
+        return None
+    names = tuple(header["class_names"])
+    rows: dict[str, Rows] = {}
+    for split in header["splits"]:
+        sizes = np.frombuffer(file.read(8 * split["rows"]), "<i8")
+        labels = np.frombuffer(file.read(4 * split["rows"]), "<i4")
+        begin = file.tell()
+        ends = array("Q", np.concatenate([[begin], begin + np.cumsum(sizes)]).tolist())
+        rows[split["name"]] = Texts(
+            inputs=PackedTexts(file, ends),
+            labels=[names[label] for label in labels.tolist()],
+            class_names=names,
+            origin=split["origin"],
+            revision=split["revision"],
+        )
+        file.seek(ends[-1])
+    return CheckedRows(rows, names, header["content"], header["shared_texts"])
+
+
+def put_away(folder: Path) -> None:
+    """Remove the file: the cache is complete."""
+    (folder / FILE_NAME).unlink(missing_ok=True)
+
+
+def needed(checked: CheckedRows | None, key: str) -> CheckedRows:
+    """Rows that must be there.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if checked is None:
+        raise ConfigError(
+            "the rows that were read for all workers are gone",
+            expected=f"the file '{FILE_NAME}' in the folder of the cache, of {key[:12]}",
+            found="none, or another",
+            hint="run the same again, and nothing else on this folder meanwhile",
+        )
+    return checked
+
+
+def key_of(values: Any) -> bytes:
+    """What the key is the digest of."""
+    return canonical_json(values)
