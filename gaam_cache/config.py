@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from gaam_cache.devices import check_device
-from gaam_cache.engines.sharing.placing import Placing, check_placing
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import shortened
+from gaam_cache.placing import Placing, check_placing
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"

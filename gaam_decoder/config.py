@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.devices import check_device
-from gaam_cache.engines.sharing.placing import Placing, check_placing
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import option_of
+from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
     TEST_SPLIT,
     check_choices,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache import plugins
-from gaam_cache.engines.sharing.placing import ENGINES, Placing
 from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.placing import ENGINES, Placing
 
 MOST_RESTARTS = 2
 """Of one worker: what kills it three times will kill it again."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from gaam_cache import devices
 from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died, serve
-from gaam_cache.engines.sharing.placing import Placing
 from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.placing import Placing
 from gaam_cache.terminal import interruption
 
 LOOK_SECONDS = 0.2

@@ -37,12 +37,6 @@ class Job(NamedTuple):
     shared_texts: dict[str, dict[str, int]]
     """Rows of a split whose text a split has too."""
 
-    @property
-    def checked(self) -> CheckedRows:
-        """The rows, for other workers."""
-        content = self.fields["content"]
-        return CheckedRows(self.rows, self.class_names, content, self.shared_texts)
-
 
 def prepare_job(
     config: ExtractConfig, report: Report = silent, *, checked: CheckedRows | None = None
@@ -54,18 +48,28 @@ def prepare_job(
         report: told what is going on.
         checked: the rows, where another worker has read them.
     """
-    if checked is not None:
-        encoder = open_encoder(kind_of(checked.rows), config, checked.rows)
-        fields = plan_fields(config, checked.rows, checked.class_names, encoder, checked.content)
-        return Job(checked.rows, encoder, checked.class_names, fields, checked.shared_texts)
+    rows, class_names, content, shared_texts = checked or read_rows(config, report)
+    encoder = open_encoder(kind_of(rows), config, rows)
+    fields = plan_fields(config, rows, class_names, encoder, content)
+    return Job(rows, encoder, class_names, fields, shared_texts)
+
+
+def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
+    """Read the rows of all splits, and look for what is suspicious.
+
+    Raises:
+        GaamError: a row cannot be used, or there are none.
+
+    Warns:
+        GaamWarning: splits share texts, a text has several labels, or a split lacks a class.
+    """
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
-    encoder = open_encoder(kind_of(rows), config, rows)
-    fields = plan_fields(config, rows, class_names, encoder, content_of(rows, report))
-    return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
+    warn(row_checks.check_rows(rows, class_names, groups), stacklevel=5)
+    shared_texts = row_checks.shared_texts(groups)
+    return CheckedRows(rows, class_names, content_of(rows, report), shared_texts)
 
 
 def content_of(rows: dict[str, Rows], report: Report = silent) -> dict[str, str]:

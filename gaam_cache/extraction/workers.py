@@ -17,8 +17,8 @@ from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.ranks import Rank, device_of
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.errors import GaamWarning
-from gaam_cache.extraction.job import Job, prepare_job
-from gaam_cache.extraction.missing import ROWS, Role, adopted, in_thread, make_missing, tidy
+from gaam_cache.extraction.job import prepare_job, read_rows
+from gaam_cache.extraction.missing import ROWS, Role, in_thread, make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import digest_of
@@ -27,7 +27,7 @@ from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.sources._base import find_source
-from gaam_cache.sources._handed_over import hand_over, needed, take_over
+from gaam_cache.sources._handed_over import CheckedRows, hand_over, needed, take_over
 from gaam_cache.terminal import interruption
 from gaam_cache.terminal.progress import Report
 
@@ -64,14 +64,10 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
         GaamError: whatever a worker raised, or all of them died.
     """
     engine = load_engine(config)
-    job = _job_of_rank(config, report) if rank else prepare_job(config, report)
-    plan = adopted(config, job)
-    if plan is not None and not missing_shards(config.out, plan):
-        tidy(config, plan)
-        return summarize(config, plan, job.encoder.facts(), Tally())
+    checked = _rows_of_rank(config, report) if rank else read_rows(config, report)
     in_thread(prepare_folder, config.out)
     key = secrets.token_hex(16)
-    shared = in_thread(hand_over, job.checked, config.out, key)
+    shared = in_thread(hand_over, checked, config.out, key)
     argument = Argument(
         config=replace(
             config, engine="local", devices="1", rank=None, address=None, gpus_per_worker=None
@@ -81,7 +77,7 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
         share=1 / rank.total if rank else 1.0,
         waits=rank is None,
     )
-    course = _Course(config, sum(len(part) for part in job.rows.values()), report)
+    course = _Course(config, sum(len(part) for part in checked.rows.values()), report)
     began = time.perf_counter()
     results = engine.run(Task(work, argument, config.out, config.device), config, course.hear)
     tally = Tally()
@@ -121,16 +117,16 @@ def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary
     """Be one of several workers that somebody else started."""
     devices.share_machine(rank.here)
     config = replace(config, device=device_of(rank, config.device))
-    job, tally = _job_of_rank(config, report), Tally()
+    job, tally = prepare_job(config, report, checked=_rows_of_rank(config, report)), Tally()
     made = make_missing(config, job, report, tally, Role(rank.start, waits=False))
     return summarize(config, made.plan, job.encoder.facts(), tally, left=made.left)
 
 
-def _job_of_rank(config: ExtractConfig, report: Report) -> Job:
-    """The rows are read by one of the ranks, for all."""
+def _rows_of_rank(config: ExtractConfig, report: Report) -> CheckedRows:
+    """The rows, which one of the ranks reads for all where it can be told that they are the same."""
     state = find_source(config.dataset).state(config)
     if state is None:
-        return prepare_job(config, report)
+        return read_rows(config, report)
     about = (state, config.text_columns, config.label_column, config.splits, config.limit)
     key = digest_of(canonical_json(about))
     in_thread(prepare_folder, config.out)
@@ -142,12 +138,10 @@ def _job_of_rank(config: ExtractConfig, report: Report) -> Job:
                 time.sleep(PAUSE_SECONDS)
                 continue
             if (checked := take_over(config.out, key)) is None:
-                job = prepare_job(config, report)
-                in_thread(hand_over, job.checked, config.out, key)
-                lease.done()
-                return job
+                checked = read_rows(config, report)
+                in_thread(hand_over, checked, config.out, key)
             lease.done()
-    return prepare_job(config, report, checked=checked)
+        return checked
 
 
 class _Course:

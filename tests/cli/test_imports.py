@@ -21,6 +21,7 @@ ALLOWED_FROM_CACHE = {
     "devices",
     "lazy",
     "limits",
+    "placing",
     "plugin_code",
     "plugins",
 }

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gaam_cache.engines.sharing.placing import parse_rank
+from gaam_cache.placing import parse_rank
 
 
 class Rank(NamedTuple):
