@@ -251,7 +251,10 @@ def train(
             said.append(run.path)
             (progress.line if above else tell)(run.summary())
 
-        results = gaam_decoder.train(resolved, progress=progress, on_run=say)
+        others: list[str] = []
+        results = gaam_decoder.train(
+            resolved, progress=progress, on_run=say, on_others=others.append
+        )
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
@@ -260,7 +263,10 @@ def train(
                 tell(run.summary())
         for line in advice(results):
             tell(line)
-        tell(f"next: {next_step.after_training(resolved.runs)}")
+        for text in others:
+            tell(f"others are still at work on {text}; the last to finish has all runs")
+        if not others:
+            tell(f"next: {next_step.after_training(resolved.runs)}")
     gaam_decoder.check_failures(results, resolved.seeds)
 
 

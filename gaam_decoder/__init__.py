@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gaam_decoder.runs.run_folders import load_runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
-    from gaam_decoder.training.sweep import train
+    from gaam_decoder.training.train import train
 
 __all__ = [
     "Report",
@@ -57,6 +57,6 @@ lazy_attributes(
         "estimate": "training.estimate",
         "report": "reports.report",
         "stats": "stats",
-        "train": "training.sweep",
+        "train": "training.train",
     },
 )

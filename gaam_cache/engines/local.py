@@ -202,6 +202,7 @@ def _end_with(leash: Connection) -> None:
 
 def _serve(task: Task, place: Place) -> Any:
     def tell(kind: str, value: Any) -> None:
+        interruption.go_on()
         with suppress(OSError):  # nobody listens any more
             if _mouth is not None:
                 _mouth.send((kind, value))

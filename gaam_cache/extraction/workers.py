@@ -28,7 +28,6 @@ from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.sources._base import find_source
 from gaam_cache.sources._handed_over import CheckedRows, hand_over, needed, take_over
-from gaam_cache.terminal import interruption
 from gaam_cache.terminal.progress import Report
 
 PAUSE_SECONDS = 0.5
@@ -98,7 +97,6 @@ def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts, st
 
     def report(done: int, total: int, text: str) -> None:
         nonlocal last
-        interruption.go_on()
         if (now := time.monotonic()) - last >= TELL_SECONDS:
             last = now
             tell("progress", Told(tally.rows, tally.tokens, text))
@@ -123,7 +121,7 @@ def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary
 
 
 def _rows_of_rank(config: ExtractConfig, report: Report) -> CheckedRows:
-    """The rows, which one of the ranks reads for all where it can be told that they are the same."""
+    """The rows, which one of the ranks reads for all where they can be told to be the same."""
     state = find_source(config.dataset).state(config)
     if state is None:
         return read_rows(config, report)

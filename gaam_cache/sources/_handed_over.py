@@ -14,7 +14,7 @@ import json
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from gaam_cache.sources._base import Rows
 from gaam_cache.sources._spool import PackedTexts
 from gaam_cache.sources._texts import Texts
 
-FILE_NAME = "rows"
-"""In the folder of the cache, while it is made."""
+FILE_NAME = "rows-{:.16}"
+"""In the folder of the cache, while it is made: of rows with this key."""
 LARGEST_HEADER = 2**26
 
 
@@ -75,7 +75,8 @@ def hand_over(checked: CheckedRows, folder: Path, key: str) -> bool:
             yield np.array([number[label] for label in part.labels], "<i4").tobytes()
             yield from part.inputs.raw()
 
-    write_file(folder / FILE_NAME, SealedParts(FILE_NAME, content))
+    name = FILE_NAME.format(key)
+    write_file(folder / name, SealedParts(name, content))
     return True
 
 
@@ -86,7 +87,7 @@ def take_over(folder: Path, key: str) -> CheckedRows | None:
         OSError: they cannot be read.
     """
     try:
-        file = open_sealed(folder / FILE_NAME)  # the digest is checked, of all of it
+        file = open_sealed(folder / FILE_NAME.format(key))  # the digest is checked, of all of it
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -112,8 +113,9 @@ def take_over(folder: Path, key: str) -> CheckedRows | None:
 
 
 def put_away(folder: Path) -> None:
-    """Remove the file: the cache is complete."""
-    (folder / FILE_NAME).unlink(missing_ok=True)
+    """Remove the files: the cache is complete."""
+    for path in folder.glob(FILE_NAME.format("*")):
+        path.unlink(missing_ok=True)
 
 
 def needed(checked: CheckedRows | None, key: str) -> CheckedRows:
@@ -125,13 +127,8 @@ def needed(checked: CheckedRows | None, key: str) -> CheckedRows:
     if checked is None:
         raise ConfigError(
             "the rows that were read for all workers are gone",
-            expected=f"the file '{FILE_NAME}' in the folder of the cache, of {key[:12]}",
-            found="none, or another",
+            expected=f"the file '{FILE_NAME.format(key)}' in the folder of the cache",
+            found="none, or it was changed",
             hint="run the same again, and nothing else on this folder meanwhile",
         )
     return checked
-
-
-def key_of(values: Any) -> bytes:
-    """What the key is the digest of."""
-    return canonical_json(values)

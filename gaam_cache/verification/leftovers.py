@@ -25,6 +25,8 @@ from gaam_cache.format.receipt import SHARD_FOLDER, read_receipt, receipt_path
 
 SAFE_AGE_SECONDS = 3600.0
 _TEMPORARY = re.compile(r"\..+\.tmp")
+_ROWS = re.compile(r"rows-[0-9a-f]{16}")
+"""Rows that one worker read for others."""
 _SHARD_FILE = re.compile(r"(.+-[0-9]{5,})-[0-9a-f]{8}\.h5")
 
 
@@ -47,9 +49,9 @@ def list_files(root: Path) -> list[str]:
     Raises:
         CacheError: the folder cannot be listed.
     """
-    on_their_way = re.compile(rf"\.{re.escape(PLAN_FILE)}\..*\.tmp")
-    of_plan = [name for name in _list(root) if on_their_way.fullmatch(name)]
-    return of_plan + [f"{SHARD_FOLDER}/{name}" for name in _list(root / SHARD_FOLDER)]
+    on_their_way = re.compile(rf"\.({re.escape(PLAN_FILE)}|rows-\w+)\..*\.tmp|{_ROWS.pattern}")
+    beside = [name for name in _list(root) if on_their_way.fullmatch(name)]
+    return beside + [f"{SHARD_FOLDER}/{name}" for name in _list(root / SHARD_FOLDER)]
 
 
 def find_leftovers(
@@ -125,7 +127,7 @@ def _list(folder: Path) -> list[str]:
 
 def _kind(path: Path, planned: set[str], named: Mapping[str, str | None]) -> str | None:
     """What kind of leftover a file is; None where it belongs to the cache."""
-    if _TEMPORARY.fullmatch(path.name):
+    if _TEMPORARY.fullmatch(path.name) or _ROWS.fullmatch(path.name):
         return "temporary"
     if path.suffix == ".json" and path.stem in planned:
         return None

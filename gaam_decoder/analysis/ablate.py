@@ -19,7 +19,7 @@ from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
-from gaam_decoder.training import sweep
+from gaam_decoder.training.train import train
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
@@ -76,7 +76,7 @@ def ablate(
 
         config = _config(run, folder, layers, attn or run.attention, device)
         try:
-            runs = sweep.train(config, progress=tick)
+            runs = train(config, progress=tick)
         except ConfigError as error:
             if attn is None and ":" in run.attention:
                 error.details.setdefault(

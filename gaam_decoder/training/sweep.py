@@ -2,89 +2,100 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
+from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.errors import GaamWarning
+from gaam_cache.format.files import make_folder
+from gaam_cache.format.refusals import storage_errors
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.run_writer import remove_unfinished, temporary_runs
-from gaam_decoder.runs.track import check_tracker
+from gaam_decoder.runs.run_writer import temporary_runs
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.training.failures import check_failures
 from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
-from gaam_decoder.training.tracker import Progress, Tracker
-from gaam_decoder.training.train_item import Shared, seed_store, train_item, work_name
-from gaam_decoder.unfinished.claim import Claim
+from gaam_decoder.training.tracker import Tracker
+from gaam_decoder.training.train_item import Shared, train_item, work_name
 
 WINNERS = "winners"
 """Stands in the tracker for items that are not known before the seeds that choose are trained."""
+LEASE_FOLDER = ".leases"
+SHORTEST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+"""Between two looks at what others train."""
 
 
-def train(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swept:
+    """What came of a sweep."""
+
+    runs: list[RunResult]
+    """That together hold the seeds asked for, in the order of the mechanisms; before them those
+    that were trained to choose."""
+    left: str | None = None
+    """Who trains what is left; None where nothing is."""
+
+
+def sweep(
     config: TrainConfig,
+    tracker: Tracker,
+    on_run: Callable[[Path], None],
     *,
-    progress: Progress | None = None,
-    on_run: Callable[[RunResult], None] = lambda run: None,
-) -> list[RunResult]:
-    """Train every mechanism of a config over its seeds.
-
-    Runs that exist with the same mechanism, recipe and cache are kept, and only seeds that they
-    lack are trained. A seed that was finished before an interruption is not trained again.
-
-    With ``tune_seeds`` these train every learning rate and weight decay, and ``seeds`` only that of
-    each row that has the best mean validation accuracy.
+    workers: int = 1,
+    waits: bool = True,
+) -> Swept:
+    """Train what nobody else trains of all that a config asks for.
 
     Args:
-        config: mechanisms, seeds, recipe, protocol, folders.
-        progress: called with (seed-epochs done, seed-epochs in all, what is going on).
-        on_run: called with every run when it is finished.
-
-    Returns:
-        The runs that together hold the seeds asked for, in the order of the mechanisms; before
-        them those that were trained to choose.
+        config: of the training.
+        tracker: told how far it is.
+        on_run: called with the folder of every run that this process publishes.
+        workers: that share the seeds, as far as is known.
+        waits: until all seeds are there, whoever trains them; else until others are at work on all
+            that is left. What chooses between rates is waited for in any case.
 
     Raises:
-        ConfigError: an argument does not fit the cache.
-        NumericsError: a seed failed of every candidate, so that nothing can be chosen.
-        NotFoundError: no cache.
-        CacheError: an incomplete or damaged cache, or a damaged run.
-        StorageError: the file system refused; finished seeds are kept.
+        GaamError: as ``train``.
     """
-    report = progress or (lambda done, total, text: None)
-    check_tracker(config.track)
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    shared = Shared(config=config, cache=cache, device=device, tracker=Tracker(report))
-    if config.tune_seeds is None:
-        return _trained(items, config.seeds, shared, on_run)
-    candidates = families_of(items)
-    shared.tracker.expect({WINNERS: len(candidates) * len(config.seeds) * config.epochs})
-    tried = [item for family in candidates for item in family]
-    tuned = _trained(tried, config.tune_seeds, shared, on_run)
-    chosen = choose(tuned, config.tune_seeds)
-    check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
-    shared.tracker.forget(WINNERS)
-    left = [item for item in items if item.key in chosen.tunings or item not in tried]
-    known = {run.path for run in tuned}
-    reported = _trained(left, config.seeds, shared, on_run)
-    return tuned + [run for run in reported if run.path not in known]
+    with Leases(config.runs / LEASE_FOLDER) as leases:
+        shared = Shared(
+            config=config,
+            cache=cache,
+            device=device,
+            tracker=tracker,
+            leases=leases,
+            on_run=on_run,
+            workers=workers,
+        )
+        if config.tune_seeds is None:
+            return _trained(items, config.seeds, shared, waits=waits)
+        candidates = families_of(items)
+        tracker.expect({WINNERS: len(candidates) * len(config.seeds) * config.epochs})
+        tried = [item for family in candidates for item in family]
+        tuned = _trained(tried, config.tune_seeds, shared, waits=True).runs
+        chosen = choose(tuned, config.tune_seeds)
+        check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
+        tracker.forget(WINNERS)
+        left = [item for item in items if item.key in chosen.tunings or item not in tried]
+        known = {run.path for run in tuned}
+        reported = _trained(left, config.seeds, shared, waits=waits)
+        new = [run for run in reported.runs if run.path not in known]
+        return Swept(runs=tuned + new, left=reported.left)
 
 
-def _trained(
-    items: Sequence[Item],
-    seeds: Sequence[int],
-    shared: Shared,
-    on_run: Callable[[RunResult], None],
-) -> list[RunResult]:
+def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, waits: bool) -> Swept:
     """Runs that together hold these seeds of the items, those that lacked trained."""
     runs, tracker = shared.config.runs, shared.tracker
     found = {item.key: runs_of_key(runs, item.key) for item in items}
@@ -93,34 +104,49 @@ def _trained(
     todo = {item.key: lacking_seeds(item, seeds, found[item.key]) for item in items}
     tracker.expect({item.key: len(todo[item.key]) * item.epochs for item in items})
     waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
-    patient = False
+    if waiting:
+        with storage_errors(runs, option="--runs"):
+            make_folder(runs)
+    names = {item.key: work_name(item) for item in items}
+    count, pause = len(waiting), SHORTEST_PAUSE_SECONDS
+    holders: dict[str, Holder] = {}
     while waiting:
         postponed = []
         for item in waiting:
-            with Claim(runs, work_name(item)) as claim:
-                if patient:
-                    claim.wait(partial(tracker.tell, item.key, f"{item}: trained elsewhere"))
-                elif not claim.take():
-                    postponed.append(item)
-                    continue
-                # another process may have finished some since they were listed
-                if claim.sole:
-                    remove_unfinished(runs, item.key)
-                there = runs_of_key(runs, item.key)
-                published = {seed for run in there for seed in run.seeds}
-                if lacking := lacking_seeds(item, seeds, there):
-                    on_run(read_run(train_item(item, lacking, published, shared)))
-                else:
-                    seed_store(runs, item).remove_if_in(published)
+            holder = train_item(item, list(seeds), shared, num_items=count)
             found[item.key] = runs_of_key(runs, item.key)
-            tracker.finish(item.key)
-        waiting, patient = postponed, True
-    return [
-        run
-        for item in items
-        for run in found[item.key]
-        if set(run.seeds) & set(seeds_of(item, seeds))
-    ]
+            if holder is None:
+                tracker.finish(item.key)
+                shared.leases.clear_dead(names[item.key])
+                pause = SHORTEST_PAUSE_SECONDS
+            else:
+                postponed.append(item)
+                holders[item.key] = holder
+        waiting = postponed
+        if not waiting:
+            break
+        if not waits and all(shared.leases.any_alive(names[item.key]) for item in waiting):
+            break
+        key = waiting[0].key
+        tracker.tell(key, f"{waiting[0]}: waiting for {holders[key].in_words()}")
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+    return Swept(
+        runs=[
+            run
+            for item in items
+            for run in found[item.key]
+            if set(run.seeds) & set(seeds_of(item, seeds))
+        ],
+        left=_left(waiting, holders) if waiting else None,
+    )
+
+
+def _left(waiting: Sequence[Item], holders: dict[str, Holder]) -> str:
+    """What others train."""
+    first = waiting[0]
+    others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    return f"{first}{others} ({holders[first.key].in_words()})"
 
 
 def _warn_of_other_code(item: Item, runs: list[RunResult]) -> None:

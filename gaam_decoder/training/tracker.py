@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
@@ -28,12 +29,40 @@ class Tracker:
         """What was expected in its place is known now."""
         del self._planned[key], self._done[key]
 
-    def tell(self, key: str, text: str, done: int | None = None) -> None:
-        """Say what is going on with an item, and how many seed-epochs of it are done."""
+    def tell(self, key: str, text: str, done: int | None = None, new: int = 0) -> None:
+        """Say what is going on with an item.
+
+        Args:
+            key: of the item.
+            text: what is going on.
+            done: seed-epochs of it that are done.
+            new: of these, what this process has done since it was last asked.
+        """
         if done is not None:
             self._done[key] = min(self._before[key] + done, self._planned[key])
-        self._report(sum(self._done.values()), sum(self._planned.values()), text)
+        self.say(text, new)
+
+    def say(self, text: str, new: int) -> None:
+        """Pass it on."""
+        self._report(sum(self._done.values()), self.total, text)
+
+    @property
+    def total(self) -> int:
+        """Seed-epochs that are to be done in all."""
+        return sum(self._planned.values())
 
     def finish(self, key: str) -> None:
         """All of it is done, here or elsewhere."""
         self._done[key] = self._planned[key]
+
+
+class Told(Tracker):
+    """Of a worker, whose words go to whoever started it."""
+
+    def __init__(self, tell: Callable[[str, Any], None]) -> None:
+        super().__init__(lambda done, total, text: None)
+        self._tell = tell
+
+    def say(self, text: str, new: int) -> None:
+        """Pass it on, with what this worker alone has done since."""
+        self._tell("progress", (new, self.total, text))

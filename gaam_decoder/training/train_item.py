@@ -1,34 +1,32 @@
-"""One item of a sweep: its seeds from initialisation to a run folder."""
+"""One item of a sweep: its seeds, group by group, and the run that holds them."""
 
 from __future__ import annotations
 
-import os
-import platform
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.errors import GaamWarning
+from gaam_cache.format.digest import digest_of
 from gaam_cache.format.refusals import storage_errors
-from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import build_decoder
-from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.runs.run_folders import runs_of_key
+from gaam_decoder.runs.run_writer import remove_unfinished
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.track import track_seeds
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.fit_item import fit_item, fitted_engine
-from gaam_decoder.training.items import Item
-from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.items import Item, lacking_seeds
+from gaam_decoder.training.publish import publish
+from gaam_decoder.training.rows.data import Loaded, prepare_data
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
 from gaam_decoder.unfinished.seed_store import SeedStore, Work, work_groups
@@ -42,6 +40,10 @@ class Shared:
     cache: EmbeddingCache
     device: torch.device
     tracker: Tracker
+    leases: Leases
+    on_run: Callable[[Path], None] = lambda path: None
+    workers: int = 1
+    """That share the seeds, as far as is known."""
     loaded: Loaded = field(default_factory=dict)
     steps: Steps = field(default_factory=Steps)
 
@@ -56,71 +58,170 @@ def seed_store(runs: Path, item: Item) -> SeedStore:
     return SeedStore(runs, work_name(item), item.key)
 
 
-def train_item(item: Item, seeds: list[int], published: set[int], shared: Shared) -> Path:
-    """Train seeds of an item, or take up what was finished of them, and publish a run.
+def train_item(item: Item, seeds: list[int], shared: Shared, num_items: int = 1) -> Holder | None:
+    """Train what nobody else trains of an item; whoever finds all seeds finished publishes them.
 
     Args:
         item: decoder and recipe.
-        seeds: those that no run has.
-        published: those that a run has.
+        seeds: those asked for.
         shared: the rest of the sweep.
+        num_items: that workers share.
 
     Returns:
-        The folder of the run.
+        Who is at work on what is left; None where runs hold all seeds.
     """
-    config, recipe, tracker = shared.config, item.recipe, shared.tracker
-    tracker.tell(item.key, f"{item}: reading and checking the cache")
-    data = prepare_data(shared.cache, recipe, shared.device, shared.loaded)
-    if recipe.fitted:  # too short for checkpoints; what is published appears by one rename
-        return _fit(item, data, shared)
-    store = seed_store(config.runs, item)
-    work = store.load()
-    results = {seed: kept for seed, kept in work.results.items() if seed not in published}
-    chosen = choose_engine(
-        item.spec,
-        recipe,
-        shared.device,
-        num_seeds=len(seeds),
-        num_rows=len(data.train),
-        seed_batch=config.seed_batch,
-        compile=config.compile,
-    )
-    engine = _as_begun(work, chosen, str(item))
-    groups, rest = work_groups(sorted(set(seeds) - set(results)), work)
-    groups += groups_of(rest, engine.seed_batch)
-    store.begin(
-        engine.to_dict(), work.planned + [group for group in groups if group not in work.planned]
-    )
-    for group in groups:
+    runs = shared.config.runs
+    begun: _Begun | None = None
+    while True:
+        there = runs_of_key(runs, item.key)
+        lacking = lacking_seeds(item, seeds, there)
+        published = {seed for run in there for seed in run.seeds}
+        if not lacking:
+            seed_store(runs, item).remove(published)
+            return None
+        if item.recipe.fitted:
+            if holder := _fit(item, shared):
+                return holder
+            continue
+        if begun is None or set(begun.seeds) != set(lacking):
+            begun = _Begun(item, lacking, published, shared, num_items)
+        holder = begun.train_next()
+        if holder is not None:
+            return holder
+        if begun.finished():
+            if holder := _publish(begun, item, shared):
+                return holder
+            begun = None
+
+
+def _fit(item: Item, shared: Shared) -> Holder | None:
+    """Fit a head at once and publish its run: too short for anything that is kept."""
+    lease = shared.leases.take(work_name(item))
+    if isinstance(lease, Holder):
+        return lease
+    if lacking_seeds(item, [], runs_of_key(shared.config.runs, item.key)):
+
+        def tell(done: int, text: str) -> None:
+            shared.tracker.tell(item.key, f"{item}: {text}", done, new=1)
+
+        shared.tracker.tell(item.key, f"{item}: reading and checking the cache")
+        data = prepare_data(shared.cache, item.recipe, shared.device, shared.loaded)
+        result, fit = fit_item(item.spec, data, item.recipe, tell=tell)
+        _track(item, [result], shared)
+        remove_unfinished(shared.config.runs, item.key)
+        engine = fitted_engine(shared.device)
+        path = publish(item, [result], data, engine, shared.config, shared.cache, fit)
+        shared.on_run(path)
+    lease.done()
+    return None
+
+
+class _Begun:
+    """The seeds of an item that no run has, as this process knows them."""
+
+    def __init__(
+        self, item: Item, seeds: list[int], published: set[int], shared: Shared, num_items: int
+    ) -> None:
+        self.seeds = seeds
+        self._item = item
+        self._shared = shared
+        shared.tracker.tell(item.key, f"{item}: reading and checking the cache")
+        self.data = prepare_data(shared.cache, item.recipe, shared.device, shared.loaded)
+        self._store = seed_store(shared.config.runs, item)
+        chosen = choose_engine(
+            item.spec,
+            item.recipe,
+            shared.device,
+            num_seeds=len(seeds),
+            num_rows=len(self.data.train),
+            seed_batch=shared.config.seed_batch,
+            compile=shared.config.compile,
+        )
+        chosen = _shared_out(chosen, len(seeds), shared.workers, num_items)
+        while not self._plan(chosen, published):
+            pass  # another trainer planned something meanwhile
+
+    def _plan(self, chosen: Engine, published: set[int]) -> bool:
+        """Take up what is there; whether the groups are those that all trainers know of."""
+        work = self._store.load()
+        self._results = {s: kept for s, kept in work.results.items() if s not in published}
+        self.engine = _as_begun(work, chosen, str(self._item))
+        self._groups, rest = work_groups(sorted(set(self.seeds) - set(self._results)), work)
+        self._groups += groups_of(rest, self.engine.seed_batch)
+        return self._store.begin(work, self.engine.to_dict(), self._groups)
+
+    def finished(self) -> bool:
+        """Whether every group is."""
+        return all(set(g) <= set(self._results) or self._store.has(g) for g in self._groups)
+
+    def results(self) -> list[SeedResult] | None:
+        """Of the seeds asked for and others of their groups; None where some were damaged."""
+        if not set(self.seeds) <= set(self._results):
+            self._results |= self._store.load().results
+        if not set(self.seeds) <= set(self._results):
+            return None
+        return [self._results[seed] for seed in sorted(self._results)]
+
+    def train_next(self) -> Holder | None:
+        """Train the first group that nobody trains; or who trains what is left."""
+        holder = None
+        for group in self._groups:
+            if set(group) <= set(self._results) or self._store.has(group):
+                continue
+            name = f"{work_name(self._item)}-{digest_of(str(group).encode())[:8]}"
+            lease = self._shared.leases.take(name)
+            if isinstance(lease, Holder):
+                holder = lease
+                continue
+            if not self._store.has(group):  # finished a moment before
+                self._train(group)
+            lease.done()
+            return None
+        return holder
+
+    def _train(self, group: list[int]) -> None:
+        item, shared = self._item, self._shared
         trained, compiled = train_group(
             item.spec,
-            data,
-            recipe,
+            self.data,
+            item.recipe,
             group,
-            engine=engine,
-            checkpoint=store.checkpoint(group),
-            on_epoch=_teller(tracker, item, group, len(results)),
+            engine=self.engine,
+            checkpoint=self._store.checkpoint(group),
+            on_epoch=_teller(shared.tracker, item, group, len(self._results)),
             steps=shared.steps,
         )
-        if engine.compiled and not compiled:
-            engine = replace(engine, compiled=False, why="the compiler failed")
+        if self.engine.compiled and not compiled:
+            self.engine = replace(self.engine, compiled=False, why="the compiler failed")
         _track(item, trained, shared)
-        store.save(trained)
-        results |= {result.seed: result for result in trained}
-    path = _publish(item, [results[seed] for seed in sorted(results)], data, engine, shared)
-    store.remove()
-    return path
+        self._store.save(trained)
+        self._results |= {result.seed: result for result in trained}
 
 
-def _fit(item: Item, data: TrainData, shared: Shared) -> Path:
-    """Fit a head at once and publish its run."""
+def _publish(begun: _Begun, item: Item, shared: Shared) -> Holder | None:
+    """Publish all that is finished as one run, unless somebody else does."""
+    lease = shared.leases.take(work_name(item))
+    if isinstance(lease, Holder):
+        return lease
+    runs = shared.config.runs
+    there = {seed for run in runs_of_key(runs, item.key) for seed in run.seeds}
+    if not set(begun.seeds) <= there and (results := begun.results()) is not None:
+        results = [result for result in results if result.seed not in there]
+        remove_unfinished(runs, item.key)
+        path = publish(item, results, begun.data, begun.engine, shared.config, shared.cache)
+        seed_store(runs, item).remove(there | {result.seed for result in results})
+        shared.on_run(path)
+    lease.done()
+    return None
 
-    def tell(done: int, text: str) -> None:
-        shared.tracker.tell(item.key, f"{item}: {text}", done)
 
-    result, fit = fit_item(item.spec, data, item.recipe, tell=tell)
-    _track(item, [result], shared)
-    return _publish(item, [result], data, fitted_engine(shared.device), shared, fit)
+def _shared_out(engine: Engine, num_seeds: int, workers: int, num_items: int) -> Engine:
+    """Fewer seeds together, where workers would have nothing to do."""
+    most = -(-num_seeds // -(-workers // num_items))
+    if most >= engine.seed_batch:
+        return engine
+    why = f"{engine.why}; seeds shared out to {workers} workers"
+    return replace(engine, seed_batch=most, why=why)
 
 
 def _track(item: Item, results: list[SeedResult], shared: Shared) -> None:
@@ -135,52 +236,16 @@ def _teller(
     tracker: Tracker, item: Item, group: list[int], seeds_done: int
 ) -> Callable[[int, float], None]:
     """What is said after every epoch of a group."""
-    epochs = item.recipe.epochs
+    epochs, before = item.recipe.epochs, 0
 
     def on_epoch(epoch: int, loss: float) -> None:
+        nonlocal before
+        new, before = (epoch - before) * len(group), epoch
         text = f"{item} seed{'s' * (len(group) > 1)} {spell_numbers(group)}"
         text += f" epoch {epoch}/{epochs} loss {loss:.3f}"
-        tracker.tell(item.key, text, seeds_done * epochs + epoch * len(group))
+        tracker.tell(item.key, text, seeds_done * epochs + epoch * len(group), new)
 
     return on_epoch
-
-
-def _publish(
-    item: Item,
-    results: list[SeedResult],
-    data: TrainData,
-    engine: Engine,
-    shared: Shared,
-    fit: Fit | None = None,
-) -> Path:
-    recipe, cache = item.recipe, shared.cache
-    decoder = build_decoder(item.spec, seed=0)
-    learned_N = cache[recipe.train_split].labels
-    if recipe.fold is not None:
-        learned_N = np.delete(learned_N, data.test.rows)
-    about = {
-        "key": item.key,
-        "attention": str(recipe.attention),
-        "head": str(recipe.head),
-        "recipe": recipe.to_dict(),
-        "cache": _about_cache(cache),
-        "environment": _environment(shared.device) | {"code": recipe.code()},
-        "engine": engine.to_dict() | {"data": data.train.features.place},
-        "parameters": decoder.num_parameters(),
-        "learned_start": {
-            name: [value.min().item(), value.max().item()]
-            for name, value in decoder.attention.learned().items()
-        },
-        "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
-    }
-    if fit is not None:
-        about["fit"] = fit.to_dict()
-    elif shared.config.tune_seeds is not None:
-        about["tuning"] = {"seeds": list(shared.config.tune_seeds)}
-    seeds = [result.seed for result in results]
-    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
-    rows = data.test.rows if recipe.fold is not None else None
-    return write_run(shared.config.runs, name, results, data.test.label_N, about, rows)
 
 
 def _as_begun(work: Work, chosen: Engine, name: str) -> Engine:
@@ -188,8 +253,8 @@ def _as_begun(work: Work, chosen: Engine, name: str) -> Engine:
     fields = chosen.to_dict().keys()  # of another version of gaam there may be others
     begun = [Engine(**engine) for engine in work.engines if engine.keys() == fields]
     for engine in begun:
-        if (engine.device, engine.dtype) == (chosen.device, chosen.dtype):
-            return engine
+        if (engine.kind, engine.dtype) == (chosen.kind, chosen.dtype):
+            return replace(engine, device=chosen.device)
     if begun:
         warnings.warn(
             f"{name}: begun on {begun[0].device}, goes on on {chosen.device}; the bits may "
@@ -198,34 +263,3 @@ def _as_begun(work: Work, chosen: Engine, name: str) -> Engine:
             stacklevel=2,
         )
     return chosen
-
-
-def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
-    return {
-        "fingerprint": cache.fingerprint,
-        "path": str(cache.root.absolute()),
-        "encoder": cache.plan.encoder_label,
-        "dataset": cache.plan.dataset["name"],
-        "layers": cache.num_layers,
-        "hidden_size": cache.hidden_size,
-        "rows": cache.plan.rows,
-        "shared_texts": cache.plan.shared_texts,
-        "class_names": list(cache.class_names),
-        **{
-            name: value
-            for name, value in cache.plan.fingerprint_fields["encoder"].items()
-            if name == "fitted_on"
-        },
-    }
-
-
-def _environment(device: torch.device) -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }

@@ -1,5 +1,8 @@
 """Finished seeds of runs that are still unfinished, and the last epoch of those at work.
 
+Several trainers may work in it: which seeds are trained together is what the first one says, in a
+file that only one can make, and a group is finished when its file is there.
+
 Every file carries a digest of its name and content, says which work it belongs to, how that work
 was begun and which seeds were to be trained together. What is damaged, swapped or foreign counts as
 absent; since every file says how to go on, the training still ends with the same bits.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,8 @@ class Work:
     """How it was begun, as ``SeedStore.begin`` was told; several where that has changed since."""
     planned: Groups = field(default_factory=list)
     """Seeds that were to be trained together."""
+    plans: int = 0
+    """Files that say so."""
 
 
 class SeedStore:
@@ -56,14 +62,30 @@ class SeedStore:
         self.folder = runs / f".{name}.partial"
         self._begun: dict[str, Any] = {"key": key}
 
-    def begin(self, engine: dict[str, Any], planned: Groups) -> None:
+    def begin(self, work: Work, engine: dict[str, Any], groups: Groups) -> bool:
         """Say what every file that is saved from now on says of the whole work.
 
         Args:
+            work: what is there.
             engine: how seeds are run, as JSON values.
-            planned: seeds that are to be trained together.
+            groups: seeds that are to be trained together.
+
+        Returns:
+            False where another trainer has planned something since ``work`` was loaded.
+
+        Raises:
+            StorageError: the file system refused.
         """
-        self._begun |= {"engine": engine, "planned": planned}
+        new = [group for group in groups if group not in work.planned]
+        self._begun |= {"engine": engine, "planned": work.planned + new}
+        if not new:
+            return True
+        path = self.folder / f"plan-{work.plans}.safetensors"
+        return publish(path, {}, {**self._begun, "seeds": []}, exclusive=True)
+
+    def has(self, group: Sequence[int]) -> bool:
+        """Whether the seeds of a group are finished."""
+        return self._path("done", group).exists()
 
     def save(self, results: Sequence[SeedResult]) -> None:
         """Write the seeds of one group.
@@ -95,6 +117,7 @@ class SeedStore:
         results: dict[int, SeedResult] = {}
         at_work: Groups = []
         begun: list[dict[str, Any]] = []
+        plans = 0
         damaged: dict[str, str] = {}
         with storage_errors(self.folder, option="--runs"):
             if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
@@ -111,7 +134,8 @@ class SeedStore:
                     continue
                 begun.append(about)
                 results |= found
-                at_work += [] if found else [seeds]
+                at_work += [seeds] if seeds and not found else []
+                plans = max(plans, _number_of(path) + 1)
         if damaged:
             self._warn(damaged)
         planned = dict.fromkeys(tuple(group) for about in begun for group in about["planned"])
@@ -120,6 +144,7 @@ class SeedStore:
             at_work=at_work,
             engines=[about["engine"] for about in begun],
             planned=[list(group) for group in planned],
+            plans=plans,
         )
 
     def _load(self, path: Path) -> tuple[dict[int, SeedResult], list[int], dict[str, Any]]:
@@ -163,24 +188,29 @@ class SeedStore:
         """Where the group of these seeds keeps its last epoch."""
         return Checkpoint(self._path("group", seeds), self._begun)
 
-    def remove(self) -> None:
-        """Drop what was published; groups of other seeds that are still at work stay.
+    def remove(self, published: Set[int]) -> None:
+        """Drop what was published; groups of other seeds, finished or at work, stay.
 
         Raises:
             StorageError: the file system refused.
         """
         with storage_errors(self.folder, option="--runs"):
             for path in self.folder.glob("done-*.safetensors"):
-                group = path.with_name(path.name.replace("done-", "group-", 1))
-                group.unlink(missing_ok=True)
-                path.unlink(missing_ok=True)
-            if not any(self.folder.glob("group-*.safetensors")):
+                with suppress(FileNotFoundError, ValueError):
+                    _, about = read(path, with_tensors=False)
+                    if {entry["seed"] for entry in about["seeds"]} <= published:
+                        path.with_name(path.name.replace("done-", "group-", 1)).unlink(
+                            missing_ok=True
+                        )
+                        path.unlink(missing_ok=True)
+            if not any(any(self.folder.glob(f"{kind}-*")) for kind in ("done", "group")):
                 shutil.rmtree(self.folder, ignore_errors=True)
 
-    def remove_if_in(self, published: Set[int]) -> None:
-        """Drop what a kill left between publishing a run and ``remove``."""
-        if set(self.load().results) <= published:
-            self.remove()
+
+def _number_of(path: Path) -> int:
+    """Of a plan; -1 of another file."""
+    text = path.name.removeprefix("plan-").removesuffix(".safetensors")
+    return int(text) if path.name.startswith("plan-") and text.isdigit() else -1
 
 
 def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:

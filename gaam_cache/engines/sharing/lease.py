@@ -125,6 +125,10 @@ class Leases:
         """
         return name in self._alive
 
+    def any_alive(self, prefix: str) -> bool:
+        """The same, of any of the names that begin so."""
+        return any(name.startswith(prefix) for name in self._alive)
+
     def path(self, name: str, number: int) -> Path:
         """An entry of the log of a name."""
         return self._folder / f"{name}.{number}"
@@ -153,6 +157,22 @@ class Leases:
             if match and match[1] in names:
                 _remove(path)
         with suppress(OSError):  # something of somebody else lies there
+            self._folder.rmdir()
+
+    def clear_dead(self, prefix: str) -> None:
+        """Remove announcements of names that begin so where nobody is at work, and the folder."""
+        try:
+            entries = list(self._folder.iterdir())
+        except OSError:
+            return
+        for path in entries:
+            match = _ENTRY.fullmatch(path.name)
+            if match is None or not match[1].startswith(prefix):
+                continue
+            number = path.name.rpartition(".")[2]
+            if not number.isdigit() or self._judge(match[1], int(number)) is None:
+                _remove(path)
+        with suppress(OSError):
             self._folder.rmdir()
 
     def close(self) -> None:

@@ -89,7 +89,9 @@ class Undone:
 
 def order_of_work(shards: list[ShardSpec], start: float | None) -> list[ShardSpec]:
     """From a place on that is a share of them; None is anywhere, so that few want the same."""
-    first = int((secrets.randbelow(2**20) / 2**20 if start is None else start) * len(shards))
+    if len(shards) < 2:
+        return shards
+    first = secrets.randbelow(len(shards)) if start is None else int(start * len(shards))
     return shards[first:] + shards[:first]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import workers_here
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
@@ -48,6 +49,11 @@ class Engine:
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         return asdict(self)
+
+    @property
+    def kind(self) -> str:
+        """Of the device, without its number: workers with a device each do the same."""
+        return self.device.partition(":")[0]
 
     def in_words(self) -> str:
         """Half a line for people."""
@@ -131,6 +137,8 @@ def _seeds_together(
     # parameters, gradients, two moments and the best epoch so far; gradients of activations
     per_seed = 5 * parameters + 2 * activations
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    if device.type == "cpu":
+        free //= workers_here()
     most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
     why = "as memory allows"
     cached = WORKING_SET * torch.get_num_threads() // activations

@@ -1,0 +1,103 @@
+"""Finished seeds -> a run folder that says all of how it was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gaam_cache.cache import EmbeddingCache
+from gaam_decoder import stats
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import build_decoder
+from gaam_decoder.heads._fitted import Fit
+from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.items import Item
+from gaam_decoder.training.rows.data import TrainData
+
+
+def publish(
+    item: Item,
+    results: list[SeedResult],
+    data: TrainData,
+    engine: Engine,
+    config: TrainConfig,
+    cache: EmbeddingCache,
+    fit: Fit | None = None,
+) -> Path:
+    """Write a run folder.
+
+    Args:
+        item: decoder and recipe.
+        results: of all its seeds, in order.
+        data: rows.
+        engine: how seeds were run.
+        config: of the training.
+        cache: that it read.
+        fit: how a head was fitted that has no seeds.
+    """
+    recipe = item.recipe
+    decoder = build_decoder(item.spec, seed=0)
+    learned_N = cache[recipe.train_split].labels
+    if recipe.fold is not None:
+        learned_N = np.delete(learned_N, data.test.rows)
+    about = {
+        "key": item.key,
+        "attention": str(recipe.attention),
+        "head": str(recipe.head),
+        "recipe": recipe.to_dict(),
+        "cache": _about_cache(cache),
+        "environment": _environment(torch.device(engine.device)) | {"code": recipe.code()},
+        "engine": engine.to_dict() | {"data": data.train.features.place},
+        "parameters": decoder.num_parameters(),
+        "learned_start": {
+            name: [value.min().item(), value.max().item()]
+            for name, value in decoder.attention.learned().items()
+        },
+        "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
+    }
+    if fit is not None:
+        about["fit"] = fit.to_dict()
+    elif config.tune_seeds is not None:
+        about["tuning"] = {"seeds": list(config.tune_seeds)}
+    seeds = [result.seed for result in results]
+    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
+    rows = data.test.rows if recipe.fold is not None else None
+    return write_run(config.runs, name, results, data.test.label_N, about, rows)
+
+
+def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
+    return {
+        "fingerprint": cache.fingerprint,
+        "path": str(cache.root.absolute()),
+        "encoder": cache.plan.encoder_label,
+        "dataset": cache.plan.dataset["name"],
+        "layers": cache.num_layers,
+        "hidden_size": cache.hidden_size,
+        "rows": cache.plan.rows,
+        "shared_texts": cache.plan.shared_texts,
+        "class_names": list(cache.class_names),
+        **{
+            name: value
+            for name, value in cache.plan.fingerprint_fields["encoder"].items()
+            if name == "fitted_on"
+        },
+    }
+
+
+def _environment(device: torch.device) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
