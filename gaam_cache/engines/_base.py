@@ -44,6 +44,8 @@ class Task(NamedTuple):
     """That all workers must see."""
     device: str
     """As configured."""
+    needs: tuple[Path, ...] = ()
+    """What else they must see."""
 
 
 class Engine(ABC):

@@ -165,6 +165,8 @@ class _Course:
             # of what it had encoded, what it had published stays
             self._rows.pop(worker, None)
             self._before = max(self._before, self._published() - sum(self._rows.values()))
+        elif kind == "waiting":
+            self._report(0, 0, value)
         elif kind == "progress":
             self._rows[worker], self._tokens[worker], text = value
             done = min(self._total, self._before + sum(self._rows.values()))

@@ -23,8 +23,9 @@ from gaam_decoder.runs.run_writer import temporary_runs
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.training.failures import check_failures
 from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.seed_groups import Shared, work_name
 from gaam_decoder.training.tracker import Tracker
-from gaam_decoder.training.train_item import Shared, train_item, work_name
+from gaam_decoder.training.train_item import train_item
 
 WINNERS = "winners"
 """Stands in the tracker for items that are not known before the seeds that choose are trained."""
@@ -105,7 +106,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
     tracker.expect({item.key: len(todo[item.key]) * item.epochs for item in items})
     waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
     if waiting:
-        with storage_errors(runs, option="--runs"):
+        with storage_errors(runs / LEASE_FOLDER, option="--runs"):
             make_folder(runs)
     names = {item.key: work_name(item) for item in items}
     count, pause = len(waiting), SHORTEST_PAUSE_SECONDS
@@ -117,7 +118,6 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
             found[item.key] = runs_of_key(runs, item.key)
             if holder is None:
                 tracker.finish(item.key)
-                shared.leases.clear_dead(names[item.key])
                 pause = SHORTEST_PAUSE_SECONDS
             else:
                 postponed.append(item)
@@ -131,6 +131,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         tracker.tell(key, f"{waiting[0]}: waiting for {holders[key].in_words()}")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+    shared.leases.clear_dead()
     return Swept(
         runs=[
             run

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 Progress = Callable[[int, int, str], None]
 """Called with (seed-epochs done, seed-epochs in all, what is going on)."""
+TELL_SECONDS = 0.2
+"""Between two words of a worker: epochs may be shorter."""
 
 
 class Tracker:
@@ -62,7 +65,12 @@ class Told(Tracker):
     def __init__(self, tell: Callable[[str, Any], None]) -> None:
         super().__init__(lambda done, total, text: None)
         self._tell = tell
+        self._new = 0
+        self._told = -TELL_SECONDS
 
     def say(self, text: str, new: int) -> None:
-        """Pass it on, with what this worker alone has done since."""
-        self._tell("progress", (new, self.total, text))
+        """Pass it on now and then, with what this worker alone has done since."""
+        self._new += new
+        if (now := time.monotonic()) - self._told >= TELL_SECONDS:
+            self._tell("progress", (self._new, self.total, text))
+            self._new, self._told = 0, now

@@ -12,6 +12,7 @@ from gaam_cache import devices
 from gaam_cache.engines._base import Place, Task, Tell, load_engine
 from gaam_cache.engines.sharing.ranks import Rank, device_of, find_rank
 from gaam_cache.errors import GaamWarning
+from gaam_cache.format.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_reader import read_run
@@ -104,6 +105,8 @@ def _by_engine(
             new, total, text = value
             done = min(done + new, total)
             report(done, total, f"worker {worker + 1}: {text}")
+        elif kind == "waiting":
+            report(0, 0, value)
         elif kind == "run":
             on_run(Path(value))
         elif kind == "warning" and value not in said:
@@ -111,7 +114,7 @@ def _by_engine(
             warnings.warn(value, GaamWarning, stacklevel=5)
 
     argument = _Argument(own, rank.total if rank else 1, rank is None)
-    task = Task(_work, argument, config.runs, config.device)
+    task = Task(_work, argument, config.runs, config.device, (config.cache / PLAN_FILE,))
     results = load_engine(config).run(task, config, hear)
     paths, left = min(results, key=lambda result: result[1] is not None)
     return Swept(runs=[read_run(Path(path)) for path in paths], left=left)

@@ -57,21 +57,15 @@ class Checkpoint:
             return None
 
 
-def publish(
-    path: Path, tensors: dict[str, Tensor], about: dict[str, Any], *, exclusive: bool = False
-) -> bool:
+def publish(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write tensors and JSON values in one file that carries a digest of its name and content.
-
-    Returns:
-        False where it is to be ``exclusive`` and there is one.
 
     Raises:
         StorageError: the file system refused.
     """
     arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
     parts = tensor_parts(arrays, {"about": json.dumps(about)})
-    sealed = seal_parts(path.name, parts)
-    return write_file(path, sealed, exclusive=exclusive, option="--runs")
+    write_file(path, seal_parts(path.name, parts), option="--runs")
 
 
 def read(path: Path, *, with_tensors: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:

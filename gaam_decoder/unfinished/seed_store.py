@@ -1,7 +1,7 @@
 """Finished seeds of runs that are still unfinished, and the last epoch of those at work.
 
-Several trainers may work in it: which seeds are trained together is what the first one says, in a
-file that only one can make, and a group is finished when its file is there.
+Several trainers may work in it: which seeds are trained together is what the first one says, and a
+group is finished when its file is there.
 
 Every file carries a digest of its name and content, says which work it belongs to, how that work
 was begun and which seeds were to be trained together. What is damaged, swapped or foreign counts as
@@ -10,11 +10,11 @@ absent; since every file says how to go on, the training still ends with the sam
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,9 @@ from gaam_cache.format.refusals import storage_errors
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.unfinished.checkpoint import Checkpoint, publish, read
+from gaam_decoder.unfinished.work import Groups, Work
 
-Groups = list[list[int]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """What a training that was stopped left behind."""
-
-    results: dict[int, SeedResult] = field(default_factory=dict)
-    at_work: Groups = field(default_factory=list)
-    """Seeds of every group that left a checkpoint."""
-    engines: list[dict[str, Any]] = field(default_factory=list)
-    """How it was begun, as ``SeedStore.begin`` was told; several where that has changed since."""
-    planned: Groups = field(default_factory=list)
-    """Seeds that were to be trained together."""
-    plans: int = 0
-    """Files that say so."""
+PLAN_FILE = "plan.safetensors"
 
 
 class SeedStore:
@@ -62,7 +48,7 @@ class SeedStore:
         self.folder = runs / f".{name}.partial"
         self._begun: dict[str, Any] = {"key": key}
 
-    def begin(self, work: Work, engine: dict[str, Any], groups: Groups) -> bool:
+    def begin(self, work: Work, engine: dict[str, Any], groups: Groups) -> None:
         """Say what every file that is saved from now on says of the whole work.
 
         Args:
@@ -70,18 +56,17 @@ class SeedStore:
             engine: how seeds are run, as JSON values.
             groups: seeds that are to be trained together.
 
-        Returns:
-            False where another trainer has planned something since ``work`` was loaded.
-
         Raises:
             StorageError: the file system refused.
         """
         new = [group for group in groups if group not in work.planned]
         self._begun |= {"engine": engine, "planned": work.planned + new}
-        if not new:
-            return True
-        path = self.folder / f"plan-{work.plans}.safetensors"
-        return publish(path, {}, {**self._begun, "seeds": []}, exclusive=True)
+        if new:  # for other trainers, who may begin at any moment
+            publish(self.folder / PLAN_FILE, {}, {**self._begun, "seeds": []})
+
+    def there(self) -> bool:
+        """Whether there is anything."""
+        return os.path.lexists(self.folder)
 
     def has(self, group: Sequence[int]) -> bool:
         """Whether the seeds of a group are finished."""
@@ -117,7 +102,6 @@ class SeedStore:
         results: dict[int, SeedResult] = {}
         at_work: Groups = []
         begun: list[dict[str, Any]] = []
-        plans = 0
         damaged: dict[str, str] = {}
         with storage_errors(self.folder, option="--runs"):
             if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
@@ -135,7 +119,6 @@ class SeedStore:
                 begun.append(about)
                 results |= found
                 at_work += [seeds] if seeds and not found else []
-                plans = max(plans, _number_of(path) + 1)
         if damaged:
             self._warn(damaged)
         planned = dict.fromkeys(tuple(group) for about in begun for group in about["planned"])
@@ -144,7 +127,6 @@ class SeedStore:
             at_work=at_work,
             engines=[about["engine"] for about in begun],
             planned=[list(group) for group in planned],
-            plans=plans,
         )
 
     def _load(self, path: Path) -> tuple[dict[int, SeedResult], list[int], dict[str, Any]]:
@@ -188,8 +170,12 @@ class SeedStore:
         """Where the group of these seeds keeps its last epoch."""
         return Checkpoint(self._path("group", seeds), self._begun)
 
-    def remove(self, published: Set[int]) -> None:
+    def remove(self, published: Set[int], *, others: bool) -> None:
         """Drop what was published; groups of other seeds, finished or at work, stay.
+
+        Args:
+            published: seeds that runs have.
+            others: whether other trainers may be about to write here.
 
         Raises:
             StorageError: the file system refused.
@@ -203,32 +189,9 @@ class SeedStore:
                             missing_ok=True
                         )
                         path.unlink(missing_ok=True)
-            if not any(any(self.folder.glob(f"{kind}-*")) for kind in ("done", "group")):
-                shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _number_of(path: Path) -> int:
-    """Of a plan; -1 of another file."""
-    text = path.name.removeprefix("plan-").removesuffix(".safetensors")
-    return int(text) if path.name.startswith("plan-") and text.isdigit() else -1
-
-
-def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:
-    """Seeds in groups as they were when the work was begun, and those that were in none.
-
-    First those at work, then those that were planned together and of which nothing is there.
-    """
-    left = set(seeds)
-    groups: Groups = []
-    for group in work.at_work:
-        if left & set(group):
-            groups.append(group)
-            left -= set(group)
-    for group in work.planned:
-        if left >= set(group) and group:
-            groups.append(group)
-            left -= set(group)
-    return groups, sorted(left)
+            left = any(any(self.folder.glob(f"{kind}-*")) for kind in ("done", "group"))
+            if not left and not others:
+                shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
 
 def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:

@@ -159,21 +159,39 @@ class Leases:
         with suppress(OSError):  # something of somebody else lies there
             self._folder.rmdir()
 
-    def clear_dead(self, prefix: str) -> None:
-        """Remove announcements of names that begin so where nobody is at work, and the folder."""
-        try:
-            entries = list(self._folder.iterdir())
-        except OSError:
-            return
-        for path in entries:
-            match = _ENTRY.fullmatch(path.name)
-            if match is None or not match[1].startswith(prefix):
-                continue
-            number = path.name.rpartition(".")[2]
-            if not number.isdigit() or self._judge(match[1], int(number)) is None:
-                _remove(path)
+    def others_at_work(self, prefix: str) -> bool:
+        """Whether anybody else has announced work on a name that begins so."""
+        for path, name, number in self._entries():
+            if name.startswith(prefix) and path not in self._held and number is not None:
+                with suppress(OSError):
+                    if self._judge(name, number) is not None:
+                        return True
+        return False
+
+    def clear_dead(self) -> None:
+        """Remove announcements of whoever is no longer at work, and the folder if it is empty."""
+        for path, name, number in self._entries():
+            with suppress(OSError):
+                if number is None:
+                    gone = not is_alive(int(path.name.split(".")[-3]), None)
+                else:
+                    gone = self._judge(name, number) is None
+                if gone:
+                    _remove(path)
         with suppress(OSError):
             self._folder.rmdir()
+
+    def _entries(self) -> list[tuple[Path, str, int | None]]:
+        """Path, name and number of all announcements; no number where one was cut off."""
+        try:
+            matches = [(path, _ENTRY.fullmatch(path.name)) for path in self._folder.iterdir()]
+        except OSError:
+            return []
+        return [
+            (path, match[1], None if match[2] else int(path.suffix[1:]))
+            for path, match in matches
+            if match is not None
+        ]
 
     def close(self) -> None:
         """Give back what is held and stop renewing."""

@@ -20,7 +20,7 @@ from gaam_cache.format.files import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.runs.run_reader import RUN_VERSION
-from gaam_decoder.training import train_item
+from gaam_decoder.training import seed_groups
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.train_group import train_group
@@ -137,13 +137,13 @@ def test_selection_on_val_never_sees_test_labels(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first = one(config)
-    prepare = train_item.prepare_data
+    prepare = seed_groups.prepare_data
 
     def scramble(*arguments: object) -> object:
         data = prepare(*arguments)  # type: ignore[arg-type]
         return replace(data, test=replace(data.test, label_N=1 - data.test.label_N))
 
-    monkeypatch.setattr(train_item, "prepare_data", scramble)
+    monkeypatch.setattr(seed_groups, "prepare_data", scramble)
     second = one(replace(config, runs=tmp_path / "scrambled"))
     np.testing.assert_array_equal(first.logits, second.logits)
 
@@ -158,7 +158,7 @@ def test_existing_seeds_are_not_trained_again_and_new_ones_are_added(
         trained.extend(seeds)
         return train_group(spec, data, recipe, seeds, **options)
 
-    monkeypatch.setattr(train_item, "train_group", count)
+    monkeypatch.setattr(seed_groups, "train_group", count)
     assert one(config).path == first.path
     assert trained == []
     runs = gaam_decoder.train(replace(config, seeds=(1, 2, 3, 5)))

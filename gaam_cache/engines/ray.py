@@ -1,0 +1,273 @@
+"""Workers of a Ray cluster: an actor for each GPU, or for a group of cores.
+
+Ray Core alone: actors hold the encoder or the decoders, messages are names and numbers, and nothing
+goes through Ray's store. What is done is said by the shared folder, so that Ray may kill, restart
+and move workers as it likes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.engines._base import Engine, Hear, Task, all_died
+from gaam_cache.engines._ray_actors import Mailbox, Sight, Worker
+from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.format.files import write_file
+from gaam_cache.placing import Placing
+from gaam_cache.terminal import interruption
+
+MOST_RESTARTS = 10
+"""Of one worker: on a cluster nodes come and go."""
+LOOK_SECONDS = 0.5
+"""Between two looks at what workers said."""
+GROWTH_SECONDS = 5.0
+"""Between two looks at whether nodes have come."""
+OLDEST = "2.56"
+
+
+class Ray(Engine):
+    """Actors of Ray; a cluster of this machine alone where there is no other."""
+
+    def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
+        """Start actors, more of them as nodes come, and wait until what is to do is done."""
+        ray = _ray()
+        _check(task, placing)
+        with _cluster(ray, placing.address), _seen(task) as sight:
+            crew = _Crew(ray, task, placing, sight)
+            try:
+                return _watch(ray, crew, hear)
+            finally:
+                crew.dismiss()
+
+
+def _watch(ray: Any, crew: _Crew, hear: Hear) -> list[Any]:
+    results: list[Any] = []
+    lost: list[str] = []
+    began: dict[int, str] = {}
+    looked = -GROWTH_SECONDS
+    while True:
+        if time.monotonic() - looked >= GROWTH_SECONDS:
+            crew.grow()
+            looked = time.monotonic()
+        ended, _ = ray.wait(list(crew.at_work), timeout=LOOK_SECONDS)
+        interruption.go_on()
+        for number, kind, value in crew.heard():
+            if kind != "began":
+                hear(number, kind, value)
+            elif number in began:
+                hear(number, "died", began[number])
+                _warn_of_death(number, began[number], f"it is started again on {value}")
+                began[number] = value
+            else:
+                began[number] = value
+        for reference in ended:
+            number = crew.at_work.pop(reference)
+            try:
+                results.append(ray.get(reference))
+            except ray.exceptions.RayActorError as error:
+                where = began.get(number, "no node")
+                hear(number, "died", where)
+                _warn_of_death(number, where, "the others go on")
+                lost.append(" ".join(str(error).split())[:300])
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, GaamError):
+                    raise error.cause from None
+                raise
+        # who never began has nothing left to do
+        if results and not set(crew.at_work.values()) & began.keys():
+            return results
+        if not crew.at_work:
+            raise all_died(len(lost), lost[-1])
+        if not began:
+            hear(-1, "waiting", crew.waiting())
+
+
+class _Crew:
+    """Actors, what they are doing, and what they say."""
+
+    def __init__(self, ray: Any, task: Task, placing: Placing, sight: Sight) -> None:
+        self.at_work: dict[Any, int] = {}
+        """What each is doing, and its number."""
+        self._ray = ray
+        self._task = task
+        self._asked = placing.devices
+        self._sight = sight
+        self._actors: list[Any] = []
+        self._gpus = _gpus_of_each(ray, task.device, placing.gpus_per_worker)
+        here = ray.get_runtime_context().get_node_id()
+        near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+        self._mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=near).remote()
+
+    def grow(self) -> None:
+        """Start workers as long as there are fewer than asked for, or than there is room for."""
+        total = max(1, self._wanted())
+        while len(self._actors) < total:
+            number = len(self._actors)
+            actor = (
+                self._ray.remote(Worker)
+                .options(
+                    num_gpus=self._gpus,
+                    num_cpus=self._cpus(total),
+                    max_restarts=MOST_RESTARTS,
+                    max_task_retries=MOST_RESTARTS,
+                    scheduling_strategy="SPREAD",
+                )
+                .remote()
+            )
+            self._actors.append(actor)
+            # the mailbox is no argument of the constructor: a restart would not find it again
+            work = actor.work.remote(self._task, self._sight, self._mailbox, number, total)
+            self.at_work[work] = number
+
+    def _wanted(self) -> int:
+        if self._asked != "all":
+            return int(self._asked)
+        there = self._ray.cluster_resources()
+        if self._gpus:
+            return int(there.get("GPU", 0) / self._gpus)
+        return sum(node["Alive"] for node in self._ray.nodes())
+
+    def _cpus(self, total: int) -> int:
+        """Cores of a worker: with a GPU one, which feeds it; else its part of the cluster."""
+        if self._gpus:
+            return 1
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        most = int(max((node.get("CPU", 1) for node in alive), default=1))
+        return max(1, min(most, int(self._ray.cluster_resources().get("CPU", 1)) // total))
+
+    def heard(self) -> list[tuple[int, str, Any]]:
+        """What workers have said since."""
+        try:
+            said: list[tuple[int, str, Any]] = self._ray.get(
+                self._mailbox.drain.remote(), timeout=60
+            )
+        except (self._ray.exceptions.RayError, TimeoutError):
+            return []  # its node is gone: what is done is in the folder all the same
+        return said
+
+    def waiting(self) -> str:
+        """That no worker has begun, and why."""
+        there = self._ray.cluster_resources()
+        what = (
+            f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus(max(1, self._wanted()))} CPUs"
+        )
+        return (
+            f"no worker could begin yet: each needs {what}, the cluster has "
+            f"{there.get('GPU', 0):g} GPUs and {there.get('CPU', 0):g} CPUs"
+        )
+
+    def dismiss(self) -> None:
+        """End all workers: whatever they are writing, nothing half-written is ever published."""
+        for actor in [*self._actors, self._mailbox]:
+            with suppress(Exception):  # it is gone, or the cluster is
+                self._ray.kill(actor)
+
+
+@contextmanager
+def _seen(task: Task) -> Iterator[Sight]:
+    """A file in the shared folder, for workers to read."""
+    token = secrets.token_hex(16)
+    probe = task.folder.absolute() / f".seen-{token}"
+    write_file(probe, token.encode())
+    files = tuple(str(path.absolute()) for path in task.needs)
+    try:
+        yield Sight(str(Path.cwd()), str(probe), token, files)
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+
+
+@contextmanager
+def _cluster(ray: Any, address: str | None) -> Iterator[None]:
+    """A connection to a cluster; one of this machine is started where none was named.
+
+    Raises:
+        ConfigError: there is none at that address.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **({} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}),
+        )
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise ConfigError(
+            f"no Ray cluster at '{address or os.environ.get('RAY_ADDRESS') or 'this machine'}'",
+            expected="--address of a cluster that runs (ray start --head), or auto",
+            found=" ".join(str(error).split())[:500],
+        ) from error
+    finally:
+        with suppress(ValueError):  # not in the main thread
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    """The library, without its telemetry.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        raise ConfigError(
+            "--engine ray needs Ray",
+            expected=f"ray >= {OLDEST} here and on every node",
+            found=str(error),
+            hint="pip install 'gaam[ray]'",
+        ) from error
+    return ray
+
+
+def _check(task: Task, placing: Placing) -> None:
+    if "," in placing.devices:
+        raise ConfigError(
+            "--devices names GPUs of this machine",
+            expected="a number of workers, or all, beside --engine ray",
+            found=placing.devices,
+        )
+    if ":" in task.device:
+        raise ConfigError(
+            f"--device {task.device} is one device of this machine",
+            expected="--device cuda or cpu beside --engine ray",
+        )
+
+
+def _gpus_of_each(ray: Any, device: str, asked: float | None) -> float:
+    if device == "cpu":
+        return 0
+    if asked is not None:
+        return asked
+    return 1 if device != "auto" or ray.cluster_resources().get("GPU", 0) else 0
+
+
+def _warn_of_death(number: int, where: str, what: str) -> None:
+    warnings.warn(
+        f"worker {number + 1} on {where} died without a word (killed, out of memory, or its node "
+        f"is gone): {what}; what it had at work is made again",
+        GaamWarning,
+        stacklevel=4,
+    )
