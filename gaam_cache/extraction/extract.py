@@ -123,6 +123,7 @@ def _summary(config: ExtractConfig, plan: Plan, encoder: Encoder, tally: Tally) 
         seconds=tally.seconds,
         write_seconds=tally.write_seconds,
         bytes=tally.bytes,
+        smaller_batches=tally.smaller_batches,
     )
 
 

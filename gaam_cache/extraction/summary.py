@@ -47,6 +47,8 @@ class ExtractSummary:
     """Time of checking, hashing and writing, most of it beside the encoder."""
     bytes: int
     """Bytes of this run's shards."""
+    smaller_batches: int | None = None
+    """Tokens of a batch in the end, where there was no memory for those that were asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -73,6 +75,11 @@ class ExtractSummary:
         )
         said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
         lines.append(f"  batches      {said}")
+        if self.smaller_batches is not None:
+            lines.append(
+                f"  memory       too little for larger batches: {self.smaller_batches:,} tokens at "
+                "most in the end (--batch-tokens)"
+            )
         lines.append(
             f"  proof        {self.proven:,} rows encoded again alone, off by at most "
             f"{self.deviation:.1e} of a layer's norm"

@@ -17,6 +17,8 @@ class Tally:
     rows: int = 0
     tokens: int = 0
     padded_tokens: int = 0
+    smaller_batches: int | None = None
+    """Tokens of a batch at most, where there was no memory for those that were asked for."""
     cost: int = 0
     """Of the batches, in tokens."""
     padded_cost: int = 0

@@ -310,3 +310,29 @@ def test_every_variant_trains_with_rounded_products_alone_and_stacked(
     ours.train_epoch()
     assert [member.failed for member in ours.members] == [None] * len(seeds)
     assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32
+
+
+@needs_compiler
+def test_groups_of_other_numbers_of_rows_share_a_compiled_step() -> None:
+    """As the folds of a cross-validation do: what was compiled for one must not read another."""
+    steps = Steps()
+    for last in (24, 28, 27):
+        found = []
+        for how, shared in ((replace(EAGER, compiled=True), steps), (EAGER, None)):
+            ours = group("gaam", [3, 0, 5], engine=how, steps=shared)
+            train = ours.data.train
+            few = replace(train, rows=train.rows[:last], label_N=train.label_N[:last])
+            ours = Group(
+                spec("gaam"),
+                replace(ours.data, train=few),
+                ours.recipe,
+                ours.seeds,
+                loss_of=CrossEntropy(),
+                engine=how,
+                dtype=torch.float64,
+                steps=shared,
+            )
+            ours._pass(1)
+            assert ours.compiler.works == how.compiled
+            found.append(ours.state.parameters["head.fc.weight"])
+        torch.testing.assert_close(*found, atol=1e-9, rtol=0)
