@@ -145,8 +145,7 @@ class Group:
                 shape = (x_SBLD.shape[1], self.decoder.num_noise)
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
-            # a part of N columns would be compiled for that N, and folds differ in it
-            label_SB = label_SN[:, step * size : (step + 1) * size].contiguous()
+            label_SB = label_SN[:, step * size : (step + 1) * size]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction_T2[step]))
 
     def _scaled(self) -> list[Scaled] | list[None]:

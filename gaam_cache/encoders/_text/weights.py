@@ -119,9 +119,8 @@ def _own(model: nn.Module) -> None:
 def _waiting(model: nn.Module) -> Iterator[dict[str, torch.Tensor]]:
     """Weights that accelerate keeps on the CPU until a layer is run on a GPU."""
     for module in model.modules():
-        hook = getattr(module, "_hf_hook", None)
-        for one in getattr(hook, "hooks", (hook,)):
-            held = getattr(one, "weights_map", None)
+        for hook in _hooks(module):
+            held = getattr(hook, "weights_map", None)
             held = getattr(held, "dataset", held)  # where there is a prefix before their names
             held = getattr(held, "state_dict", held)  # where some of them are on disk
             if isinstance(held, dict):
@@ -132,9 +131,15 @@ def entry_device(model: nn.Module) -> torch.device:
     """Where a model that accelerate has spread reads token ids: where its first weights work."""
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            works = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
-            return parameter.device if works is None else torch.device(works)
+            works = [getattr(hook, "execution_device", None) for hook in _hooks(module)]
+            return next((torch.device(one) for one in works if one is not None), parameter.device)
     return torch.device("cpu")
+
+
+def _hooks(module: nn.Module) -> Sequence[Any]:
+    """What accelerate does before and after a module is run."""
+    hook = getattr(module, "_hf_hook", None)
+    return getattr(hook, "hooks", (hook,))
 
 
 @contextmanager

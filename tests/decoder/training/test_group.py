@@ -37,11 +37,14 @@ VARIANTS = (
 EAGER = Engine(device="cpu", dtype="float32", seed_batch=8, compiled=False, why="test")
 
 
+CPU = torch.device("cpu")
+
+
 class Rows(Features):
     """Features of an array in memory, of any type."""
 
     def __init__(self, x_NLD: torch.Tensor) -> None:
-        self.device = torch.device("cpu")
+        self.device = x_NLD.device
         self.shape = tuple(x_NLD.shape)
         self.place = "memory"
         self._resident = x_NLD
@@ -57,10 +60,11 @@ def spec(attention: str, head: str = "linear") -> DecoderSpec:
     )
 
 
-def data(dtype: torch.dtype = torch.float64) -> TrainData:
+def data(dtype: torch.dtype = torch.float64, device: torch.device = CPU) -> TrainData:
     generator = torch.Generator().manual_seed(3)
-    features = Rows(torch.randn(N, L, D, generator=generator, dtype=torch.float64).to(dtype))
-    label_N = torch.randint(C, (N,), generator=generator)
+    x_NLD = torch.randn(N, L, D, generator=generator, dtype=torch.float64)
+    features = Rows(x_NLD.to(device, dtype))
+    label_N = torch.randint(C, (N,), generator=generator).to(device)
 
     def subset(first: int, last: int) -> Subset:
         rows = np.arange(first, last)
@@ -102,15 +106,16 @@ def group(
     dtype: torch.dtype = torch.float64,
     engine: Engine = EAGER,
     steps: Steps | None = None,
+    device: torch.device = CPU,
     **options: object,
 ) -> Group:
     return Group(
         spec(attention, head),
-        data(),
+        data(device=device),
         recipe(attention, head, **options),
         seeds,
         loss_of=CrossEntropy(),
-        engine=engine,
+        engine=replace(engine, device=str(device)),
         dtype=dtype,
         steps=steps,
     )
