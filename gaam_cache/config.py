@@ -64,7 +64,7 @@ class ExtractConfig(Placing):
     limit: int | None = None
     """Only the first so many rows of each split."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda, cuda:N or mps."""
     device_map: str | None = None
     """'auto' spreads an encoder over several GPUs (needs the accelerate package)."""
 

@@ -1,15 +1,30 @@
-"""What computes."""
+"""What computes: its name, what it can do, the memory that it has left, what it says without."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
+
+T = TypeVar("T")
+NAMES = "auto, cpu, cuda, cuda:N or mps"
+NATIVE_BFLOAT16 = (8, 0)
+"""Compute capability from which NVIDIA's GPUs multiply bfloat16 themselves; what torch calls
+supported includes older ones, on which it is emulated and slower than float32."""
+_NO_MEMORY = re.compile(
+    r"not enough memory|can(no|')t allocate memory|out of memory|unable to allocate|bad_alloc"
+    r"|failed to map segment|OutOfMemory|could not create a primitive|_ALLOC(ATION)?_FAILED"
+    r"|error return without exception set",
+    re.IGNORECASE,
+)
+"""How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython, CUDA and its libraries say it."""
 
 
 def check_device(name: str) -> None:
@@ -18,18 +33,25 @@ def check_device(name: str) -> None:
     Raises:
         ConfigError: naming those there can be.
     """
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", name, re.ASCII):
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
         gpu = name.casefold().startswith(("gpu", "cuda"))
         raise ConfigError(
             "unknown --device",
-            expected="auto, cpu, cuda or cuda:N",
+            expected=NAMES,
             found=shortened(name),
             hint="did you mean 'cuda'?" if gpu else None,
         )
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` names.
+    """The device that ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` names.
+
+    ``auto`` is a GPU that CUDA can use, else the CPU: nobody has tried ``mps``, so that it computes
+    only where it is asked for by name.
+
+    Numerics:
+        From here on float32 means float32 in this process, and a GPU gives the same bits twice: see
+        ``_settle``.
 
     Raises:
         ConfigError: no device has that name, or a GPU is asked for and there is none.
@@ -40,15 +62,155 @@ def resolve_device(name: str) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         name = "cuda" if count else "cpu"
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise _none(name, "an Apple GPU that this build of torch can use", "no such GPU")
     if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= count:
         numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
-        raise ConfigError(
-            f"no device '{name}'",
-            expected="a GPU that this build of torch can use",
-            found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
-            hint="--device cpu",
-        )
+        found = f"{count or 'no'} GPU{'s' * (count > 1)}{numbers}"
+        raise _none(name, "a GPU that this build of torch can use", found)
+    _settle()
+    if name == "cuda":  # with its number: each thread may have a current device of its own
+        name = f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
     return torch.device(name)
+
+
+def _none(name: str, expected: str, found: str) -> ConfigError:
+    import torch
+
+    return ConfigError(
+        f"no device '{name}'",
+        expected=expected,
+        found=f"torch {torch.__version__}, {found}",
+        hint="--device cpu",
+    )
+
+
+def _settle() -> None:
+    """Products and convolutions of float32 keep its 24 bits, and cuDNN the order of its sums.
+
+    By default cuDNN computes convolutions of float32 in TensorFloat-32, which has 11 bits, and may
+    pick kernels that add up in any order; a program may have asked for the former in products too.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
+    if hasattr(cudnn, "conv"):  # from torch 2.9; where both ways were used, the newer one decides
+        matmul: Any = torch.backends.cuda.matmul
+        for part in (matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv):
+            part.fp32_precision = "ieee"
+    cudnn.deterministic, cudnn.benchmark = True, False
+
+
+def check_arithmetic(dtype: str, device: torch.device) -> None:
+    """Refuse arithmetic that a device is not used for.
+
+    Raises:
+        ConfigError: half precision on mps.
+    """
+    if device.type == "mps" and dtype not in ("float32", "auto"):
+        raise ConfigError(
+            f"--dtype {dtype} is not used on mps",
+            expected="--dtype float32, or another --device",
+            found="--device mps",
+        )
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device computes in bfloat16 natively."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= NATIVE_BFLOAT16
+    if device.type != "cpu":
+        return False
+    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
+
+
+def name_of(device: torch.device) -> str:
+    """What the hardware is called; a CPU is just that."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes of memory that a GPU has left for this process.
+
+    What torch keeps for its next tensors counts as free: it is.
+    """
+    import torch
+
+    if device.type == "mps":
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
+
+
+def give_back(device: torch.device) -> None:
+    """Give memory that torch keeps for its next tensors back to the device."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on the device; a copy to a GPU neither waits nor makes Python wait."""
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def with_float64(device: torch.device) -> torch.device:
+    """Where numbers of a device are computed with in float64: mps has none."""
+    import torch
+
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def float64(tensor: Tensor) -> Tensor:
+    """The tensor in float64, where its device has that."""
+    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out: of a device or of the machine."""
+    # torch.OutOfMemoryError is found by its name: nothing is imported to look at an error
+    said = f"{type(error).__name__} {error}"
+    return isinstance(error, MemoryError) or _NO_MEMORY.search(said) is not None
+
+
+class NoRoom(NamedTuple):
+    """Memory ran out."""
+
+    said: str
+    """By whom it did, in their words."""
+
+
+def attempt(function: Callable[[], T], device: torch.device) -> T | NoRoom:
+    """What a function returns, or that memory ran out on the way, which is then free again."""
+    try:
+        return function()
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        found = NoRoom(said_of_memory(error))
+    # not before here: an exception that is handled holds all tensors of where it came from
+    give_back(device)
+    return found
+
+
+def said_of_memory(error: BaseException) -> str:
+    """The first sentence or two of an exception, on a line."""
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ". ".join(said.split(". ")[:2])
 
 
 _workers_here = 1

@@ -83,6 +83,10 @@ class NumericsError(GaamError, ArithmeticError):
     """A number that cannot be stored truthfully (overflow, inf, NaN)."""
 
 
+class ShortOfMemoryError(GaamError, MemoryError):
+    """A device has too little memory for what was asked of it, and nothing smaller was left."""
+
+
 class HubError(GaamError, ConnectionError):
     """A model hub or data-set hub could not be reached or said no."""
 

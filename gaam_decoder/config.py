@@ -120,7 +120,7 @@ class TrainConfig(Placing):
     """Sanity check: every seed learns from, and is chosen by, labels in an order of its own; tested
     on the true ones it must be at chance."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda, cuda:N or mps."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """Arithmetic of matrix products; auto: bfloat16 where the device has it. Parameters, optimiser
     and loss are float32."""

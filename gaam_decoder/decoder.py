@@ -87,13 +87,23 @@ def without_random_numbers() -> Iterator[None]:
     Raises:
         ConfigError: it did.
     """
-    before = torch.random.get_rng_state()
+    before = _random_states()
     yield
-    if not torch.equal(before, torch.random.get_rng_state()):
+    if not all(map(torch.equal, before, _random_states())):
         raise ConfigError(
             "the decoder draws random numbers of its own while it trains",
             expected="none: a seed would depend on those beside it (heads are handed noise)",
         )
+
+
+def _random_states() -> list[Tensor]:
+    """Where all generators of the process stand, those of GPUs that are in use too."""
+    states = [torch.random.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states += torch.cuda.get_rng_state_all()
+    if torch.backends.mps.is_available():
+        states.append(torch.mps.get_rng_state())
+    return states
 
 
 @contextmanager
@@ -128,8 +138,9 @@ def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:
     The global random state is left as it was. Under ``torch.device('meta')`` nothing is allocated.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(seed, "attention"))
+        # torch.manual_seed would set those of GPUs too, and leave them so
+        torch.default_generator.manual_seed(stream_seed(seed, "attention"))
         attention = build_attention(spec.attention, spec.num_layers, spec.hidden_size)
-        torch.manual_seed(stream_seed(seed, "head"))
+        torch.default_generator.manual_seed(stream_seed(seed, "head"))
         head = build(spec.head, "head", *attention.output_shape, spec.num_classes)
     return Decoder(attention, head)

@@ -19,7 +19,7 @@ class CopyBack:
     def start(self, x: Tensor) -> Tensor:
         """The tensor on the host; its content is there after ``wait``."""
         if self._stream is None:
-            return x
+            return x.cpu()
         self._stream.wait_stream(torch.cuda.current_stream(x.device))
         with torch.cuda.stream(self._stream):
             host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)

@@ -23,8 +23,10 @@ from gaam_cache.encoders._text.probe import probe
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.encoders._text.weights import (
     draw_untrained,
+    entry_device,
     foreign,
     load_trained,
+    room_for,
     untrained_identity,
 )
 from gaam_cache.encoders.poolings._base import load_poolings
@@ -163,7 +165,12 @@ class TextEncoder(Encoder):
         Raises:
             ConfigError: weights that do not fit the architecture, or a model that yields no state
                 for every layer and token.
+            ShortOfMemoryError: they do not fit into the memory, or leave too little for a batch.
         """
+        with room_for(self.name, self._model_config, self.dtype, self.device):
+            self._load()
+
+    def _load(self) -> None:
         if self.untrained_seed is not None:
             with foreign(f"cannot build '{self.name}'", self._located.path):
                 model = draw_untrained(self._model_config, self.untrained_seed, self.dtype)
@@ -176,6 +183,9 @@ class TextEncoder(Encoder):
         part = text_part(model.eval())
         if self._config.device_map is None:
             part.to(self.device)
+        else:
+            self.device = entry_device(part)
+            devices.check_arithmetic(self.dtype, self.device)
         text_config = self._model_config.get_text_config()
         size = vocabulary(part, model) or getattr(text_config, "vocab_size", None)
         try:

@@ -14,7 +14,8 @@ from gaam_cache.extraction.job import Job, make_plan, warn
 from gaam_cache.extraction.pipeline import make_shards
 from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.tally import Tally
-from gaam_cache.extraction.worker import ShardWorker, Unstorable
+from gaam_cache.extraction.unstorable import Unstorable
+from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, adopt_plan, write_plan
 from gaam_cache.format.receipt import SHARD_FOLDER

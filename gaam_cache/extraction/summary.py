@@ -58,6 +58,8 @@ class ExtractSummary:
     """Shards that others still make."""
     made_by: str | None = None
     """Who they are."""
+    smaller_batches: int | None = None
+    """Tokens of a batch in the end, where there was no memory for those that were asked for."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -90,6 +92,11 @@ class ExtractSummary:
         )
         said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
         lines.append(f"  batches      {said}")
+        if self.smaller_batches is not None:
+            lines.append(
+                f"  memory       too little for larger batches: {self.smaller_batches:,} tokens at "
+                "most in the end (--batch-tokens)"
+            )
         lines.append(
             f"  proof        {self.proven:,} rows encoded again alone, off by at most "
             f"{self.deviation:.1e} of a layer's norm"
@@ -141,6 +148,7 @@ def summarize(
         seconds=tally.seconds,
         write_seconds=tally.write_seconds,
         bytes=tally.bytes,
+        smaller_batches=tally.smaller_batches,
         workers=workers,
         missing=0 if left is None else len(missing_shards(config.out, plan)),
         made_by=left,

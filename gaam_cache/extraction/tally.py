@@ -17,6 +17,8 @@ class Tally:
     rows: int = 0
     tokens: int = 0
     padded_tokens: int = 0
+    smaller_batches: int | None = None
+    """Tokens of a batch at most, where there was no memory for those that were asked for."""
     cost: int = 0
     """Of the batches, in tokens."""
     padded_cost: int = 0
@@ -40,6 +42,8 @@ class Tally:
         for name in ("truncated", "bytes", "write_seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.batching = self.batching or other.batching
+        budgets = [t.smaller_batches for t in (self, other) if t.smaller_batches is not None]
+        self.smaller_batches = min(budgets, default=None)
         self.deviation = max(self.deviation, other.deviation)
         self.seconds = max(self.seconds, other.seconds)
 

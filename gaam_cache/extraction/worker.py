@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.devices import NoRoom, attempt
 from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
+from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
+from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
 from gaam_cache.extraction.tally import Tally
+from gaam_cache.extraction.unstorable import Unstorable, unstorable
 from gaam_cache.format.finite import first_not_finite
 from gaam_cache.format.layout import ROW_DATASETS, embeddings_key, shard_attributes
 from gaam_cache.format.plan import Plan, ShardSpec
@@ -53,16 +58,6 @@ class EncodedShard(NamedTuple):
     batches: list[EncodedBatch]
     alone: dict[int, dict[str, Tensor]]
     """Row in the shard -> pooling -> (1, L, D) float32, on the host."""
-
-
-class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
-    """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
-
-    def __init__(self, shard: ShardSpec, pooling: str, index: tuple[int, ...]) -> None:
-        super().__init__(shard.name, pooling, index)
-        self.shard = shard
-        self.pooling = pooling
-        self.index = index
 
 
 class ShardWorker:
@@ -113,31 +108,65 @@ class ShardWorker:
         """Pooled states of one shard in the storage type, batch by batch; some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied: the device
-        never waits for the disk, nor for Python to look at a number.
+        never waits for the disk, nor for Python to look at a number. Where its memory is too small
+        for a batch, the shard is begun again with half of the tokens a batch, and so are those that
+        follow: all rows of a shard are in batches of one budget.
+
+        Raises:
+            ShortOfMemoryError: it is too small for one row.
+
+        Warns:
+            GaamWarning: batches had to become smaller.
         """
-        dtype = getattr(torch, self._plan.storage_dtype)
-        batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+        asked = self._batch_tokens
+        while True:
+            batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+            encoded = self._encode_batches(inputs, batches, tick)
+            if isinstance(encoded, list):
+                break
+            self._batch_tokens = smaller(encoded, shard, self._batch_tokens, self._rows)
+        if self._batch_tokens < asked:
+            self.tally.smaller_batches = self._batch_tokens
+            warn([went_on(asked, self._batch_tokens)], stacklevel=3)
         cost, padded_cost = costs(inputs.lengths, self._batch_tokens, self.batching, batches)
         self.tally.cost += cost
         self.tally.padded_cost += padded_cost
-        encoded = []
-        done = 0
-        for batch in batches:
-            pooled = self._encoder.encode([inputs.items[i] for i in batch])
-            states = {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
-            encoded.append(EncodedBatch(batch, states))
-            done += len(batch)
-            self.tally.rows += len(batch)
-            lengths = [inputs.lengths[i] for i in batch]
-            self.tally.tokens += sum(lengths)
-            self.tally.padded_tokens += max(lengths) * len(batch)
-            tick(done)
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
         for row in choose_rows(inputs.lengths, batches):
-            pooled = self._encoder.encode_alone(inputs.items[row])
+            encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
+            pooled = attempt(encode_alone, self._encoder.device)
+            if isinstance(pooled, NoRoom):
+                raise no_room(TooLarge(pooled, [row], [inputs.lengths[row]]), shard, self._rows)
             alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return EncodedShard(encoded, alone)
+
+    def _encode_batches(
+        self, inputs: Inputs, batches: list[NDArray[np.int64]], tick: Callable[[int], None]
+    ) -> list[EncodedBatch] | TooLarge:
+        """States of every batch, or the one that there is no memory for; then none is counted."""
+        encoded, tally, done = [], self.tally, 0
+        before = tally.rows, tally.tokens, tally.padded_tokens
+        for batch in batches:
+            lengths = [inputs.lengths[i] for i in batch]
+            items = [inputs.items[i] for i in batch]
+            states = attempt(partial(self._encode_batch, items), self._encoder.device)
+            if isinstance(states, NoRoom):
+                tally.rows, tally.tokens, tally.padded_tokens = before
+                return TooLarge(states, batch.tolist(), lengths)
+            encoded.append(EncodedBatch(batch, states))
+            done += len(batch)
+            tally.rows += len(batch)
+            tally.tokens += sum(lengths)
+            tally.padded_tokens += max(lengths) * len(batch)
+            tick(done)
+        return encoded
+
+    def _encode_batch(self, items: list[Any]) -> dict[str, Tensor]:
+        """On their way to the host, in the storage type."""
+        dtype = getattr(torch, self._plan.storage_dtype)
+        pooled = self._encoder.encode(items)
+        return {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
 
     def write(self, shard: ShardSpec, inputs: Inputs, encoded: EncodedShard) -> None:
         """Check, prove and publish a shard.
@@ -216,19 +245,8 @@ class ShardWorker:
         row = error.shard.start + place
         items = self._encoder.prepare([part.inputs[row]]).items
         value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
-        overflow = bool(np.isfinite(value))
-        dtype = self._plan.storage_dtype
-        return NumericsError(
-            f"a state of layer {layer + 1} cannot be stored as {dtype}"
-            if overflow
-            else f"the encoder's layer {layer + 1} yields {value}",
-            expected=f"finite values up to {torch.finfo(getattr(torch, dtype)).max:g}",
-            found=f"{value:g} in feature {feature}",
-            where=f"{part.origin}, row {row + 1}",
-            hint="--storage-dtype float32 and a new --out"
-            if overflow
-            else "look at the row, or compute in --dtype float32 with a new --out",
-        )
+        where = f"{part.origin}, row {row + 1}"
+        return unstorable(error, value, self._plan.storage_dtype, where)
 
     def speed(self) -> str:
         """Tokens per second so far, for people."""

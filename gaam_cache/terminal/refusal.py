@@ -7,15 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaam_cache.errors import GaamError, StorageError
+from gaam_cache.devices import out_of_memory
+from gaam_cache.errors import GaamError, ShortOfMemoryError, StorageError
 
-_NO_MEMORY = re.compile(
-    r"not enough memory|can(no|')t allocate memory|out of memory|unable to allocate|bad_alloc"
-    r"|failed to map segment|OutOfMemory|could not create a primitive"
-    r"|error return without exception set",
-    re.IGNORECASE,
-)
-"""How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython and CUDA say it."""
 _NO_DESCRIPTORS = re.compile(r"too many open files|errno = 24\b|os error 24\b", re.IGNORECASE)
 _NO_THREADS = re.compile(r"can't start new thread|Resource temporarily unavailable")
 
@@ -31,6 +25,8 @@ def as_refusal(error: BaseException) -> GaamError | None:
     Libraries wrap what the system said in exceptions of their own: what ran out is looked for in
     all that led to it. Other refusals count only where nobody has wrapped them.
     """
+    if isinstance(error, ShortOfMemoryError):
+        return error  # it says more of it than can be said here
     if (exhausted := _exhausted(error)) is not None:
         return exhausted
     if isinstance(error, OSError) and not isinstance(error, GaamError):
@@ -44,7 +40,7 @@ def _exhausted(error: BaseException) -> GaamError | None:
             continue  # what we say of it is not what the system said
         text = f"{type(cause).__name__} {cause}"
         number = cause.errno if isinstance(cause, OSError) else None
-        if isinstance(cause, MemoryError) or number == errno.ENOMEM or _NO_MEMORY.search(text):
+        if number == errno.ENOMEM or out_of_memory(cause):
             return GaamError(
                 "not enough memory",
                 found=_one_line(cause),

@@ -72,7 +72,7 @@ def recompute(
         shards: those to choose rows from, all of them whole.
         count: rows, at most all there are.
         seed: decides which.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, cuda, cuda:N or mps.
         report: called with (rows done, rows in all, what is going on).
 
     Raises:

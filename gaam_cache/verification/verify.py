@@ -116,7 +116,7 @@ def verify(
         prune_leftovers: remove files that belong to nothing (see ``gaam_cache.leftovers``).
         recompute_rows: encode so many random rows again, alone, and compare.
         seed: decides which.
-        device: where they are encoded: auto, cpu, cuda or cuda:N.
+        device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
         progress: called with (done, total, what is going on).
 
     Raises:

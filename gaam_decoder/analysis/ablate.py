@@ -47,7 +47,7 @@ def ablate(
         cache: folder of the cache, where it is no longer where the run says.
         attn: what to train instead of the run's own mechanism, where its options do not fit
             that few layers (``gaam:heads=1`` for a run of ``gaam:heads=8``).
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, cuda, cuda:N or mps.
         progress: called with (seed-epochs done, seed-epochs in all, what is going on); the counts
             begin anew with each group.
 

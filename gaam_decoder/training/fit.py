@@ -33,7 +33,7 @@ def check_session() -> None:
     Raises:
         ConfigError: something would.
     """
-    kinds = ("cpu", "cuda")
+    kinds = ("cpu", "cuda", "mps")
     found = {
         "a default type of torch.float32": torch.get_default_dtype() == torch.float32,
         "no torch.autocast around it": not any(map(torch.is_autocast_enabled, kinds)),

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import with_float64
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
@@ -20,6 +21,7 @@ from gaam_decoder.recipe import Recipe
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.group import EVAL_BATCH_SIZE
+from gaam_decoder.training.room import room_for
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.labels import told_labels
 from gaam_decoder.training.train_group import mean_attention_map
@@ -56,6 +58,9 @@ def fit_item(
         recipe: which rows they are.
         tell: called with (values of the setting that are done, what came of the last).
 
+    Raises:
+        ShortOfMemoryError: there is too little memory for all rows at once.
+
     Warns:
         GaamWarning: values of the setting with which the fit did not converge.
     """
@@ -66,8 +71,9 @@ def fit_item(
     assert isinstance(head, FittedHead)
     told_SN, held_SN = told_labels(data, [SEED], shuffle=recipe.shuffle_labels)
     assert held_SN is not None
-    learn = Examples(_features(decoder, data.train), told_SN[0])
-    fit = head.fit(learn, Examples(_features(decoder, data.selection), held_SN[0]), tell)
+    with room_for(recipe, (), str(data.train.label_N.device)):
+        learn = _examples(decoder, data.train, told_SN[0])
+        fit = head.fit(learn, _examples(decoder, data.selection, held_SN[0]), tell)
     if fit.unconverged:
         values = ", ".join(f"{value:.3g}" for value in fit.unconverged[:5])
         warnings.warn(
@@ -98,13 +104,14 @@ def fit_item(
 
 
 @torch.inference_mode()
-def _features(decoder: Decoder, subset: Subset) -> Tensor:
-    """What the mechanism leaves of all rows, (N, F)."""
+def _examples(decoder: Decoder, subset: Subset, label_N: Tensor) -> Examples:
+    """What the mechanism leaves of all rows, (N, F), where it can be computed with in float64."""
+    place = with_float64(label_N.device)
     parts = [
-        decoder.attention(x_BLD.float()).flatten(1)
+        decoder.attention(x_BLD.float()).flatten(1).to(place)
         for x_BLD in subset.features.batches(subset.rows, _batch_size(subset))
     ]
-    return torch.cat(parts)
+    return Examples(torch.cat(parts), label_N.to(place))
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import float64, send
 from gaam_decoder.decoder import (
     DecoderSpec,
     build_decoder,
@@ -32,8 +33,9 @@ from gaam_decoder.training.rows.protocol import Score
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 EVAL_BATCH_SIZE = 512
-EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30}
-"""Of one batch in evaluation as float32."""
+EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
+"""Of one batch in evaluation as float32; on a GPU of all seeds together, each of which makes states
+of its own from it."""
 
 
 class Group:
@@ -141,7 +143,8 @@ class Group:
             noise_SBK = None
             if self.decoder.num_noise:
                 shape = (x_SBLD.shape[1], self.decoder.num_noise)
-                noise_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise]).to(device)
+                drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
+                noise_SBK = send(drawn_SBK, device)
             label_SB = label_SN[:, step * size : (step + 1) * size]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction_T2[step]))
 
@@ -161,7 +164,7 @@ class Group:
         logits_SNC = self.logits(subset, self.state.weights)
         assert self._chosen_by_SN is not None
         told_SN = self._chosen_by_SN
-        hit_S = (logits_SNC.argmax(-1) == told_SN).double().mean(1)
+        hit_S = float64(logits_SNC.argmax(-1) == told_SN).mean(1)
         losses = [float(self.loss_of(*each)) for each in zip(logits_SNC, told_SN, strict=True)]
         return [Score(hit, loss) for hit, loss in zip(hit_S.tolist(), losses, strict=True)]
 
@@ -179,7 +182,8 @@ class Group:
         if self.decoder.attention.depends_on_batch:
             return self.recipe.batch_size
         device, states = subset.label_N.device.type, subset.features.shape[1:]
-        fitting = EVAL_BYTES[device] // (4 * int(np.prod(states)))
+        together = 1 if device == "cpu" else len(self.members)
+        fitting = EVAL_BYTES[device] // (4 * int(np.prod(states)) * together)
         return min(EVAL_BATCH_SIZE, max(fitting, self.recipe.batch_size), len(subset))
 
     def finished(self) -> bool:

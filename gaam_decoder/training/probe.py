@@ -7,6 +7,7 @@ import warnings
 import torch
 
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.devices import free_on, with_float64
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
@@ -67,8 +68,9 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
     with on_paper():
         layers, size = build_decoder(spec, seed=0).attention.output_shape
     operations, memory = head.cost(rows, layers * size, spec.num_classes)
-    threads = torch.get_num_threads() if device.type == "cpu" else 1
-    return operations / (OPERATIONS[device.type] * threads), memory
+    place = with_float64(device).type
+    threads = torch.get_num_threads() if place == "cpu" else 1
+    return operations / (OPERATIONS[place] * threads), memory
 
 
 def probe_wanted(config: TrainConfig) -> bool:
@@ -94,7 +96,8 @@ def probe_fits(
     if seconds > MOST_SECONDS:
         _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
         return False
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    place = with_float64(device)
+    free = free_memory() if place.type == "cpu" else free_on(place)
     if memory > MEMORY_SHARE * free:
         _warn(f"it would take {memory / 1e9:,.1f} GB of memory ({recipe})")
         return False

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
@@ -97,7 +98,7 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "device": devices.name_of(device),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }

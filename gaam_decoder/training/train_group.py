@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import float64
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
@@ -19,6 +20,7 @@ from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
+from gaam_decoder.training.room import room_for
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
@@ -51,7 +53,24 @@ def train_group(
 
     Returns:
         One result per seed, in order, and whether the arithmetic was compiled to the end.
+
+    Raises:
+        ShortOfMemoryError: there is too little memory for so many seeds and rows together.
     """
+    with room_for(recipe, seeds, engine.device):
+        return _train_group(spec, data, recipe, seeds, engine, checkpoint, on_epoch, steps)
+
+
+def _train_group(
+    spec: DecoderSpec,
+    data: TrainData,
+    recipe: Recipe,
+    seeds: Sequence[int],
+    engine: Engine,
+    checkpoint: Checkpoint | None,
+    on_epoch: Callable[[int, float], None],
+    steps: Steps | None,
+) -> tuple[list[SeedResult], bool]:
     group = Group(
         spec, data, recipe, seeds, loss_of=build(recipe.loss, "loss"), engine=engine, steps=steps
     )
@@ -107,6 +126,6 @@ def mean_attention_map(attention: Attention, subset: Subset, batch_size: int) ->
         weights = attention.attention_map(x_BLD.float())
         if weights is None:
             return None
-        part = weights.double().sum(0)
+        part = float64(weights).sum(0)
         total = part if total is None else total + part
     return None if total is None else (total / len(subset)).float().cpu()

@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import nn
 
+from gaam_cache.devices import check_arithmetic, has_bfloat16
 from gaam_cache.encoders._text.forward import text_part
 from gaam_cache.encoders._text.weights import skeleton
 from gaam_cache.errors import ConfigError
@@ -18,13 +19,19 @@ MOST_LAYERS = 10_000
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:
-    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it."""
+    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it.
+
+    Else float16 on a GPU of NVIDIA, float32 elsewhere.
+
+    Raises:
+        ConfigError: the device is not used for what is asked.
+    """
+    check_arithmetic(asked, device)
     if asked != "auto":
         return asked
-    if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return "bfloat16" if features.get("avx512_bf16") or features.get("amx_bf16") else "float32"
+    if has_bfloat16(device):
+        return "bfloat16"
+    return "float16" if device.type == "cuda" else "float32"
 
 
 def choose_max_length(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gaam_cache.devices import out_of_memory, send
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
 
@@ -84,23 +85,25 @@ class Forward:
             layers = self._reduced_hidden_states(ids_BT, mask_BT, length_B)
         else:
             layers = self._hooked(self.stack, ids_BT, mask_BT, length_B)
-        return {
-            name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
-            for name in self._poolings
-        }
-
-    def _to_device(self, tensor: Tensor) -> Tensor:
-        """To the device; a copy to a GPU neither waits nor makes Python wait."""
-        if self.device.type == "cuda":
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor
+        return self._together(layers)
 
     def reference(self, ids: list[int]) -> dict[str, Tensor]:
         """The pooled ``hidden_states[1:]`` of one text, computed by transformers alone."""
         ids_BT = torch.tensor([ids], device=self.device)
         length_B = torch.tensor([len(ids)], device=self.device)
-        layers = self._reduced_hidden_states(ids_BT, torch.ones_like(ids_BT), length_B)
-        return {name: torch.stack([x[name] for x in layers], dim=1) for name in self._poolings}
+        return self._together(
+            self._reduced_hidden_states(ids_BT, torch.ones_like(ids_BT), length_B)
+        )
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        return send(tensor, self.device)
+
+    def _together(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """(B, L, D) for every pooling, of layers that may be on several devices."""
+        return {
+            name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
+            for name in self._poolings
+        }
 
     def hidden_states(
         self, ids_BT: Tensor, mask_BT: Tensor | None
@@ -166,9 +169,12 @@ class Forward:
             options["attention_mask"] = mask_BT
         try:
             return self.model(input_ids=ids_BT, **self._always, **options)
-        except (MemoryError, torch.OutOfMemoryError, Unusable):
+        except Unusable:
             raise
-        except Exception as error:  # noqa: BLE001 a foreign model may fail in any way
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            # a foreign model may fail in any way
             shape = " x ".join(map(str, ids_BT.shape))
             said = (str(error).strip().splitlines() or [""])[0]
             raise Unusable(

@@ -157,7 +157,10 @@ def _same(seen: Any, expected_BTD: Tensor) -> bool:
     if not isinstance(seen, Tensor) or seen.ndim != 3 or len(seen) != len(expected_BTD):
         return False
     cut = seen[:, : expected_BTD.shape[1]]
-    return cut.shape == expected_BTD.shape and torch.equal(cut, expected_BTD)
+    # of a model on several devices, its output comes back to the first of them
+    return cut.shape == expected_BTD.shape and torch.equal(
+        cut.to(expected_BTD.device), expected_BTD
+    )
 
 
 def _is_causal(forward: Forward, texts: list[list[int]]) -> bool:

@@ -13,8 +13,9 @@ import transformers
 from safetensors import safe_open
 from torch import nn
 
+from gaam_cache.devices import out_of_memory, said_of_memory
 from gaam_cache.encoders._text.forward import text_part
-from gaam_cache.errors import ConfigError, GaamError
+from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError
 
 
 @contextmanager
@@ -111,6 +112,60 @@ def _own(model: nn.Module) -> None:
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
+    for held in {id(held): held for held in _waiting(model)}.values():
+        held |= {name: tensor.clone() for name, tensor in held.items()}
+
+
+def _waiting(model: nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """Weights that accelerate keeps on the CPU until a layer is run on a GPU."""
+    for module in model.modules():
+        for hook in _hooks(module):
+            held = getattr(hook, "weights_map", None)
+            held = getattr(held, "dataset", held)  # where there is a prefix before their names
+            held = getattr(held, "state_dict", held)  # where some of them are on disk
+            if isinstance(held, dict):
+                yield held
+
+
+def entry_device(model: nn.Module) -> torch.device:
+    """Where a model that accelerate has spread reads token ids: where its first weights work."""
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            works = [getattr(hook, "execution_device", None) for hook in _hooks(module)]
+            return next((torch.device(one) for one in works if one is not None), parameter.device)
+    return torch.device("cpu")
+
+
+def _hooks(module: nn.Module) -> Sequence[Any]:
+    """What accelerate does before and after a module is run."""
+    hook = getattr(module, "_hf_hook", None)
+    return getattr(hook, "hooks", (hook,))
+
+
+@contextmanager
+def room_for(
+    name: str, model_config: transformers.PretrainedConfig, dtype: str, device: torch.device
+) -> Iterator[None]:
+    """While open, an encoder that the memory is too small for is said with what its weights take.
+
+    Raises:
+        ShortOfMemoryError: naming what to try.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        numbers = sum(p.numel() for p in text_part(skeleton(model_config)).parameters())
+        raise ShortOfMemoryError(
+            f"the encoder does not fit into the memory of {device}",
+            expected=f"{numbers * getattr(torch, dtype).itemsize / 1e9:,.1f} GB for its weights in "
+            f"{dtype}, and more for what it computes",
+            found=said_of_memory(error),
+            where=name,
+            hint="--dtype bfloat16 (half of float32), another --device, or --device-map auto, "
+            "which spreads it over GPUs and the CPU",
+        ) from error
 
 
 def _names_in(model: nn.Module, part: nn.Module) -> set[str]:
@@ -144,7 +199,7 @@ def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype
         gets the same network (rounded). That takes 4 bytes of memory per parameter.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs too
         model = transformers.AutoModel.from_config(
             model_config, dtype=torch.float32, trust_remote_code=False
         )

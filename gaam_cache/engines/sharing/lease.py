@@ -173,7 +173,8 @@ class Leases:
         for path, name, number in self._entries():
             with suppress(OSError):
                 if number is None:
-                    gone = not is_alive(int(path.name.split(".")[-3]), None)
+                    writer = int(path.name.split(".")[-3])
+                    gone = writer == self.us.pid or not is_alive(writer, None)
                 else:
                     gone = self._judge(name, number) is None
                 if gone:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import float64
 from gaam_decoder.training.arithmetic.scaling import of_seeds
 from gaam_decoder.training.arithmetic.state import Stacked, State
 
@@ -24,9 +25,9 @@ def bias_corrections(first: int, count: int, like: Tensor) -> Tensor:
 
 def bias_corrections_at(step_S: Tensor, like: Tensor) -> Tensor:
     """The same two numbers for seeds that each are at a step of their own: (2, S)."""
-    t_S = step_S.double()  # as Python has it: float32 would lose 1e-5 of the first of them
+    t_S = float64(step_S)  # as Python has it: float32 would lose 1e-5 of the first of them
     rows = [1 - BETAS[0] ** t_S, (1 - BETAS[1] ** t_S).sqrt()]
-    return torch.stack(rows).to(like.dtype)
+    return torch.stack(rows).to(like)
 
 
 def clipped(gradients: Stacked, most: float) -> Stacked:

@@ -21,11 +21,11 @@ class Compiler:
         works: whether methods are compiled; turns False, with a warning, when the compiler fails.
     """
 
-    def __init__(self, *, asked: bool) -> None:
+    def __init__(self, *, asked: bool, device_type: str = "cpu") -> None:
         self.works = asked
         self._compiled: dict[Any, Callable[..., Any]] = {}
         if asked:
-            _prepare()
+            _prepare(deterministic=device_type != "cpu")
 
     def run(self, method: Callable[..., Any], shapes: Any, *arguments: Any) -> Any:
         """Call a method.
@@ -78,6 +78,8 @@ def forget() -> None:
 @functools.cache
 def missing_compiler(device_type: str) -> str | None:
     """Why ``torch.compile`` cannot work here, or None."""
+    if device_type == "mps":
+        return "not compiled for mps"
     if device_type == "cuda" and importlib.util.find_spec("triton") is None:
         return "no Triton here"
     from torch._inductor import cpp_builder
@@ -90,9 +92,17 @@ def missing_compiler(device_type: str) -> str | None:
     return None
 
 
-def _prepare() -> None:
-    """Spare the compiler what takes seconds and is not needed."""
+def _prepare(*, deterministic: bool) -> None:
+    """Spare the compiler what takes seconds and is not needed.
+
+    Args:
+        deterministic: it chooses no kernel by timing it, so that a training which was interrupted
+            adds up in the same order as one that was not.
+    """
     import torch._inductor.config as inductor
+
+    if deterministic and hasattr(inductor, "deterministic"):
+        inductor.deterministic = True
 
     # torch otherwise compiles and loads a trial program for every vector extension of the CPU; a
     # compiler too old for the best of them fails here, and the step then runs without one
@@ -100,6 +110,8 @@ def _prepare() -> None:
         inductor.cpp.vec_isa_ok = True
     # true of every cache in float16 that is trained on in bfloat16, and nothing to worry about
     warnings.filterwarnings("ignore", message="bf16 and fp16 are mixed")
+    # it would have float32 mean less than that
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
 
 
 def _errors() -> tuple[type[Exception], ...]:

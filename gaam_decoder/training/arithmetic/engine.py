@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.devices import workers_here
+from gaam_cache.devices import check_arithmetic, free_on, has_bfloat16, workers_here
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
@@ -28,7 +28,7 @@ WORKING_SET = 8 * 2**20
 """Bytes of activations per thread that stay in the caches of a CPU; larger groups are slower."""
 LOWER = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """Types of matrix products that are not those of the parameters."""
-MOST_SEEDS = {"cpu": 32, "cuda": 256}
+MOST_SEEDS = {"cpu": 32, "cuda": 256, "mps": 32}
 MEMORY_SHARE = 0.4
 """Share of the free memory that a group may take."""
 
@@ -76,14 +76,14 @@ def groups_of(seeds: Sequence[int], most: int) -> list[list[int]]:
 
 
 def resolve_dtype(asked: Dtype | Literal["auto"], device: torch.device) -> Dtype:
-    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it."""
+    """The arithmetic of matrix products; ``auto`` is bfloat16 where the device has it.
+
+    Raises:
+        ConfigError: the device is not used for what is asked.
+    """
+    check_arithmetic(asked, device)
     if asked == "auto":
-        if device.type == "cuda":
-            has_it = torch.cuda.get_device_capability(device) >= (8, 0)
-        else:
-            features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-            has_it = bool(features.get("avx512_bf16") or features.get("amx_bf16"))
-        return "bfloat16" if has_it else "float32"
+        return "bfloat16" if has_bfloat16(device) else "float32"
     return asked
 
 
@@ -136,9 +136,7 @@ def _seeds_together(
     parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
     # parameters, gradients, two moments and the best epoch so far; gradients of activations
     per_seed = 5 * parameters + 2 * activations
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-    if device.type == "cpu":
-        free //= workers_here()
+    free = free_memory() // workers_here() if device.type == "cpu" else free_on(device)
     most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
     why = "as memory allows"
     cached = WORKING_SET * torch.get_num_threads() // activations

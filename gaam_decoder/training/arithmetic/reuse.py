@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import Recipe
@@ -54,7 +56,8 @@ class Steps:
             if engine.compiled:
                 compiled.forget()
         if num_seeds not in self._by_size:
-            compiler = compiled.Compiler(asked=engine.compiled)
+            kind = torch.device(engine.device).type
+            compiler = compiled.Compiler(asked=engine.compiled, device_type=kind)
             lower = LOWER.get(engine.dtype)
             step = Step(
                 decoder,

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gaam_cache.devices import float64
+
 START = 65536.0
 GROWTH = 2.0
 BACKOFF = 0.5
@@ -67,7 +69,7 @@ def unscaled(gradients: dict[str, Tensor], scale_S: Tensor) -> tuple[dict[str, T
     What is looked at are the gradients of the scaled loss, as there.
     """
     finite_PS = [g.isfinite().flatten(1).all(1) for g in gradients.values()]
-    inverse_S = scale_S.double().reciprocal().to(scale_S.dtype)
+    inverse_S = float64(scale_S).reciprocal().to(scale_S)
     return (
         {name: g * of_seeds(inverse_S, g) for name, g in gradients.items()},
         torch.stack(finite_PS).all(0),

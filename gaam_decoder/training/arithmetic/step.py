@@ -78,6 +78,8 @@ class Step:
         """One step of every seed; ``state`` changes in place."""
         self._decoder.train()
         shapes = batch.x_SBLD.shape
+        # columns of a larger tensor would be compiled for its size, in which folds differ
+        batch = batch._replace(label_SB=batch.label_SB.contiguous())
         if self._clip_grad_norm is None and state.scaling is None:
             self._run(self._step, shapes, state, batch)
             return

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.cache import ShardedArray
+from gaam_cache.devices import free_on
 from gaam_decoder.training.rows.protocol import Rows
 
 RESIDENT_SHARE = 0.5
@@ -30,7 +31,7 @@ class Features:
     """Rows of states: on the device if they fit, else in memory, else from the memory map.
 
     Attributes:
-        place: 'cuda', 'memory' or 'disk': where the rows are.
+        place: 'cuda', 'mps', 'memory' or 'disk': where the rows are.
     """
 
     def __init__(self, array: ShardedArray, device: torch.device) -> None:
@@ -41,7 +42,7 @@ class Features:
         self._resident: Tensor | None = None
         self._array: ShardedArray | NDArray[np.generic] = array
         size = int(np.prod(array.shape)) * array.dtype.itemsize
-        if device.type != "cpu" and size <= RESIDENT_SHARE * _free_on(device):
+        if device.type != "cpu" and size <= RESIDENT_SHARE * free_on(device):
             self._resident = torch.from_numpy(array[:]).to(device)
             self.place = device.type
         elif size <= RESIDENT_SHARE * free_memory():
@@ -90,10 +91,6 @@ class Features:
 def free_memory() -> int:
     """Bytes of memory that this process may still take: of the machine, its cgroup, its limits."""
     return max(0, int(min(_free_of_machine(), _free_of_cgroup(), _free_of_limits())))
-
-
-def _free_on(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[0]
 
 
 def _free_of_machine() -> int:

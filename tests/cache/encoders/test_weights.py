@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tokenizers import Tokenizer, models
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders import text
 from gaam_cache.encoders._located import INDEX, WEIGHTS
+from gaam_cache.encoders._text import weights
 from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError
@@ -356,3 +358,24 @@ def test_attention_that_is_fetched_from_elsewhere_is_code(
     (folder / "config.json").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="brings its own code"):
         opened(folder)
+
+
+@pytest.mark.parametrize("wrapped", ["plain", "with a prefix", "partly on disk", "in a sequence"])
+def test_weights_that_wait_on_the_cpu_are_copies_of_the_file(wrapped: str) -> None:
+    """What accelerate keeps until a layer is run: views of a file would change with it."""
+    file = torch.arange(4.0)
+    held = {"weight": file[:2], "bias": file[2:]}
+    waiting: Any = {
+        "with a prefix": SimpleNamespace(dataset=SimpleNamespace(state_dict=held)),
+        "partly on disk": SimpleNamespace(state_dict=held),
+    }.get(wrapped, held)
+    hook = SimpleNamespace(weights_map=waiting)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 1, device="meta"), torch.nn.ReLU())
+    model[0]._hf_hook = SimpleNamespace(hooks=(hook,)) if wrapped == "in a sequence" else hook  # type: ignore[assignment]
+    weights._own(model)
+    file.zero_()
+    assert held["weight"].tolist() == [0, 1]
+    assert held["bias"].tolist() == [2, 3]
+    assert weights.entry_device(model).type == "meta"
+    hook.execution_device = "cpu"
+    assert weights.entry_device(model).type == "cpu"

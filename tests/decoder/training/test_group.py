@@ -37,11 +37,14 @@ VARIANTS = (
 EAGER = Engine(device="cpu", dtype="float32", seed_batch=8, compiled=False, why="test")
 
 
+CPU = torch.device("cpu")
+
+
 class Rows(Features):
     """Features of an array in memory, of any type."""
 
     def __init__(self, x_NLD: torch.Tensor) -> None:
-        self.device = torch.device("cpu")
+        self.device = x_NLD.device
         self.shape = tuple(x_NLD.shape)
         self.place = "memory"
         self._resident = x_NLD
@@ -57,10 +60,11 @@ def spec(attention: str, head: str = "linear") -> DecoderSpec:
     )
 
 
-def data(dtype: torch.dtype = torch.float64) -> TrainData:
+def data(dtype: torch.dtype = torch.float64, device: torch.device = CPU) -> TrainData:
     generator = torch.Generator().manual_seed(3)
-    features = Rows(torch.randn(N, L, D, generator=generator, dtype=torch.float64).to(dtype))
-    label_N = torch.randint(C, (N,), generator=generator)
+    x_NLD = torch.randn(N, L, D, generator=generator, dtype=torch.float64)
+    features = Rows(x_NLD.to(device, dtype))
+    label_N = torch.randint(C, (N,), generator=generator).to(device)
 
     def subset(first: int, last: int) -> Subset:
         rows = np.arange(first, last)
@@ -102,15 +106,16 @@ def group(
     dtype: torch.dtype = torch.float64,
     engine: Engine = EAGER,
     steps: Steps | None = None,
+    device: torch.device = CPU,
     **options: object,
 ) -> Group:
     return Group(
         spec(attention, head),
-        data(),
+        data(device=device),
         recipe(attention, head, **options),
         seeds,
         loss_of=CrossEntropy(),
-        engine=engine,
+        engine=replace(engine, device=str(device)),
         dtype=dtype,
         steps=steps,
     )
@@ -310,3 +315,29 @@ def test_every_variant_trains_with_rounded_products_alone_and_stacked(
     ours.train_epoch()
     assert [member.failed for member in ours.members] == [None] * len(seeds)
     assert ours.logits(ours.data.test, ours.state.weights).dtype == torch.float32
+
+
+@needs_compiler
+def test_groups_of_other_numbers_of_rows_share_a_compiled_step() -> None:
+    """As the folds of a cross-validation do: what was compiled for one must not read another."""
+    steps = Steps()
+    for last in (24, 28, 27):
+        found = []
+        for how, shared in ((replace(EAGER, compiled=True), steps), (EAGER, None)):
+            ours = group("gaam", [3, 0, 5], engine=how, steps=shared)
+            train = ours.data.train
+            few = replace(train, rows=train.rows[:last], label_N=train.label_N[:last])
+            ours = Group(
+                spec("gaam"),
+                replace(ours.data, train=few),
+                ours.recipe,
+                ours.seeds,
+                loss_of=CrossEntropy(),
+                engine=how,
+                dtype=torch.float64,
+                steps=shared,
+            )
+            ours._pass(1)
+            assert ours.compiler.works == how.compiled
+            found.append(ours.state.parameters["head.fc.weight"])
+        torch.testing.assert_close(*found, atol=1e-9, rtol=0)

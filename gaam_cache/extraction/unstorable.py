@@ -1,0 +1,43 @@
+"""A state that the storage type cannot hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gaam_cache.errors import NumericsError
+from gaam_cache.format.plan import ShardSpec
+
+
+class Unstorable(Exception):  # noqa: N818 raised and caught between two threads of this package
+    """A state that is not finite in the storage type: (row in the shard, layer, feature)."""
+
+    def __init__(self, shard: ShardSpec, pooling: str, index: tuple[int, ...]) -> None:
+        super().__init__(shard.name, pooling, index)
+        self.shard = shard
+        self.pooling = pooling
+        self.index = index
+
+
+def unstorable(error: Unstorable, value: float, storage_dtype: str, where: str) -> NumericsError:
+    """What is said of it.
+
+    Args:
+        error: which state.
+        value: what the encoder yields there.
+        storage_dtype: what cannot hold it.
+        where: its row.
+    """
+    _, layer, feature = error.index
+    overflow = bool(np.isfinite(value))
+    return NumericsError(
+        f"a state of layer {layer + 1} cannot be stored as {storage_dtype}"
+        if overflow
+        else f"the encoder's layer {layer + 1} yields {value}",
+        expected=f"finite values up to {torch.finfo(getattr(torch, storage_dtype)).max:g}",
+        found=f"{value:g} in feature {feature}",
+        where=where,
+        hint="--storage-dtype float32 and a new --out"
+        if overflow
+        else "look at the row, or compute in --dtype float32 with a new --out",
+    )

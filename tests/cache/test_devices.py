@@ -1,0 +1,174 @@
+"""Names of devices, what they may compute in, and what is free, as far as a CPU can tell."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from gaam_cache import devices
+from gaam_cache.encoders._text.choices import choose_dtype
+from gaam_cache.errors import ConfigError
+from gaam_decoder.training.arithmetic.compiled import missing_compiler
+from gaam_decoder.training.arithmetic.engine import resolve_dtype
+
+MPS, GPU = torch.device("mps"), torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:-1", "CPU", "mps:0", "cuda:99999", "x"])
+def test_what_names_no_device_is_refused_with_those_there_can_be(name: str) -> None:
+    with pytest.raises(ConfigError, match=devices.NAMES):
+        devices.resolve_device(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:7", "mps"])
+def test_a_device_that_is_not_there_is_refused_with_another(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="--device cpu"):
+        devices.resolve_device(name)
+
+
+def test_mps_is_taken_where_it_is_asked_for_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert devices.resolve_device("mps") == MPS
+    assert devices.resolve_device("auto") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_auto_is_a_gpu_with_its_number(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    for name in ("auto", "cuda", "cuda:0"):
+        assert devices.resolve_device(name) == GPU
+    with pytest.raises(ConfigError, match=f"cuda:0 to cuda:{count - 1}"):
+        devices.resolve_device(f"cuda:{count}")
+
+
+@pytest.mark.parametrize("choose", [choose_dtype, resolve_dtype])
+def test_half_precision_is_refused_on_mps_and_never_chosen(choose: Any) -> None:
+    assert choose("auto", MPS) == choose("float32", MPS) == "float32"
+    for dtype in ("bfloat16", "float16"):
+        with pytest.raises(ConfigError, match=f"--dtype {dtype} is not used on mps"):
+            choose(dtype, MPS)
+    assert missing_compiler("mps")
+
+
+@pytest.mark.parametrize(
+    ("capability", "there"), [((7, 0), False), ((7, 5), False), ((8, 0), True), ((9, 0), True)]
+)
+def test_bfloat16_is_chosen_where_a_gpu_has_it_and_not_where_torch_emulates_it(
+    capability: tuple[int, int], there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_: True)
+    assert choose_dtype("auto", GPU) == ("bfloat16" if there else "float16")
+    assert resolve_dtype("auto", GPU) == ("bfloat16" if there else "float32")
+
+
+def test_what_torch_keeps_for_its_next_tensors_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {"mem_get_info": (50, 100), "memory_reserved": 30, "memory_allocated": 20}
+    for name, value in figures.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert devices.free_on(GPU) == 60
+
+
+@pytest.fixture
+def _precision() -> Iterator[None]:
+    cudnn, newer = torch.backends.cudnn, hasattr(torch.backends.cudnn, "conv")
+    yield
+    torch.set_float32_matmul_precision("highest")
+    if newer:
+        torch.backends.fp32_precision = "none"
+    cudnn.deterministic = False
+    cudnn.allow_tf32 = True
+
+
+def _older() -> None:
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def _newer() -> None:
+    torch.backends.fp32_precision = "tf32"
+
+
+@pytest.mark.usefixtures("_precision")
+@pytest.mark.parametrize("before", [lambda: None, _older, _newer], ids=["fresh", "older", "newer"])
+def test_float32_means_float32_whatever_a_program_set(before: Any) -> None:
+    """Convolutions too, for which torch's default is less."""
+    if before is _newer and not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("an older torch")
+    before()
+    devices.resolve_device("cpu")
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cudnn.deterministic
+    assert not torch.backends.cudnn.benchmark
+    if hasattr(torch.backends.cudnn, "conv"):
+        for part in (torch.backends.cudnn, torch.backends.mkldnn):
+            assert part.conv.fp32_precision == "ieee"
+        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+
+
+def test_seeds_of_gpus_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.manual_seed`` sets them, and a fork of the CPU's state does not bring them back."""
+    from tests.decoder.training.test_group import build_decoder, spec
+
+    touched: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", touched.append)
+    build_decoder(spec("mha", "conv"), 3)
+    assert not touched
+
+
+def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+    alive: list[bool] = []
+    monkeypatch.setattr(
+        devices, "give_back", lambda device: alive.extend(one() is not None for one in held)
+    )
+
+    def inner() -> None:
+        tensor = torch.ones(4)
+        held.append(weakref.ref(tensor))
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a")
+
+    gc.disable()
+    try:
+        found = devices.attempt(inner, torch.device("cpu"))
+    finally:
+        gc.enable()
+    assert found == devices.NoRoom("CUDA out of memory. Tried to allocate 2.00 GiB")
+    assert alive == [False]
+    assert devices.attempt(lambda: 3, torch.device("cpu")) == 3
+    with pytest.raises(KeyError):
+        devices.attempt(lambda: {}[1], torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        MemoryError(),
+    ],
+)
+def test_memory_that_ran_out_is_known_by_what_is_said(error: Exception) -> None:
+    assert devices.out_of_memory(error)
+    assert not devices.out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
