@@ -17,7 +17,12 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.errors import NumericsError
-from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
+from gaam_cache.extraction.batching import (
+    costs,
+    padded_tokens,
+    strictest,
+    token_budget_batches,
+)
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.finite import first_not_finite
@@ -94,8 +99,8 @@ class ShardWorker:
         """
         part = self._rows[shard.split]
         inputs = self._encoder.prepare(part.inputs[shard.start : shard.stop])
-        if 0 in inputs.lengths:
-            row = shard.start + inputs.lengths.index(0)
+        if len(empty := np.flatnonzero(np.asarray(inputs.lengths) == 0)):
+            row = shard.start + int(empty[0])
             where = f"{part.origin}, row {row + 1}"
             raise self._encoder.refuse_empty(part.inputs[row], where)
         return inputs
@@ -111,25 +116,25 @@ class ShardWorker:
         never waits for the disk, nor for Python to look at a number.
         """
         dtype = getattr(torch, self._plan.storage_dtype)
-        batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
-        cost, padded_cost = costs(inputs.lengths, self._batch_tokens, self.batching, batches)
+        length_N = np.asarray(inputs.lengths)
+        batches = token_budget_batches(length_N, self._batch_tokens, self.batching)
+        cost, padded_cost = costs(length_N, self._batch_tokens, self.batching, batches)
         self.tally.cost += cost
         self.tally.padded_cost += padded_cost
         encoded = []
         done = 0
         for batch in batches:
-            pooled = self._encoder.encode([inputs.items[i] for i in batch])
+            pooled = self._encoder.encode(inputs.batch(batch))
             states = {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
             encoded.append(EncodedBatch(batch, states))
             done += len(batch)
-            lengths = [inputs.lengths[i] for i in batch]
-            self.tally.tokens += sum(lengths)
-            self.tally.padded_tokens += max(lengths) * len(batch)
+            self.tally.tokens += int(length_N[batch].sum())
+            self.tally.padded_tokens += padded_tokens(length_N, [batch])
             tick(done)
         self.tally.rows += done
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
-        for row in choose_rows(inputs.lengths, batches):
+        for row in choose_rows(length_N, batches):
             pooled = self._encoder.encode_alone(inputs.items[row])
             alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return EncodedShard(encoded, alone)

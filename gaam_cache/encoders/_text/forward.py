@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
 
@@ -60,23 +62,23 @@ class Forward:
                 setattr(config, setting, value)
         self.vocabulary = vocabulary
 
-    def __call__(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
+    def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling.
 
         Raises:
             Unusable: the model fails, or yields something else.
         """
-        lengths = [len(ids) for ids in items]
-        longest = max(lengths)
-        padded = torch.tensor([ids + [self._pad_id] * (longest - len(ids)) for ids in items])
-        if self.vocabulary is not None and int(padded.max()) >= self.vocabulary:
+        tokens = TokenIds.of(items)
+        padded_BT = tokens.padded(self._pad_id)
+        if self.vocabulary is not None and (largest := int(padded_BT.max())) >= self.vocabulary:
             raise Unusable(
-                f"the tokenizer makes the token {int(padded.max())}, "
+                f"the tokenizer makes the token {largest}, "
                 f"the model has embeddings for {self.vocabulary}"
             )
-        ids_BT = self._to_device(padded)
-        length_B = self._to_device(torch.tensor(lengths))
-        has_padding = min(lengths) < longest
+        ids_BT = self._to_device(padded_BT)
+        length_B = self._to_device(tokens.length_N)
+        longest = ids_BT.shape[1]
+        has_padding = int(tokens.length_N.min()) < longest
         mask_BT = None
         if self.mask == "always" or (self.mask == "where padded" and has_padding):
             mask_BT = (torch.arange(longest, device=self.device) < length_B[:, None]).long()
@@ -89,15 +91,16 @@ class Forward:
             for name in self._poolings
         }
 
-    def _to_device(self, tensor: Tensor) -> Tensor:
+    def _to_device(self, array: NDArray[Any]) -> Tensor:
         """To the device; a copy to a GPU neither waits nor makes Python wait."""
+        tensor = torch.from_numpy(array)
         if self.device.type == "cuda":
             return tensor.pin_memory().to(self.device, non_blocking=True)
         return tensor
 
-    def reference(self, ids: list[int]) -> dict[str, Tensor]:
+    def reference(self, ids: Sequence[int] | NDArray[Any]) -> dict[str, Tensor]:
         """The pooled ``hidden_states[1:]`` of one text, computed by transformers alone."""
-        ids_BT = torch.tensor([ids], device=self.device)
+        ids_BT = torch.tensor(ids, device=self.device)[None]
         length_B = torch.tensor([len(ids)], device=self.device)
         layers = self._reduced_hidden_states(ids_BT, torch.ones_like(ids_BT), length_B)
         return {name: torch.stack([x[name] for x in layers], dim=1) for name in self._poolings}
