@@ -7,8 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
 
@@ -24,11 +28,17 @@ class Inputs:
     """Rows made ready for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry per row, such as a list of token ids."""
-    lengths: Sequence[int]
+    """One entry per row: token ids, or what else the encoder reads."""
+    lengths: Sequence[int] | NDArray[np.int64]
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
+
+    def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
+        """The items of some rows, as ``Encoder.encode`` takes them."""
+        if isinstance(self.items, TokenIds):
+            return self.items.take(row_B)
+        return [self.items[row] for row in row_B]
 
 
 class Facts(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache import devices
@@ -223,11 +224,11 @@ class TextEncoder(Encoder):
         self.leak = found.leaks.get("padded")
 
     @torch.inference_mode()
-    def encode(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
+    def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of every layer for one batch of token ids.
 
         Shape:
-            items: B lists of T_b token ids. Result: (B, L, D) float32 for every pooling.
+            items: B times T_b token ids. Result: (B, L, D) float32 for every pooling.
 
         Raises:
             ConfigError: the model fails on these tokens.
@@ -238,7 +239,7 @@ class TextEncoder(Encoder):
             raise failed(self.name, reason) from reason
 
     @torch.inference_mode()
-    def encode_alone(self, item: list[int]) -> dict[str, Tensor]:
+    def encode_alone(self, item: Sequence[int] | NDArray[Any]) -> dict[str, Tensor]:
         """Pooled ``hidden_states[1:]`` of one text as transformers itself gives them.
 
         By none of the ways that ``encode`` takes, so that a proof shares none of its faults.

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.format.plan import BATCHINGS, Batching
 
+Lengths = Sequence[int] | NDArray[np.int64]
 BATCH_COST_TOKENS = 64
 """What one more batch costs beside its tokens (launching, Python), in tokens; measured on MiniLM
 on a CPU it is 15 to 60."""
 
 
 def token_budget_batches(
-    lengths: Sequence[int], batch_tokens: int, batching: Batching = "padded"
+    lengths: Lengths, batch_tokens: int, batching: Batching = "padded"
 ) -> list[NDArray[np.int64]]:
     """Split rows into the batches that cost least under a token budget.
 
@@ -40,17 +42,12 @@ def token_budget_batches(
     cost = np.full(count + 1, np.iinfo(np.int64).max)  # of the first i rows, in tokens
     cost[0] = 0
     start_of = np.zeros(count + 1, dtype=np.int64)  # of the batch that ends before row i
-    for start in range(count):
-        rows = min(count - start, max(1, batch_tokens // int(longest_N[start])))
-        if batching == "equal lengths":
-            rows = min(rows, int(np.searchsorted(-longest_N, -longest_N[start], "right")) - start)
-        elif batching == "alone":
-            rows = 1
-        ends = np.arange(start + 1, start + rows + 1)
-        candidate = cost[start] + longest_N[start] * (ends - start) + BATCH_COST_TOKENS
-        better = ends[candidate < cost[ends]]
-        cost[better] = candidate[better - start - 1]
-        start_of[better] = start
+    edges = [0, *(np.flatnonzero(np.diff(longest_N)) + 1).tolist(), count] if count else [0]
+    for first, stop in pairwise(edges):  # rows of one length
+        length = int(longest_N[first])
+        rows = 1 if batching == "alone" else max(1, batch_tokens // length)
+        last = stop if batching == "equal lengths" else min(stop - 1 + rows, count)
+        _extend(cost, start_of, first, last, length, rows)
     batches = []
     stop = count
     while stop:
@@ -59,19 +56,50 @@ def token_budget_batches(
     return batches[::-1]
 
 
-def padded_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> int:
+def _extend(
+    cost: NDArray[np.int64],
+    start_of: NDArray[np.int64],
+    first: int,
+    last: int,
+    length: int,
+    rows: int,
+) -> None:
+    """Try all batches that begin with a row of one length, of which ``first`` is the first.
+
+    Of those that end at the same row the longest is the cheapest: without the rows between two
+    starts, the batches before cost at least ``length`` less for each. So every end has one start,
+    ``rows`` before it, and only every ``rows`` ends the costs of these must be known.
+
+    Args:
+        cost: of the first i rows so far, in tokens; changed.
+        start_of: of the batch that ends before row i; changed.
+        first: row, in order of length.
+        last: the last end that a batch may have.
+        length: of the rows.
+        rows: of a batch at most.
+    """
+    for done in range(first, last, rows):
+        ends = np.arange(done + 1, min(done + rows, last) + 1)
+        starts = np.maximum(ends - rows, first)
+        candidate = cost[starts] + length * (ends - starts) + BATCH_COST_TOKENS
+        better = candidate < cost[ends]
+        cost[ends[better]] = candidate[better]
+        start_of[ends[better]] = starts[better]
+
+
+def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
     """Positions that are encoded, padding included."""
     length_N = np.asarray(lengths, dtype=np.int64)
     return sum(int(length_N[batch].max()) * len(batch) for batch in batches)
 
 
-def cost_in_tokens(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> int:
+def cost_in_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
     """What batches cost: positions, and ``BATCH_COST_TOKENS`` for each."""
     return padded_tokens(lengths, batches) + BATCH_COST_TOKENS * len(batches)
 
 
 def costs(
-    lengths: Sequence[int],
+    lengths: Lengths,
     batch_tokens: int,
     batching: Batching,
     batches: Sequence[NDArray[np.int64]],
@@ -83,10 +111,10 @@ def costs(
     return cost, cost_in_tokens(lengths, token_budget_batches(lengths, batch_tokens))
 
 
-def padding_share(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> float:
+def padding_share(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> float:
     """Share of the encoded positions that are padding, in [0, 1)."""
     padded = padded_tokens(lengths, batches)
-    return 1 - sum(lengths) / padded if padded else 0.0
+    return 1 - int(np.sum(lengths)) / padded if padded else 0.0
 
 
 def strictest(*batchings: Batching) -> Batching:

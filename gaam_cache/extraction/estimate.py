@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._base import Inputs
 from gaam_cache.extraction.batching import (
     Batching,
     costs,
@@ -106,7 +107,7 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
     padded = padded_tokens(inputs.lengths, batches)
     tokens = int(length_N.sum())
     report(0, 0, "timing some batches")
-    rate = _padded_tokens_per_second(job, inputs.items, length_N, batches)
+    rate = _padded_tokens_per_second(job, inputs, length_N, batches)
     scale = total / len(sample)
     seconds = scale * padded / rate
     return Estimate(
@@ -138,12 +139,12 @@ def _sample(job: Job, total: int) -> list[Any]:
 
 
 def _padded_tokens_per_second(
-    job: Job, items: Any, length_N: np.ndarray, batches: list[np.ndarray]
+    job: Job, inputs: Inputs, length_N: np.ndarray, batches: list[np.ndarray]
 ) -> float:
     """Time batches spread over all lengths, until the time for it is up."""
 
     def run(batch: np.ndarray) -> int:
-        for states in job.encoder.encode([items[i] for i in batch]).values():
+        for states in job.encoder.encode(inputs.batch(batch)).values():
             states.sum().item()  # waits for the device
         return int(length_N[batch].max()) * len(batch)
 

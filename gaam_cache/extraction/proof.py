@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.encoders._deviation import relative
 from gaam_cache.errors import NumericsError
+from gaam_cache.extraction.batching import Lengths
 from gaam_cache.format.plan import Batching
 
 ROWS_PER_PROOF = 500
@@ -30,18 +31,18 @@ class Deviation(NamedTuple):
     """In the shard, from 0."""
 
 
-def choose_rows(lengths: Sequence[int], batches: Sequence[NDArray[np.int64]]) -> list[int]:
+def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
     """Which rows of a shard prove it: one in 500, at least two, the same at every attempt.
 
     First the shortest row of the batch with the longest, around which padding is greatest; the
     others are spread evenly over the rows in order of their length.
     """
-    count = min(len(lengths), max(FEWEST, -(-len(lengths) // ROWS_PER_PROOF)))
-    padding = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
-    most = batches[int(np.argmax(padding))]
-    first = int(min(most, key=lambda row: lengths[row]))
-    by_length = [int(row) for row in np.argsort(lengths, kind="stable")]
-    others = [row for row in by_length if row != first]
+    length_N = np.asarray(lengths)
+    count = min(len(length_N), max(FEWEST, -(-len(length_N) // ROWS_PER_PROOF)))
+    most = batches[int(np.argmax([np.ptp(length_N[batch]) for batch in batches]))]
+    first = int(most[length_N[most].argmin()])
+    by_length = np.argsort(length_N, kind="stable")
+    others = by_length[by_length != first].tolist()
     ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
     steps = np.linspace(*ends, count - 1).round().astype(int)
     return [first, *(others[step] for step in steps)]

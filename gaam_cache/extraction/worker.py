@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,12 @@ from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.errors import NumericsError
-from gaam_cache.extraction.batching import costs, strictest, token_budget_batches
+from gaam_cache.extraction.batching import (
+    costs,
+    padded_tokens,
+    strictest,
+    token_budget_batches,
+)
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
@@ -94,8 +99,8 @@ class ShardWorker:
         """
         part = self._rows[shard.split]
         inputs = self._encoder.prepare(part.inputs[shard.start : shard.stop])
-        if 0 in inputs.lengths:
-            row = shard.start + inputs.lengths.index(0)
+        if len(empty := np.flatnonzero(np.asarray(inputs.lengths) == 0)):
+            row = shard.start + int(empty[0])
             where = f"{part.origin}, row {row + 1}"
             raise self._encoder.refuse_empty(part.inputs[row], where)
         return inputs
@@ -118,9 +123,9 @@ class ShardWorker:
         Warns:
             GaamWarning: batches had to become smaller.
         """
-        asked = self._batch_tokens
+        asked, length_N = self._batch_tokens, np.asarray(inputs.lengths)
         while True:
-            batches = token_budget_batches(inputs.lengths, self._batch_tokens, self.batching)
+            batches = token_budget_batches(length_N, self._batch_tokens, self.batching)
             encoded = self._encode_batches(inputs, batches, tick)
             if isinstance(encoded, list):
                 break
@@ -128,16 +133,17 @@ class ShardWorker:
         if self._batch_tokens < asked:
             self.tally.smaller_batches = self._batch_tokens
             warn([went_on(asked, self._batch_tokens)], stacklevel=3)
-        cost, padded_cost = costs(inputs.lengths, self._batch_tokens, self.batching, batches)
+        cost, padded_cost = costs(length_N, self._batch_tokens, self.batching, batches)
         self.tally.cost += cost
         self.tally.padded_cost += padded_cost
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
-        for row in choose_rows(inputs.lengths, batches):
+        for row in choose_rows(length_N, batches):
             encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
             pooled = attempt(encode_alone, self._encoder.device)
             if isinstance(pooled, NoRoom):
-                raise no_room(TooLarge(pooled, [row], [inputs.lengths[row]]), shard, self._rows)
+                large = TooLarge(pooled, [row], [int(length_N[row])])
+                raise no_room(large, shard, self._rows)
             alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return EncodedShard(encoded, alone)
 
@@ -147,22 +153,22 @@ class ShardWorker:
         """States of every batch, or the one that there is no memory for; then none is counted."""
         encoded, tally, done = [], self.tally, 0
         before = tally.rows, tally.tokens, tally.padded_tokens
+        length_N = np.asarray(inputs.lengths)
         for batch in batches:
-            lengths = [inputs.lengths[i] for i in batch]
-            items = [inputs.items[i] for i in batch]
-            states = attempt(partial(self._encode_batch, items), self._encoder.device)
+            encode = partial(self._encode_batch, inputs.batch(batch))
+            states = attempt(encode, self._encoder.device)
             if isinstance(states, NoRoom):
                 tally.rows, tally.tokens, tally.padded_tokens = before
-                return TooLarge(states, batch.tolist(), lengths)
+                return TooLarge(states, batch.tolist(), length_N[batch].tolist())
             encoded.append(EncodedBatch(batch, states))
             done += len(batch)
             tally.rows += len(batch)
-            tally.tokens += sum(lengths)
-            tally.padded_tokens += max(lengths) * len(batch)
+            tally.tokens += int(length_N[batch].sum())
+            tally.padded_tokens += padded_tokens(length_N, [batch])
             tick(done)
         return encoded
 
-    def _encode_batch(self, items: list[Any]) -> dict[str, Tensor]:
+    def _encode_batch(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """On their way to the host, in the storage type."""
         dtype = getattr(torch, self._plan.storage_dtype)
         pooled = self._encoder.encode(items)

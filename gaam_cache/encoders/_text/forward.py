@@ -11,9 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.devices import out_of_memory, send
+from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
 
@@ -61,23 +63,23 @@ class Forward:
                 setattr(config, setting, value)
         self.vocabulary = vocabulary
 
-    def __call__(self, items: Sequence[list[int]]) -> dict[str, Tensor]:
+    def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling.
 
         Raises:
             Unusable: the model fails, or yields something else.
         """
-        lengths = [len(ids) for ids in items]
-        longest = max(lengths)
-        padded = torch.tensor([ids + [self._pad_id] * (longest - len(ids)) for ids in items])
-        if self.vocabulary is not None and int(padded.max()) >= self.vocabulary:
+        tokens = TokenIds.of(items)
+        padded_BT = tokens.padded(self._pad_id)
+        if self.vocabulary is not None and (largest := int(padded_BT.max())) >= self.vocabulary:
             raise Unusable(
-                f"the tokenizer makes the token {int(padded.max())}, "
+                f"the tokenizer makes the token {largest}, "
                 f"the model has embeddings for {self.vocabulary}"
             )
-        ids_BT = self._to_device(padded)
-        length_B = self._to_device(torch.tensor(lengths))
-        has_padding = min(lengths) < longest
+        ids_BT = self._to_device(padded_BT)
+        length_B = self._to_device(tokens.length_N)
+        longest = ids_BT.shape[1]
+        has_padding = int(tokens.length_N.min()) < longest
         mask_BT = None
         if self.mask == "always" or (self.mask == "where padded" and has_padding):
             mask_BT = (torch.arange(longest, device=self.device) < length_B[:, None]).long()
@@ -87,16 +89,16 @@ class Forward:
             layers = self._hooked(self.stack, ids_BT, mask_BT, length_B)
         return self._together(layers)
 
-    def reference(self, ids: list[int]) -> dict[str, Tensor]:
+    def reference(self, ids: Sequence[int] | NDArray[Any]) -> dict[str, Tensor]:
         """The pooled ``hidden_states[1:]`` of one text, computed by transformers alone."""
-        ids_BT = torch.tensor([ids], device=self.device)
+        ids_BT = torch.tensor(ids, device=self.device)[None]
         length_B = torch.tensor([len(ids)], device=self.device)
         return self._together(
             self._reduced_hidden_states(ids_BT, torch.ones_like(ids_BT), length_B)
         )
 
-    def _to_device(self, tensor: Tensor) -> Tensor:
-        return send(tensor, self.device)
+    def _to_device(self, array: NDArray[Any]) -> Tensor:
+        return send(torch.from_numpy(array), self.device)
 
     def _together(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         """(B, L, D) for every pooling, of layers that may be on several devices."""

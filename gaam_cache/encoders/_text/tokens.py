@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import transformers
 from torch import nn
 
 from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError
 
 TWICE = 8
@@ -45,20 +47,21 @@ class Tokens:
         cut = self.ids(rows, max_length)
         if self.ids(rows[:TWICE], max_length) != cut[:TWICE]:
             raise random_tokens(self._name, "other tokens the second time")
-        if (longest := max(map(len, cut), default=0)) > max_length:
+        items = self._as_arrays(cut)
+        if (longest := int(items.length_N.max(initial=0))) > max_length:
             raise ConfigError(
                 "the tokenizer does not cut texts at --max-length",
                 expected=f"at most {max_length} tokens",
                 found=f"a text of {longest}",
                 where=self._name,
             )
-        full = [i for i, ids in enumerate(cut) if len(ids) == max_length]
+        full = np.flatnonzero(items.length_N == max_length).tolist()
         truncated = [False] * len(cut)
         if full:
             # only a text that fills the maximum can have been cut: ask for its true length
             for i, ids in zip(full, self.ids([rows[i] for i in full]), strict=True):
                 truncated[i] = len(ids) > max_length
-        return Inputs(items=cut, lengths=[len(ids) for ids in cut], truncated=truncated)
+        return Inputs(items=items, lengths=items.length_N, truncated=truncated)
 
     def ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
         """Token ids of every text, special tokens included.
@@ -78,14 +81,23 @@ class Tokens:
                 verbose=False,
             )
         except Exception as error:  # tokenizers of others raise what they like
-            raise ConfigError(
-                "the tokenizer cannot read a text",
-                found=f"{type(error).__name__}: {error}",
-                where=self._name,
-                hint="look at the tokenizer: has it a token for what it does not know?",
-            ) from error
+            raise self._unread(error) from error
         found: list[list[int]] = encoded["input_ids"]
         return found
+
+    def _as_arrays(self, texts: list[list[int]]) -> TokenIds:
+        try:
+            return TokenIds.of(texts)
+        except (TypeError, OverflowError) as error:
+            raise self._unread(error) from error
+
+    def _unread(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            "the tokenizer cannot read a text",
+            found=f"{type(error).__name__}: {error}",
+            where=self._name,
+            hint="look at the tokenizer: has it a token for what it does not know?",
+        )
 
     def have_types(self) -> bool:
         """Whether the tokenizer tells tokens of one text apart by a type."""

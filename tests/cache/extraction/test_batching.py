@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.extraction.batching import BATCH_COST_TOKENS, padding_share, token_budget_batches
+from gaam_cache.format.plan import BATCHINGS
 
 LENGTHS = st.lists(st.integers(1, 600), min_size=1, max_size=200)
 
@@ -47,6 +48,41 @@ def test_no_other_cut_is_cheaper(lengths: list[int], budget: int) -> None:
     batches = token_budget_batches(lengths, budget)
     ours = sum(len(b) * max(lengths[i] for i in b) + BATCH_COST_TOKENS for b in batches)
     assert ours == cheapest(lengths, budget)
+
+
+def row_by_row(lengths: list[int], budget: int, batching: str) -> list[list[int]]:
+    """The definition: every batch from every row on, in order; of equally cheap ones the first.
+
+    Caches of 0.1.0 were made with these batches: others would make other bytes.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    longest = [max(lengths[row], 1) for row in order]
+    best = {0: (0, 0)}
+    for start, length in enumerate(longest):
+        rows = 1 if batching == "alone" else max(1, budget // length)
+        for stop in range(start + 1, min(start + rows, len(order)) + 1):
+            if batching == "equal lengths" and longest[stop - 1] != length:
+                break
+            cost = best[start][0] + length * (stop - start) + BATCH_COST_TOKENS
+            if stop not in best or cost < best[stop][0]:
+                best[stop] = cost, start
+    batches, stop = [], len(order)
+    while stop:
+        batches.append(order[best[stop][1] : stop])
+        stop = best[stop][1]
+    return batches[::-1]
+
+
+def test_batches_are_those_of_the_definition() -> None:
+    rng = np.random.default_rng(0)
+    for case in range(3000):
+        count = int(rng.integers(0, (4, 20, 60)[case % 3]))
+        lengths = rng.integers(0, rng.choice([2, 4, 12, 70, 600]), count).tolist()
+        budget = int(rng.choice([1, rng.integers(1, 60), rng.integers(1, 900), 16384]))
+        for batching in BATCHINGS:
+            for given_as in (list, np.asarray):
+                found = token_budget_batches(given_as(lengths), budget, batching)
+                assert [batch.tolist() for batch in found] == row_by_row(lengths, budget, batching)
 
 
 @pytest.mark.parametrize("budget", [1024, 2048, 16384])

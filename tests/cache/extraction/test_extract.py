@@ -178,11 +178,11 @@ def test_a_number_that_cannot_be_stored_stops_with_row_and_layer(
     def spoil(self: TextEncoder, items: Sequence[list[int]]) -> dict[str, torch.Tensor]:
         pooled = {name: states.clone() for name, states in encode(self, items).items()}
         for place, ids in enumerate(items):
-            if ids == row_ids:
+            if list(ids) == row_ids:
                 pooled["mean"][place, 1, 5] = value
         return pooled
 
-    row_ids += TextEncoder.open(tiny_config).prepare(["goal"]).items[0]
+    row_ids += TextEncoder.open(tiny_config).prepare(["goal"]).items[0].tolist()
     monkeypatch.setattr(TextEncoder, "encode", spoil)
     config = replace(tiny_config, storage_dtype=storage_dtype)
     with pytest.raises(NumericsError, match=message) as caught:

@@ -4,10 +4,12 @@ import hashlib
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaam_cache.format import files
 from gaam_cache.format.digest import digest_of, hash_file
 from gaam_cache.format.files import open_sealed, seal_parts, write_file
 
@@ -27,6 +29,20 @@ def test_a_sealed_file_is_read_as_it_was_written_under_its_name_alone(tmp_path: 
     other = path.rename(tmp_path / "b")
     with pytest.raises(ValueError, match="not what was written under that name"):
         open_sealed(other)
+
+
+def test_what_is_written_in_pieces_is_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WRITE_BYTES", 64)
+    numbers = np.random.default_rng(0)
+    for size in [*range(200), 999, 4096]:
+        content = numbers.bytes(size)
+        wide = np.frombuffer(numbers.bytes(8 * size), np.int64).reshape(-1, 1)
+        for parts in (content, [content, wide.data, b"", content]):
+            write_file(tmp_path / "a", parts)
+            joined = content if parts is content else content + wide.tobytes() + content
+            assert (tmp_path / "a").read_bytes() == joined
 
 
 def test_an_exclusive_file_is_that_of_the_first(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._text.tokens import Tokens
+from gaam_cache.encoders._token_ids import TokenIds
+from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import ConfigError
+from tests.conftest import ARCHITECTURES, WORDS, needs_minilm
+
+
+def ragged(rng: np.random.Generator, most: int) -> list[list[int]]:
+    lengths = rng.integers(0, most, rng.integers(1, 40))
+    return [rng.integers(0, 2**31, length).tolist() for length in lengths]
+
+
+def test_texts_in_one_array_are_the_texts() -> None:
+    rng = np.random.default_rng(0)
+    for case in range(500):
+        texts = ragged(rng, (2, 9, 70)[case % 3])
+        ids = TokenIds.of(texts)
+        assert len(ids) == len(texts)
+        assert [one.tolist() for one in ids] == texts
+        assert ids[-1].tolist() == texts[-1]
+        assert ids.length_N.tolist() == list(map(len, texts))
+        assert [one.tolist() for one in ids[1:5]] == texts[1:5]
+        assert TokenIds.of(ids) is ids
+        assert [one.tolist() for one in TokenIds.of(list(ids))] == texts
+        rows = rng.integers(0, len(texts), rng.integers(1, 30))
+        some = ids.take(rows)
+        assert [one.tolist() for one in some] == [texts[row] for row in rows]
+        longest = int(some.length_N.max())
+        padded = [texts[row] + [7] * (longest - len(texts[row])) for row in rows]
+        assert some.padded(7).tolist() == padded
+
+
+@pytest.mark.parametrize("wrong", [1.5, "5", None, 2**63])
+def test_ids_that_are_no_whole_numbers_are_refused(wrong: Any) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        TokenIds.of([[1, 2], [3, wrong]])
+
+
+class Drops(transformers.ByT5Tokenizer):
+    """Yields what it should not."""
+
+    def __call__(self, text: Any, **options: Any) -> Any:
+        found = super().__call__(text, **options)
+        found["input_ids"] = [[None, *ids] for ids in found["input_ids"]]
+        return found
+
+
+def test_a_tokenizer_that_yields_no_numbers_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot read a text"):
+        Tokens(Drops(), transformers.BertConfig(), "drops").prepare(["goal"], 9)
+
+
+def texts_of(seed: int) -> list[str]:
+    """Empty ones, long ones, scripts without words, what looks like a special token."""
+    rng = random.Random(seed)
+    odd = [
+        "",
+        " ",
+        "a",
+        "\u6771\u4eac",
+        "\U0001f600 ok",
+        "[CLS] goal [SEP]",
+        "</s>",
+        "caf\u00e9",
+        "e\u0301",
+    ]
+    known = [" ".join(rng.choices(WORDS, k=rng.randint(1, 90))) for _ in range(40)]
+    unknown = ["".join(rng.choices("abcxyz ,.\n", k=rng.randint(1, 60))) for _ in range(40)]
+    chosen = [*odd, *known, *unknown]
+    rng.shuffle(chosen)
+    return chosen
+
+
+def held_to_the_library(tokenizer: Any, texts: list[str], max_length: int) -> None:
+    """Arrays against what the library itself says of one text after the other."""
+    found = Tokens(tokenizer, transformers.BertConfig(), "any").prepare(texts, max_length)
+    for number, text in enumerate(texts):
+        whole = tokenizer(text, verbose=False)["input_ids"]
+        cut = tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
+        assert found.items[number].tolist() == cut
+        assert found.lengths[number] == len(cut) == min(len(whole), max_length)
+        assert found.truncated[number] == (len(whole) > max_length)
+
+
+SLOW = {
+    "byt5": transformers.ByT5Tokenizer,
+    "canine": transformers.CanineTokenizer,
+    "perceiver": transformers.PerceiverTokenizer,
+}
+
+
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_arrays_of_tokenizers_in_python(name: str) -> None:
+    for seed, max_length in enumerate((4, 17, 512)):
+        held_to_the_library(SLOW[name](), texts_of(seed), max_length)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_arrays_of_fast_tokenizers(architecture: str, encoders: dict[str, Path]) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoders[architecture])
+    for seed, max_length in enumerate((3, 17, 60)):
+        held_to_the_library(tokenizer, texts_of(seed), max_length)
+
+
+@needs_minilm
+def test_arrays_of_the_tokenizer_of_minilm() -> None:
+    tokenizer = TextEncoder.open(ExtractConfig(device="cpu"))._tokens.tokenizer
+    for seed, max_length in enumerate((3, 17, 256)):
+        held_to_the_library(tokenizer, texts_of(seed), max_length)
