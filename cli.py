@@ -18,7 +18,7 @@ import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
-from gaam_cache.terminal import interruption, next_step, settings
+from gaam_cache.terminal import interruption, next_step, settings, watching
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams
@@ -356,6 +356,32 @@ def inspect(
     else:
         tell(package.inspect.in_words(visible_values(about)))
     raise typer.Exit(3 if about.get("damage") else 0)
+
+
+@app.command(cls=_Command)
+def status(
+    path: Annotated[Path, typer.Argument(help="A cache, or a folder of runs.")] = Path("cache"),
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until all is done.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say how far a cache or the trainings in a folder are, and who is at work.
+
+    It only looks: others may be writing meanwhile.
+    """
+    import gaam_cache.inspect
+    import gaam_cache.status
+    import gaam_decoder.status
+
+    package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
+    while True:
+        found = package.status.status(path)
+        if as_json:
+            _print_json(found.to_dict())
+        else:
+            tell(found.in_words())
+        if not watch or found.complete:
+            return
+        watching.pause()
 
 
 @app.command(cls=_Command)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gaam_cache.errors import GaamWarning
+from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import tell, visible
 from gaam_cache.terminal import interruption
 
@@ -88,15 +89,6 @@ class Course:
         if done <= first:
             return None
         return (self._clock() - since) * (total - done) / (done - first)
-
-
-def duration(seconds: float) -> str:
-    """A time for people: two units at most."""
-    whole = max(0, round(seconds))
-    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
-        if whole >= size:
-            return f"{whole // size} {unit} {whole % size // part} {smaller}"
-    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
 
 
 class Progress:

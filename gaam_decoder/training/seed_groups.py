@@ -13,7 +13,6 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.engines.sharing.holder import Holder
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.digest import digest_of
 from gaam_cache.format.refusals import storage_errors
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -26,6 +25,7 @@ from gaam_decoder.training.items import Item
 from gaam_decoder.training.rows.data import Loaded, prepare_data
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
+from gaam_decoder.unfinished.look import lease_of
 from gaam_decoder.unfinished.seed_store import SeedStore
 from gaam_decoder.unfinished.work import Work, work_groups
 
@@ -53,7 +53,8 @@ def work_name(item: Item) -> str:
 
 def seed_store(runs: Path, item: Item) -> SeedStore:
     """Where finished seeds of an item wait for the others."""
-    return SeedStore(runs, work_name(item), item.key)
+    about = {"title": str(item), "epochs": item.epochs}
+    return SeedStore(runs, work_name(item), item.key, about)
 
 
 class SeedGroups:
@@ -107,8 +108,7 @@ class SeedGroups:
         for group in self._groups:
             if set(group) <= set(self._results) or self._store.has(group):
                 continue
-            name = f"{work_name(self._item)}-{digest_of(str(group).encode())[:8]}"
-            lease = self._shared.leases.take(name)
+            lease = self._shared.leases.take(lease_of(work_name(self._item), group))
             if isinstance(lease, Holder):
                 holder = lease
                 continue

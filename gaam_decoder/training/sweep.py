@@ -26,10 +26,10 @@ from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_i
 from gaam_decoder.training.seed_groups import Shared, work_name
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_item import train_item
+from gaam_decoder.unfinished.look import LEASE_FOLDER
 
 WINNERS = "winners"
 """Stands in the tracker for items that are not known before the seeds that choose are trained."""
-LEASE_FOLDER = ".leases"
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """Between two looks at what others train."""

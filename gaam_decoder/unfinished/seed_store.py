@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,15 @@ class SeedStore:
         runs: folder of all runs.
         name: of the work, readable.
         key: of the runs that come of it.
+        about: said in every file, for whoever looks on.
     """
 
-    def __init__(self, runs: Path, name: str, key: str) -> None:
+    def __init__(
+        self, runs: Path, name: str, key: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         """The folder is made when something is saved."""
         self.folder = runs / f".{name}.partial"
-        self._begun: dict[str, Any] = {"key": key}
+        self._begun: dict[str, Any] = {"key": key, **(about or {})}
 
     def begin(self, work: Work, engine: dict[str, Any], groups: Groups) -> None:
         """Say what every file that is saved from now on says of the whole work.
