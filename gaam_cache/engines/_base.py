@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache import plugins
+from gaam_cache import devices, plugins
 from gaam_cache.errors import GaamError, GaamWarning
 from gaam_cache.placing import ENGINES, Placing
 
@@ -84,6 +84,7 @@ def load_engine(placing: Placing) -> Engine:
 
 def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it."""
+    devices.share_machine(place.here)
     with warnings.catch_warnings():
         others = warnings.showwarning
 

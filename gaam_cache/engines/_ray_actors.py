@@ -40,15 +40,15 @@ class Mailbox:
 class Worker:
     """A worker."""
 
-    def work(self, task: Task, sight: Sight, mailbox: Any, number: int, total: int) -> Any:
+    def work(self, task: Task, sight: Sight, mailbox: Any, place: Place) -> Any:
         """Do the task, from the beginning or, after a restart, from where the folder says."""
-        mailbox.put.remote(number, "began", socket.gethostname())
+        mailbox.put.remote(place.number, "began", socket.gethostname())
         _look(sight)
 
         def tell(kind: str, value: Any) -> None:
-            mailbox.put.remote(number, kind, value)
+            mailbox.put.remote(place.number, kind, value)
 
-        return serve(task, Place(number, total, task.device, 1), tell)
+        return serve(task, place, tell)
 
 
 def _look(sight: Sight) -> None:

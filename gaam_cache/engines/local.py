@@ -45,9 +45,9 @@ class Local(Engine):
                         hear(worker.place.number, kind, value)
                     if not ended:
                         continue
-                    try:
-                        results.append(worker.future.result())
-                    except BrokenProcessPool:
+                    error = worker.future.exception()
+                    if isinstance(error, (BrokenProcessPool, KeyboardInterrupt)):
+                        # killed, or asked to end by somebody who did not ask us
                         again = worker.deaths < MOST_RESTARTS
                         hear(worker.place.number, "died", worker.name)
                         _warn_of_death(worker.name, worker.deaths, again=again)
@@ -55,6 +55,10 @@ class Local(Engine):
                             worker.start_again()
                             continue
                         given_up += 1
+                    elif error is not None:
+                        raise error
+                    else:
+                        results.append(worker.future.result())
                     running.remove(worker)
                     worker.end()
         finally:
@@ -186,7 +190,6 @@ def _begin(mouth: Connection, leash: Connection, cores: list[int], place: Place)
     if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
         with suppress(OSError):  # a sandbox
             os.sched_setaffinity(0, cores)
-    devices.share_machine(place.here)
     interruption.unwind_on_signals()
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
 

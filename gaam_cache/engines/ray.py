@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.engines._base import Engine, Hear, Task, all_died
+from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._ray_actors import Mailbox, Sight, Worker
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.format.files import write_file
@@ -32,6 +32,8 @@ LOOK_SECONDS = 0.5
 GROWTH_SECONDS = 5.0
 """Between two looks at whether nodes have come."""
 OLDEST = "2.56"
+OWN_CLUSTER = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
+"""Of this machine alone: nothing of ours goes through the store."""
 
 
 class Ray(Engine):
@@ -125,7 +127,8 @@ class _Crew:
             )
             self._actors.append(actor)
             # the mailbox is no argument of the constructor: a restart would not find it again
-            work = actor.work.remote(self._task, self._sight, self._mailbox, number, total)
+            place = Place(number, total, self._task.device, -(-total // self._num_nodes()))
+            work = actor.work.remote(self._task, self._sight, self._mailbox, place)
             self.at_work[work] = number
 
     def _wanted(self) -> int:
@@ -134,7 +137,10 @@ class _Crew:
         there = self._ray.cluster_resources()
         if self._gpus:
             return int(there.get("GPU", 0) / self._gpus)
-        return sum(node["Alive"] for node in self._ray.nodes())
+        return self._num_nodes()
+
+    def _num_nodes(self) -> int:
+        return max(1, sum(node["Alive"] for node in self._ray.nodes()))
 
     def _cpus(self, total: int) -> int:
         """Cores of a worker: with a GPU one, which feeds it; else its part of the cluster."""
@@ -202,7 +208,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
             address=address,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            **({} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}),
+            **({} if address or os.environ.get("RAY_ADDRESS") else OWN_CLUSTER),
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ConfigError(
