@@ -1,5 +1,7 @@
 # make demo: news sample -> cache -> runs -> table.  make test: the tests.  make test-all: those that
-# take long too.  All install what they need into .venv, once.
+# take long too.  make gpu: tests and benchmarks that need a GPU, figures in gpu.json; with a Python
+# of the machine's own: make gpu BIN=/folder/with/python.  All but that install what they need into
+# .venv, once.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +11,7 @@ INPUTS := pyproject.toml constraints.txt
 BESIDE := -n 2 --dist worksteal
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint check clean
+.PHONY: demo test test-all gpu lint check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -27,6 +29,10 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	@echo "== all tests, those that take long too"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(BESIDE) -m ''
+
+gpu: $(if $(filter $(VENV)/bin,$(BIN)),$(VENV)/.test)
+	@echo "== tests and benchmarks on a GPU"
+	$(BIN)/python -m tests.benchmarks.on_gpu --json gpu.json
 
 lint: $(VENV)/.test
 	@echo "== ruff and mypy"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +14,25 @@ from typing import Any
 
 import torch
 
+from gaam_cache import devices
 
-def describe(device: torch.device) -> dict[str, Any]:
+
+def needs_gpu() -> torch.device:
+    """The GPU; without one the program ends here, in words."""
+    if not torch.cuda.is_available():
+        built = (
+            f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        )
+        sys.exit(
+            f"no GPU here: torch {torch.__version__} of {sys.executable} is {built} and finds "
+            "none. Nothing was measured; --tiny rehearses it on the CPU"
+        )
+    return devices.resolve_device("cuda")
+
+
+def describe(device: torch.device | None = None) -> dict[str, Any]:
     """The machine, as far as it decides the figures."""
+    cuda = device is not None and device.type == "cuda"
     model = ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -24,7 +43,32 @@ def describe(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "memory_gb": _memory() / 1e9,
+        "gpu": torch.cuda.get_device_name(device) if cuda else None,
+        **(_gpu(device) if cuda and device is not None else {}),
+    }
+
+
+def _memory() -> int:
+    """Bytes of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gpu(device: torch.device) -> dict[str, Any]:
+    """What else of a GPU decides the figures."""
+    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        driver = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        driver = None
+    about = torch.cuda.get_device_properties(device)
+    return {
+        "gpu_memory_gb": about.total_memory / 1e9,
+        "gpu_count": torch.cuda.device_count(),
+        "compute_capability": f"{about.major}.{about.minor}",
+        "driver": driver,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
     }
 
 

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import gaam_cache
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
-from tests.benchmarks._machine import describe, matrix_product_flops, synchronise
+from tests.benchmarks._machine import describe, matrix_product_flops, needs_gpu, synchronise
 from tests.benchmarks.bench_extract import flops_per_token
 
 LOG_MEAN, LOG_SD = 3.92, 0.31
@@ -142,9 +142,8 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available() and not arguments.tiny:
-        print("no GPU here: nothing was measured (--tiny shows that the script runs)")
-        return
+    if not arguments.tiny:
+        needs_gpu()
     shape = TINY if arguments.tiny else LLAMA_2_13B
     lengths = np.random.default_rng(1).lognormal(LOG_MEAN, LOG_SD, arguments.rows).astype(int) + 1
     with tempfile.TemporaryDirectory(dir=".") as name:

@@ -9,9 +9,7 @@ its own with nothing set, and once more with what ``gaam_decoder`` sets (memory 
 threads that do not spin for long), which alone makes its convolutions much faster. All train the
 same decoder on the same rows; they run in alternation and the medians of the ratios are printed.
 
-``--accuracy`` trains 10 seeds of each to the end. On a machine with a GPU a second section runs on
-random states of Llama-2-13B's shape; ``--tiny`` runs that section on whatever there is, to show
-that it works.
+``--accuracy`` trains 10 seeds of each to the end.
 """
 
 from __future__ import annotations
@@ -30,16 +28,13 @@ from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as gaam_decoder does where it comes before torch
 
-import numpy as np
 import torch
 
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.specs import Spec, build
+from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.items import recipes
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.features import Features
 from gaam_decoder.training.train_group import train_group
@@ -50,7 +45,7 @@ from tests.benchmarks._machine import (
     median_ratio,
     synchronise,
 )
-from tests.benchmarks.plain_loop import PlainLoop, plain, setting
+from tests.benchmarks.plain_loop import PlainLoop, setting
 
 clock: Callable[[], float] = time.perf_counter
 """What times the contestants; ``--cpu-time`` takes the processor time of all threads instead, which
@@ -268,51 +263,12 @@ class RandomRows(Features):
         self._resident = torch.randn(self.shape, device=device, dtype=torch.float16)
 
 
-def gpu(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
-    """Llama-2-13B's shape, random states: conv head against the ceiling, linear head by seeds."""
-    rows, layers, hidden_size = (256, 4, 64) if tiny else (8192, 40, 5120)
-    features = RandomRows(rows, layers, hidden_size, device)
-    label_N = torch.randint(4, (rows,), device=device)
-    subset = Subset(features=features, rows=np.arange(rows), label_N=label_N)
-    data = TrainData(train=subset, selection=None, test=subset)
-    ceiling = matrix_product_flops(device, torch.bfloat16) if not tiny else 1e12
-    result: dict[str, Any] = {"machine": describe(device), "ceiling_tflops": ceiling / 1e12}
-    for head, counts in (("conv", (1,)), ("linear", (1, 16, 64))):
-        config = TrainConfig(attn=("gaam",), head=head, select="last")
-        recipe = recipes(config, "bfloat16")[0]
-        spec = DecoderSpec(
-            attention=Spec("gaam"),
-            head=Spec(head),
-            num_layers=layers,
-            hidden_size=hidden_size,
-            num_classes=4,
-        )
-        contestants = {"plain": plain(spec, data, recipe, 8, clock)}
-        for seeds in counts:
-            how = choose_engine(spec, recipe, device, num_seeds=seeds, num_rows=rows)
-            how = replace(how, seed_batch=seeds)
-            contestants[str(seeds)] = contestant(spec, data, recipe, how, seeds)
-        figures = alternate(rounds, contestants)
-        medians = {k: statistics.median(v) for k, v in figures.items()}
-        result[head] = {"seconds_per_seed_epoch": medians}
-        result[head]["times_as_fast"] = {
-            k: median_ratio(figures["plain"], v) for k, v in figures.items()
-        }
-        if head == "conv":
-            share = conv_flops(spec, rows) / medians["1"] / ceiling
-            result[head]["share_of_ceiling"] = share
-            hours = medians["1"] * 120_000 / rows * 35 / 3600
-            result[head]["projected_hours_per_seed_of_the_published_experiment"] = hours
-    return result
-
-
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("cache", type=Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--accuracy", action="store_true")
-    parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--kernels", type=Path, help="An empty folder for compiled kernels.")
     parser.add_argument(
@@ -335,9 +291,6 @@ def main() -> None:
         if arguments.accuracy:
             parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)
             parts["accuracy-conv"] = lambda: accuracy(arguments.cache, "conv", 3)
-    if torch.cuda.is_available() or arguments.tiny:
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        parts["gpu"] = lambda: gpu(device, arguments.rounds, tiny=arguments.tiny)
     for name, run in parts.items():
         if arguments.only in (None, name):
             result[name] = run()

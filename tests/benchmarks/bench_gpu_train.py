@@ -1,0 +1,170 @@
+"""Training on a GPU: Llama-2-13B's shape (40 x 5120), the GAAM gate under the published conv head.
+
+    python -m tests.benchmarks.bench_gpu_train [--rounds 5] [--json FILE] [--tiny]
+
+Random states on the device. The conv head as ``gaam train --dtype bfloat16`` runs it, the same
+without a compiler, in float32, and a plain ``nn.Conv2d`` loop with a ``DataLoader`` (in float32 as
+well: without TensorFloat-32); the linear head with 1, 10 and 64 seeds together. Prints steps a
+second, the share of the measured bfloat16 ceiling of matrix products, and what 10 seeds x 35 epochs
+x 120,000 rows would take. ``--tiny`` runs small shapes on whatever device there is: it shows that
+the script works and says nothing about speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.bench_train import RandomRows, conv_flops  # sets GOMP_SPINCOUNT
+
+import numpy as np  # isort: skip
+import torch  # isort: skip
+
+from gaam_cache import devices
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.specs import Spec, build
+from gaam_decoder.training.arithmetic.engine import Engine, choose_engine
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.items import recipes
+from gaam_decoder.training.rows.data import Subset, TrainData
+from tests.benchmarks._machine import (
+    describe,
+    matrix_product_flops,
+    needs_gpu,
+    synchronise,
+)
+from tests.benchmarks.plain_loop import plain
+
+SEEDS, EPOCHS, ROWS = 10, 35, 120_000
+"""Of the published experiment on AG News: ten seeds, and the rows that it learns from."""
+VALIDATION = 12_000
+"""Rows that choose the epoch with ``--select val``, evaluated after each."""
+BATCH_SIZE = 32
+FASTEST = "conv, bfloat16"
+OURS = {
+    FASTEST: ("conv", "bfloat16", 1, "auto"),
+    "conv, bfloat16, not compiled": ("conv", "bfloat16", 1, "off"),
+    "conv, float32": ("conv", "float32", 1, "auto"),
+    "linear, bfloat16, 1 seed": ("linear", "bfloat16", 1, "auto"),
+    "linear, bfloat16, 10 seeds": ("linear", "bfloat16", 10, "auto"),
+    "linear, bfloat16, 64 seeds": ("linear", "bfloat16", 64, "auto"),
+}
+"""Head, arithmetic, seeds together, --compile."""
+SHAPES = {False: (1600, 40, 5120), True: (96, 4, 64)}
+"""Rows, layers, hidden size; --tiny or not."""
+
+
+def spec_of(head: str, layers: int, hidden_size: int) -> DecoderSpec:
+    """The GAAM gate under a head."""
+    return DecoderSpec(
+        attention=Spec("gaam"),
+        head=Spec(head),
+        num_layers=layers,
+        hidden_size=hidden_size,
+        num_classes=4,
+    )
+
+
+def recipe_of(head: str, dtype: str) -> Recipe:
+    """As the command line makes it."""
+    return recipes(
+        TrainConfig(attn=("gaam",), head=head, select="last", batch_size=BATCH_SIZE), dtype
+    )[0]  # type: ignore[arg-type]
+
+
+def seconds_of(run: Callable[[], object], device: torch.device) -> float:
+    """What it takes, to the end of the last kernel."""
+    synchronise(device)
+    start = time.perf_counter()
+    run()
+    synchronise(device)
+    return time.perf_counter() - start
+
+
+def timed(run: Callable[[], object], rounds: int, device: torch.device) -> float:
+    """Seconds; the median after a first time, which warms up and compiles."""
+    run()
+    return statistics.median(seconds_of(run, device) for _ in range(rounds))
+
+
+def measure(device: torch.device, rounds: int, *, tiny: bool) -> dict[str, Any]:
+    """All figures, one contestant after the other: who compiles forgets what others did."""
+    rows, layers, hidden_size = SHAPES[tiny]
+    label_N = torch.randint(4, (rows,), device=device)
+    features = RandomRows(rows, layers, hidden_size, device)
+    subset = Subset(features=features, rows=np.arange(rows), label_N=label_N)
+    data = TrainData(train=subset, selection=None, test=subset)
+    ceiling = matrix_product_flops(device, torch.bfloat16)
+    result: dict[str, Any] = {
+        "machine": describe(device),
+        "rows": rows,
+        "layers": layers,
+        "hidden_size": hidden_size,
+        "ceiling_tflops": ceiling / 1e12,
+        "ceiling_tflops_float32": matrix_product_flops(device, torch.float32) / 1e12,
+    }
+    conv = spec_of("conv", layers, hidden_size)
+    plain_seconds = plain(conv, data, recipe_of("conv", "float32"), 3 if tiny else 8)
+    loop = statistics.median(plain_seconds() for _ in range(rounds))
+
+    def note(name: str, seconds: float, head: str, engine: Engine | None) -> None:
+        """Of an epoch of one seed."""
+        found: dict[str, Any] = {"how": engine and engine.in_words()}
+        found["seconds_per_seed_step"] = seconds / -(-rows // BATCH_SIZE)
+        found["steps_per_second"] = 1 / found["seconds_per_seed_step"]
+        if head == "conv":
+            found["share_of_ceiling"] = conv_flops(conv, rows) / seconds / ceiling
+            found["times_the_plain_loop"] = loop / seconds
+        result[name] = found
+        print(name, json.dumps(found), flush=True)
+
+    note("conv, plain loop, float32", loop, "conv", None)
+    epoch = rate = 0.0
+    for name, (head, dtype, seeds, compiled) in OURS.items():
+        spec, recipe = spec_of(head, layers, hidden_size), recipe_of(head, dtype)
+        how: Any = "off" if tiny and name != FASTEST else compiled
+        engine = choose_engine(spec, recipe, device, num_seeds=seeds, num_rows=ROWS, compile=how)
+        engine = replace(engine, seed_batch=seeds)
+        loss_of = build(recipe.loss, "loss")
+        group = Group(spec, data, recipe, list(range(seeds)), loss_of=loss_of, engine=engine)
+        seconds = timed(partial(group._pass, 1), rounds, device) / seeds
+        assert group.compiler.works == engine.compiled
+        note(name, seconds, head, engine)
+        if name == FASTEST:
+            evaluate = partial(group.logits, data.test, group.state.weights)
+            rate = rows / timed(evaluate, rounds, device)
+            epoch = seconds * ROWS / rows + VALIDATION / rate
+        del group
+    result["evaluated_rows_per_second"] = rate
+    result["projected_hours_of_10_seeds_35_epochs_120000_rows"] = SEEDS * EPOCHS * epoch / 3600
+    if device.type == "cuda":
+        result["peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
+    return result
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if not arguments.tiny:
+        needs_gpu()
+    result = measure(devices.resolve_device("auto"), arguments.rounds, tiny=arguments.tiny)
+    print(json.dumps(result, indent=2))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What ``make gpu`` runs: without a GPU it says so at once; rehearsed, each part leaves figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.benchmarks.on_gpu import SECONDS, outcome_of
+
+ROOT = Path(__file__).parents[2]
+MINUTES = 10
+MACHINE = {"cpu", "threads", "python", "torch", "memory_gb", "gpu"}
+
+
+def run(module: str, *arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"tests.benchmarks.{module}", *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+@pytest.mark.parametrize("module", ["on_gpu", "bench_gpu", "bench_gpu_train"])
+def test_without_a_gpu_nothing_is_begun(module: str, tmp_path: Path) -> None:
+    done = run(module, "--json", tmp_path / "figures.json", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("no GPU here: torch")
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_parts_together_have_ten_minutes() -> None:
+    assert sum(SECONDS.values()) <= 60 * MINUTES
+
+
+def test_tests_that_did_not_end_well_are_named(tmp_path: Path) -> None:
+    """As pytest reports them."""
+    (tmp_path / "test_x.py").write_text(
+        "import pytest\n"
+        "def test_right(): pass\n"
+        "def test_wrong(): assert 1 == 2\n"
+        "def test_left_out(): pytest.skip('no GPU')\n"
+        "def test_not_begun(missing): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--junitxml=tests", "test_x.py"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    found = outcome_of(tmp_path / "tests")
+    assert found["count"] == 4
+    assert [name.partition(":: ")[0].split(":")[2] for name in found["failed"]] == [
+        "test_wrong",
+        "test_not_begun",
+    ]
+    assert ["no GPU" in said for said in found["skipped"]] == [True]
+
+
+@pytest.mark.slow
+def test_the_rehearsal_of_all_parts_leaves_figures(tmp_path: Path) -> None:
+    done = run("on_gpu", "--tiny", "--json", tmp_path / "gpu.json")
+    print(done.stdout[-3000:], done.stderr[-3000:])
+    assert done.returncode == 0
+    found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
+    assert found.keys() == {"machine", *SECONDS}
+    assert found["machine"].keys() >= MACHINE
+    assert found["tests"]["found"]["count"] > 20
+    assert not found["tests"]["found"]["failed"]
+    extraction, training = found["extraction"]["found"], found["training"]["found"]
+    assert {"tokens_per_second", "share_of_ceiling", "projected_ag_news_hours"} <= extraction.keys()
+    assert training["projected_hours_of_10_seeds_35_epochs_120000_rows"] > 0
+    assert 0 < training["conv, bfloat16"]["share_of_ceiling"] < 1
