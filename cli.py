@@ -411,6 +411,7 @@ def describe(
 @app.command(cls=_Command)
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
+    quick: Annotated[bool, typer.Option("--quick", help="Look at receipts and sizes only: is every shard of a cache there?")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
     recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, and compare.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows.")] = 0,
@@ -420,19 +421,20 @@ def verify(
 ) -> None:  # fmt: skip
     """Check every byte of a cache or of runs; exit 3 if something is missing or wrong.
 
-    --prune, --recompute, --seed and --device are for caches.
+    --quick, --prune, --recompute, --seed and --device are for caches.
     """
     import gaam_cache.inspect
     import gaam_decoder.runs.verify
 
-    options: dict[str, Any] = {"prune_leftovers": prune, "recompute_rows": recompute}
+    options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune}
+    options |= {"recompute_rows": recompute}
     options |= {"seed": seed, "device": device}
     if seed and not recompute:
         raise ConfigError("--seed says which rows --recompute takes", expected="--recompute N")
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.verify.is_runs(path)
-    if of_runs and (prune or recompute or device != "auto"):
+    if of_runs and (quick or prune or recompute or device != "auto"):
         raise ConfigError(
-            "--prune, --recompute and --device are for caches",
+            "--quick, --prune, --recompute and --device are for caches",
             expected="gaam verify RUNS alone",
             where=str(path.absolute()),
         )

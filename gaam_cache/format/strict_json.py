@@ -25,7 +25,7 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
         RecursionError: nested too deeply.
     """
     text = read_bytes(path, max_bytes=max_bytes).decode("utf-8")
-    value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    value = _STRICT.decode(text)
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
     return value
@@ -41,3 +41,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)

@@ -67,6 +67,17 @@ def check_shards(
             yield from zip(batch, checked, strict=True)
 
 
+def check_receipts(
+    root: Path, plan: Plan, shards: list[ShardSpec]
+) -> Iterator[tuple[ShardSpec, Checked]]:
+    """Every shard and what is wrong with its receipt or with the size of its file."""
+    for shard in shards:
+        try:
+            yield shard, Checked(None, planned_receipt(root, plan, shard))
+        except CacheError as error:
+            yield shard, Checked(error.reason)
+
+
 def _check_batch(
     root: Path, plan: Plan, shards: list[ShardSpec], inspector: Inspector
 ) -> list[Checked]:

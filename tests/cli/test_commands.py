@@ -476,7 +476,13 @@ def test_a_folder_that_is_gone_is_said_before_a_library_ends_the_process(
 
 
 def test_options_that_runs_do_not_have_are_refused(gaam: Gaam, runs: Path) -> None:
-    for options in (["--prune"], ["--recompute", 2], ["--device", "cpu"], ["--seed", 3]):
+    for options in (
+        ["--quick"],
+        ["--prune"],
+        ["--recompute", 2],
+        ["--device", "cpu"],
+        ["--seed", 3],
+    ):
         outcome = gaam("verify", runs, *options)
         assert (outcome.code, outcome.out) == (2, ""), options
     assert gaam("verify", runs).code == 0

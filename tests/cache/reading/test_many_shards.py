@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from gaam_cache.format.layout import shard_attributes
-from gaam_cache.format.plan import ShardSpec, read_plan
-from gaam_cache.format.receipt import read_receipt, receipt_path
-from gaam_cache.format.shard import build_image
-from tests.cache.published import arrays_of, write_cache
+from tests.cache.published import number_everywhere, write_cache, write_many
 from tests.conftest import shard_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -61,14 +52,6 @@ print(json.dumps(seconds))
 """
 
 
-def number_everywhere(shard: ShardSpec) -> Any:
-    """(rows, 2, 2): the row's number in the first layer, its negative in the second."""
-    states = np.empty((shard.stop - shard.start, 2, 2), np.float16)
-    states[:, 0] = (np.arange(shard.start, shard.stop) % 1000)[:, None]
-    states[:, 1] = -states[:, 0]
-    return states
-
-
 def read_under(cache: Path, open_files: int, **environment: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", READ, str(cache), str(open_files)],
@@ -85,22 +68,6 @@ def read_under(cache: Path, open_files: int, **environment: str) -> dict[str, fl
 def test_300_shards_with_64_open_files(tmp_path: Path) -> None:
     write_cache(tmp_path / "cache", {"train": 300 * 3 - 1}, 2, 2, number_everywhere, shard_rows=3)
     read_under(tmp_path / "cache", 64, XDG_CACHE_HOME=str(tmp_path / "user"))
-
-
-def write_many(root: Path, shards: int) -> None:
-    """As ``write_cache`` does with shards of two rows, but for the steps that survive a crash."""
-    write_cache(root, {"train": 2 * shards}, 2, 2, number_everywhere, shard_rows=2, first=1)
-    plan = read_plan(root)
-    model = read_receipt(root, "train-00000")
-    for shard in islice(plan.shards(), 1, None):
-        image, _ = build_image(
-            arrays_of(shard, number_everywhere(shard)), shard_attributes(plan, shard)
-        )
-        digest = hashlib.sha256(image).hexdigest()
-        file = f"{shard.name}-{digest[:8]}.h5"
-        receipt = replace(model, file=file, sha256=digest, start=shard.start, stop=shard.stop)
-        (root / "shards" / file).write_bytes(image)
-        receipt_path(root, shard.name).write_text(receipt.to_json())
 
 
 def test_the_quick_writer_writes_what_the_real_one_does(tmp_path: Path) -> None:
