@@ -31,7 +31,8 @@ from gaam_decoder.training.items import (
     plan_items,
 )
 from gaam_decoder.training.probe import fit_cost
-from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.rows.data import TrainData, prepare_data
+from gaam_decoder.training.rows.loaded import Loaded
 
 TIMED_STEPS = 3
 FUSED_SPEED = 20.0
@@ -158,7 +159,7 @@ class _Timed:
         self._config = config
         self._cache = cache
         self._device = device
-        self._loaded: Loaded = {}
+        self._loaded = Loaded(config.memory_share)
         self._per_row: dict[DecoderSpec, float] = {}
 
     def of(self, item: Item, num_seeds: int) -> tuple[float, str]:

@@ -28,7 +28,8 @@ from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, group
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.fit_item import fit_item, fitted_engine
 from gaam_decoder.training.items import Item
-from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
+from gaam_decoder.training.rows.data import TrainData, prepare_data
+from gaam_decoder.training.rows.loaded import Loaded
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
 from gaam_decoder.unfinished.seed_store import SeedStore, Work, work_groups
@@ -42,8 +43,12 @@ class Shared:
     cache: EmbeddingCache
     device: torch.device
     tracker: Tracker
-    loaded: Loaded = field(default_factory=dict)
+    loaded: Loaded = field(init=False)
     steps: Steps = field(default_factory=Steps)
+
+    def __post_init__(self) -> None:
+        """Rows take the share of the memory that the config allows."""
+        self.loaded = Loaded(self.config.memory_share)
 
 
 def work_name(item: Item) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.rows.features import free_memory
+from gaam_decoder.training.rows.free_memory import free_memory
 
 COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""
