@@ -45,10 +45,10 @@ def epoch_batches(
     if recipe.window is None and not train.features.on_device:
         # all rows are one block, which is too large: every seed reads its own
         for section in sections:
-            label_SN = _labels(told_SN, section)
-            parts = label_SN.split(size, dim=1)
+            label_parts = _labels(told_SN, section).split(size, dim=1)
             x_parts = train.features.batches(train.rows[section.order_SM], size)
-            yield from map(Drawn, x_parts, parts)
+            for x_SBLD, label_SB in zip(x_parts, label_parts, strict=True):
+                yield Drawn(x_SBLD, label_SB.contiguous())
         return
     begun: list[Drawn] = []
     """Of a batch that the next block completes."""
@@ -56,7 +56,7 @@ def epoch_batches(
         start, stop = 0, size - sum(part.label_SB.shape[1] for part in begun)
         while start < place_SM.shape[1]:
             x_SBLD = taken(source, place_SM[:, start:stop])
-            # contiguous: of another stride for every block, a step would be compiled again
+            # contiguous: a step is compiled for one stride, whatever is beside the batch
             begun.append(Drawn(x_SBLD, label_SM[:, start:stop].contiguous()))
             if stop <= place_SM.shape[1]:
                 yield _joined(begun)

@@ -134,8 +134,10 @@ class Features:
         if self.resident is not None:
             block = taken(self.resident, torch.from_numpy(wanted))
         else:
-            block = torch.empty((*wanted.shape, *self.shape[1:]), dtype=self.dtype)
-            self._array.read_into(wanted.reshape(-1), self._bytes_of(block))
+            # by NumPy: aligned as torch wants it, no freed block would do for the next
+            raw = np.empty((wanted.size, self.row_bytes), np.uint8)
+            self._array.read_into(wanted.reshape(-1), raw)
+            block = torch.from_numpy(raw).view(self.dtype).view(*wanted.shape, *self.shape[1:])
         return block.pin_memory() if self.device.type == "cuda" else block
 
     def _read(self, row_N: Rows, out: Tensor) -> Tensor:

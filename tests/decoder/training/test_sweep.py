@@ -194,7 +194,9 @@ def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
 
 def test_free_memory_respects_limits_and_cgroups(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40))\n"
-    code += "from gaam_decoder.training.rows import free_memory; print(free_memory._free_of_limits())"
+    code += (
+        "from gaam_decoder.training.rows import free_memory; print(free_memory._free_of_limits())"
+    )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert 0 < float(out.stdout) < 2**40
     for name, value in (("memory.max", 1000), ("memory.current", 700), ("memory.stat", "file 200")):
