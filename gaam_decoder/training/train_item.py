@@ -28,6 +28,7 @@ from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, group
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.fit_item import fit_item, fitted_engine
 from gaam_decoder.training.items import Item
+from gaam_decoder.training.reading import warn_of_order
 from gaam_decoder.training.rows.data import TrainData, prepare_data
 from gaam_decoder.training.rows.loaded import Loaded
 from gaam_decoder.training.tracker import Tracker
@@ -78,6 +79,7 @@ def train_item(item: Item, seeds: list[int], published: set[int], shared: Shared
     data = prepare_data(shared.cache, recipe, shared.device, shared.loaded)
     if recipe.fitted:  # too short for checkpoints; what is published appears by one rename
         return _fit(item, data, shared)
+    warn_of_order(data, recipe, str(item), shared.loaded.told)
     store = seed_store(config.runs, item)
     work = store.load()
     results = {seed: kept for seed, kept in work.results.items() if seed not in published}
