@@ -28,6 +28,7 @@ from gaam_decoder.parse import (
     parse_pools,
     parse_rates,
     parse_seed_batch,
+    parse_shuffle,
     real,
     whole,
     yes_or_no,
@@ -36,7 +37,7 @@ from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, 
 
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
-REAL = ("val_fraction", "clip_grad_norm")
+REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
 PATHS = ("cache", "runs", "groups")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
@@ -119,6 +120,9 @@ class TrainConfig(Placing):
     shuffle_labels: bool = False
     """Sanity check: every seed learns from, and is chosen by, labels in an order of its own; tested
     on the true ones it must be at chance."""
+    shuffle: str = field(default="full", metadata={"parse": parse_shuffle})
+    """Order of the training rows: full, or ``window:ROWS``, which reads a cache that is larger than
+    memory once an epoch: blocks of whole shards, of so many rows; every seed shuffles in each."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
@@ -128,6 +132,9 @@ class TrainConfig(Placing):
     """The same in evaluation, or float32, as published."""
     seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch})
     """Seeds trained together at most; default: chosen from memory."""
+    memory_share: float = 0.5
+    """Share of the free memory that rows may take; what does not fit stays on disk. It decides how
+    long a training takes, and no number."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
     track: Literal["none", "tensorboard"] = "none"
@@ -154,6 +161,8 @@ class TrainConfig(Placing):
                 raise range_error("weight_decay", ">= 0", decay)
         if not 0 < self.val_fraction <= 0.5:
             raise range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
+        if not 0 <= self.memory_share <= 1:
+            raise range_error("memory_share", "0 to 1", self.memory_share)
         check_device(self.device)
         check_placing(self)
         check_choices(self)
@@ -189,6 +198,7 @@ class TrainConfig(Placing):
             "attn": (parse_list, ""),
             "seeds": (parse_seeds, ""),
             "tune_seeds": (parse_seeds, ""),
+            "shuffle": (parse_shuffle, ""),
         }
         for name, (kind, expected) in kinds.items():
             value = getattr(self, name)
@@ -197,7 +207,7 @@ class TrainConfig(Placing):
             try:
                 object.__setattr__(self, name, kind(value))
             except (TypeError, ValueError, OverflowError) as error:
-                said = str(error) if kind in (parse_list, parse_seeds) else expected
+                said = expected or str(error)
                 raise range_error(name, said, value) from None
         for name in RATES:
             try:

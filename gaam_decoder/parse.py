@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 
@@ -81,6 +82,25 @@ def parse_rates(value: Any) -> tuple[float, ...]:
         return tuple(float(piece) + 0.0 for piece in pieces)  # -0.0 is 0.0
     except (TypeError, ValueError, OverflowError):
         raise ValueError("a number, or several: 1e-4,3e-4") from None
+
+
+def parse_shuffle(value: Any) -> str:
+    """Read ``full``, or ``window:ROWS`` in its one spelling.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if value == "full":
+        return "full"
+    found = re.fullmatch("window:0*([1-9][0-9]{,14})", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("full, or window:ROWS with 1 row or more, such as window:100000")
+    return f"window:{found[1]}"
+
+
+def window_of(shuffle: str) -> int | None:
+    """ROWS of ``window:ROWS``; None for ``full``."""
+    return None if shuffle == "full" else int(shuffle.partition(":")[2])
 
 
 def parse_seed_batch(value: str | int | None) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
+from gaam_decoder.parse import window_of
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
 OF_STEPS: dict[str, Any] = {
@@ -25,6 +26,8 @@ OF_STEPS: dict[str, Any] = {
     "clip_order": "unscale-first",
     "ties": "loss",
     "eval_dtype": "same",
+    "shuffle": "full",
+    "shard_rows": None,
 }
 """Settings that play no part where a head is fitted at once, and the values that they have there,
 so that two recipes which mean the same are the same."""
@@ -97,6 +100,9 @@ class Recipe:
     eval_dtype: Literal["same", "float32"] = "same"
     shuffle_labels: bool = False
     """Whether the rows that learn and choose have labels in an order of each seed's own."""
+    shuffle: str = "full"
+    shard_rows: int | None = None
+    """Of the cache, where the order of the rows depends on it."""
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -110,7 +116,13 @@ class Recipe:
             fold=str(self.fold) if self.fold else None,
             split_seed=self.split_seed,
             shuffled=self.shuffle_labels,
+            shuffle=self.shuffle,
         )
+
+    @property
+    def window(self) -> int | None:
+        """Rows of a block within which rows are shuffled; None where all rows are one."""
+        return window_of(self.shuffle)
 
     @property
     def fitted(self) -> bool:

@@ -237,6 +237,7 @@ def row_title(
     fold: str | None = None,
     split_seed: int | None = None,
     shuffled: bool = False,
+    shuffle: str | None = None,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}"
@@ -246,4 +247,5 @@ def row_title(
     title += f", layers {layers}" if layers else ""
     title += f", fold {fold}" if fold else ""
     title += f" of split seed {split_seed}" if fold and split_seed else ""
+    title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
     return title + (", labels shuffled" if shuffled else "")

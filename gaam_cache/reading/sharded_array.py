@@ -33,7 +33,8 @@ class ShardedArray:
         self._shards = shards
         self._key = key
         self._whole_shape = shape
-        self._stored = dtype
+        self.stored = dtype
+        """Type on disk: float16, bfloat16, float32, or of labels and tokens."""
         self._keep = keep
         self.shape: tuple[int, ...] = shape
         stored = np.dtype(NUMPY_DTYPES[dtype])
@@ -62,7 +63,7 @@ class ShardedArray:
         """
         all_there = np.arange(self.shape[1]) if self._keep is None else self._keep
         keep = all_there[np.asarray(positions, dtype=np.int64)]
-        return ShardedArray(self._shards, self._key, self._whole_shape, self._stored, keep)
+        return ShardedArray(self._shards, self._key, self._whole_shape, self.stored, keep)
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         """Rows, in the order asked for.
@@ -86,11 +87,23 @@ class ShardedArray:
         """The whole array in memory."""
         return np.asarray(self[:], dtype=dtype)
 
-    def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
-        out = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self._stored])
-        if out.size:
-            raw = out.reshape(len(row_N), -1).view(np.uint8)
+    def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
+        """Copy rows as they are stored, without a second copy on the way.
+
+        Args:
+            row_N: row numbers, not negative; ascending ones are read in large pieces.
+            raw: where their bytes go, (N, bytes of a row), C-contiguous; bfloat16 as its bits.
+
+        Raises:
+            CacheError: a shard is damaged; it names the shard and the repair.
+        """
+        if raw.size:
             self._shards.read(self._key, row_N, raw, self._runs)
-        if self._stored == "bfloat16":
+
+    def _gather(self, row_N: NDArray[np.int64]) -> NDArray[Any]:
+        out = np.empty((len(row_N), *self.shape[1:]), NUMPY_DTYPES[self.stored])
+        if out.size:
+            self.read_into(row_N, out.reshape(len(row_N), -1).view(np.uint8))
+        if self.stored == "bfloat16":
             return (out.astype(np.uint32) << 16).view(np.float32)
         return out

@@ -21,6 +21,9 @@ from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.training.train import train
 
+IMPLIED = ("plugins", "shard_rows")
+"""What a recipe holds that nobody asks for: it follows from the session and the cache."""
+
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
 
@@ -177,7 +180,7 @@ def _config(
 ) -> TrainConfig:
     """What trained the run, on other layers."""
     known = {field.name for field in dataclasses.fields(TrainConfig)}
-    recipe = {name: value for name, value in run.recipe.items() if name != "plugins"}
+    recipe = {name: value for name, value in run.recipe.items() if name not in IMPLIED}
     if unknown := sorted(recipe.keys() - known):
         raise CacheError(
             "the run was made by another version of gaam",

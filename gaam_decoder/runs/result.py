@@ -235,7 +235,7 @@ class RunResult:
     @property
     def title(self) -> str:
         """Decoder and what of the recipe a sweep varies."""
-        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed")
+        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
         part = {name: self.recipe.get(name) for name in names}
         return row_title(self.attention, self.head, **part, shuffled=self.shuffled)
 

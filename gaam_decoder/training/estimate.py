@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
 from gaam_cache import devices
-from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.cache import open_cache
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.specs import build, row_title
-from gaam_decoder.training.arithmetic.engine import (
-    COMPILER_SECONDS,
-    LOWER,
-    Engine,
-    choose_engine,
-)
-from gaam_decoder.training.group import Group
+from gaam_decoder.specs import row_title
 from gaam_decoder.training.items import (
     Item,
     families_of,
     lacking_seeds,
     plan_items,
 )
-from gaam_decoder.training.probe import fit_cost
-from gaam_decoder.training.rows.data import Loaded, TrainData, prepare_data
-
-TIMED_STEPS = 3
-FUSED_SPEED = 20.0
-"""Measured: how much faster all but matrix products is for seeds together and compiled."""
+from gaam_decoder.training.reading import Reading
+from gaam_decoder.training.timing import Timed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +37,8 @@ class EstimatedRun:
     fold: str | None
     shuffled: bool
     """Whether labels are shuffled."""
+    shuffle: str
+    """Order of the training rows."""
     seeds: str
     """Seeds still to be trained; empty where all are there."""
     num_seeds: int
@@ -66,6 +52,8 @@ class TrainEstimate:
     """Everything that a config asks for."""
 
     runs: tuple[EstimatedRun, ...]
+    reading: tuple[Reading, ...] = ()
+    """What the rows cost to read, each of different ones once."""
 
     @property
     def seconds(self) -> float:
@@ -74,7 +62,9 @@ class TrainEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"seconds": self.seconds, "runs": [asdict(run) for run in self.runs]}
+        reading = [one.to_dict() for one in self.reading]
+        runs = [asdict(run) for run in self.runs]
+        return {"seconds": self.seconds, "runs": runs, "reading": reading}
 
     def in_words(self) -> str:
         """Lines for people."""
@@ -90,6 +80,7 @@ class TrainEstimate:
                 layers=layers,
                 fold=run.fold,
                 shuffled=run.shuffled,
+                shuffle=run.shuffle,
             )
             if run.num_seeds:
                 seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
@@ -100,7 +91,7 @@ class TrainEstimate:
         count = sum(run.num_seeds for run in self.runs)
         total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
         total += f", about {_duration(self.seconds)}"
-        return "\n".join([*lines, total])
+        return "\n".join([*lines, *(one.in_words() for one in self.reading), total])
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
@@ -114,7 +105,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    steps = _Timed(config, cache, device)
+    steps = Timed(config, cache, device)
     asked = config.seeds if config.tune_seeds is None else config.tune_seeds
     runs = []
     for item in items:
@@ -127,7 +118,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         ]
         seeds = min(lacking, key=len)  # if it is that one
         runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
-    return TrainEstimate(runs=tuple(runs))
+    return TrainEstimate(runs=tuple(runs), reading=tuple(steps.reading))
 
 
 def _estimated(
@@ -144,85 +135,12 @@ def _estimated(
         layers=spell_layers(recipe.layers),
         fold=str(recipe.fold) if recipe.fold else None,
         shuffled=recipe.shuffle_labels,
+        shuffle=recipe.shuffle,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,
         how=how if alone else f"the best of these {len(candidates)} on validation; {how}",
     )
-
-
-class _Timed:
-    """Seconds of items, each decoder timed once."""
-
-    def __init__(self, config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> None:
-        self._config = config
-        self._cache = cache
-        self._device = device
-        self._loaded: Loaded = {}
-        self._per_row: dict[DecoderSpec, float] = {}
-
-    def of(self, item: Item, num_seeds: int) -> tuple[float, str]:
-        """Estimated time, and how it will be run; nothing for no seeds."""
-        if not num_seeds:
-            return 0.0, ""
-        if item.recipe.fitted:
-            rows = len(self._cache[item.recipe.train_split])
-            return fit_cost(item.spec, rows, self._device)[0], f"fitted at once, {self._device}"
-        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
-        rows = len(data.train)
-        engine = choose_engine(
-            item.spec,
-            item.recipe,
-            self._device,
-            num_seeds=num_seeds,
-            num_rows=rows,
-            seed_batch=self._config.seed_batch,
-            compile=self._config.compile,
-        )
-        if item.spec not in self._per_row:
-            self._per_row[item.spec] = _seconds_per_row(item, data, engine)
-        seconds = self._per_row[item.spec] * rows * self._config.epochs * num_seeds
-        return seconds + (COMPILER_SECONDS if engine.compiled else 0.0), engine.in_words()
-
-
-def _seconds_per_row(item: Item, data: TrainData, engine: Engine) -> float:
-    """Of one seed over a few batches; where it will be compiled, what is known to remain of it."""
-    size = item.recipe.batch_size
-    few = data.train.rows[: size * TIMED_STEPS]
-    train = replace(data.train, rows=few, label_N=data.train.label_N[: len(few)])
-    group = Group(
-        item.spec,
-        replace(data, train=train, selection=None),
-        item.recipe,
-        [0],
-        loss_of=build(item.recipe.loss, "loss"),
-        engine=replace(engine, compiled=False),
-    )
-    best = float("inf")
-    for _ in range(2):  # the first warms up
-        start = time.perf_counter()
-        group.train_epoch()
-        if data.train.label_N.is_cuda:
-            torch.cuda.synchronize(data.train.label_N.device)
-        best = min(best, time.perf_counter() - start)
-    if engine.compiled:
-        with FlopCounterMode(display=False) as counter:
-            group.train_epoch()
-        products = min(best, counter.get_total_flops() / _product_speed(group, engine))
-        best = products + (best - products) / FUSED_SPEED
-    return best / len(few)
-
-
-def _product_speed(group: Group, engine: Engine) -> float:
-    """Floating-point operations a second of a matrix product of the size that decoders have."""
-    dtype = LOWER.get(engine.dtype, torch.float32)
-    a = torch.ones(512, 512, device=group.state.loss_S.device, dtype=dtype)
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        float((a @ a)[0, 0])  # waits for the device
-        best = min(best, time.perf_counter() - start)
-    return 2 * 512**3 / best
 
 
 def _duration(seconds: float) -> str:

@@ -24,7 +24,7 @@ from gaam_decoder.training.group import EVAL_BATCH_SIZE
 from gaam_decoder.training.room import room_for
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.labels import told_labels
-from gaam_decoder.training.train_group import mean_attention_map
+from gaam_decoder.training.train_group import mean_attention_maps
 
 SEED = 0
 """Of every fit: there is nothing that a seed decides."""
@@ -93,12 +93,14 @@ def fit_item(
         seconds=0.0,
         weights={name: value.cpu() for name, value in decoder.state_dict().items()},
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-        attention_map=None
-        if failed
-        else mean_attention_map(decoder.attention, data.test, _batch_size(data.test)),
+        attention_map=None,
         learned={},
         log=[{"seed": SEED, **entry} for entry in fit.log],
     )
+    if not failed:
+        [result.attention_map] = mean_attention_maps(
+            [decoder.attention], data.test, _batch_size(data.test)
+        )
     result.seconds = time.perf_counter() - start
     return result, fit
 

@@ -28,6 +28,7 @@ from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
 from gaam_decoder.training.member import Member, Scaled
 from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.epoch import epoch_batches
 from gaam_decoder.training.rows.labels import told_labels
 from gaam_decoder.training.rows.protocol import Score
 from gaam_decoder.unfinished.checkpoint import Checkpoint
@@ -118,34 +119,26 @@ class Group:
 
     def _pass(self, epoch: int) -> None:
         """Every seed sees all its rows once, in an order of its own."""
-        train, size, state = self.data.train, self.recipe.batch_size, self.state
+        train, state = self.data.train, self.state
         device, like = train.label_N.device, state.loss_S
-        order_SN = np.stack(
-            [
-                np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(len(train))
-                for seed in self.seeds
-            ]
-        )
         noise = [
             torch.Generator().manual_seed(stream_seed(seed, "noise", epoch)) for seed in self.seeds
         ]
-        label_SN = self._told_SN.gather(1, torch.from_numpy(order_SN).to(device))
         rates = [member.schedule.rate for member in self.members]
         lr_S = torch.tensor(rates, dtype=like.dtype, device=device)
-        steps = -(-len(train) // size)
+        steps = -(-len(train) // self.recipe.batch_size)
         bias_correction_T2 = bias_corrections((epoch - 1) * steps + 1, steps, like)
         state.loss_S.zero_()
         state.hit_S.zero_()
         if state.scaling is not None:
             state.scaling.new_epoch()
-        batches = train.features.batches(train.rows[order_SN], size)
-        for step, x_SBLD in enumerate(batches):
+        batches = epoch_batches(train, self._told_SN, self.recipe, self.seeds, epoch)
+        for step, (x_SBLD, label_SB) in enumerate(batches):
             noise_SBK = None
             if self.decoder.num_noise:
                 shape = (x_SBLD.shape[1], self.decoder.num_noise)
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
-            label_SB = label_SN[:, step * size : (step + 1) * size]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction_T2[step]))
 
     def _scaled(self) -> list[Scaled] | list[None]:

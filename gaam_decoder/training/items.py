@@ -71,6 +71,8 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
+    if recipe.window is not None:
+        recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
     key = recipe.key(cache.fingerprint)
     return Item(spec=decoder_spec(recipe, cache), recipe=recipe, key=key)
 
@@ -142,6 +144,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
             clip_order=config.clip_order,
             ties=config.ties,
             eval_dtype=config.eval_dtype if dtype != "float32" else "same",
+            shuffle=config.shuffle,
         )
         for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
             *specs,

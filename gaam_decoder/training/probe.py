@@ -14,7 +14,7 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import FittedHead
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, head_class
-from gaam_decoder.training.rows.features import free_memory
+from gaam_decoder.training.rows.free_memory import free_memory
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
 MOST_SECONDS = 60.0

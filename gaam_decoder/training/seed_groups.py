@@ -22,7 +22,9 @@ from gaam_decoder.runs.track import track_seeds
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.items import Item
-from gaam_decoder.training.rows.data import Loaded, prepare_data
+from gaam_decoder.training.reading import warn_of_order
+from gaam_decoder.training.rows.data import prepare_data
+from gaam_decoder.training.rows.loaded import Loaded
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
 from gaam_decoder.unfinished.look import lease_of
@@ -42,8 +44,12 @@ class Shared:
     on_run: Callable[[Path], None] = lambda path: None
     workers: int = 1
     """That share the seeds, as far as is known."""
-    loaded: Loaded = field(default_factory=dict)
+    loaded: Loaded = field(init=False)
     steps: Steps = field(default_factory=Steps)
+
+    def __post_init__(self) -> None:
+        """Rows take the share of the memory that the config allows."""
+        self.loaded = Loaded(self.config.memory_share)
 
 
 def work_name(item: Item) -> str:
@@ -67,6 +73,7 @@ class SeedGroups:
         self._store = seed_store(shared.config.runs, item)
         shared.tracker.tell(item.key, f"{item}: reading and checking the cache")
         self.data = prepare_data(shared.cache, item.recipe, shared.device, shared.loaded)
+        warn_of_order(self.data, item.recipe, str(item), shared.loaded.told)
 
     def plan(self, num_items: int) -> None:
         """Take up what is there, and say which seeds are trained together; one at a time."""

@@ -5,6 +5,7 @@ N rows, C classes.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 
@@ -83,7 +84,18 @@ def _train_group(
         on_epoch(group.epochs_done, loss)
     start = time.perf_counter()
     logits_SNC = group.logits(data.test, group.kept).float().cpu()
-    results = [_result(group, place, logits_SNC[place]) for place in range(len(seeds))]
+    results = []
+    finished: list[tuple[SeedResult, Attention]] = []
+    for place in range(len(seeds)):
+        result = _result(group, place, logits_SNC[place])
+        results.append(result)
+        if result.failed is None:
+            finished.append((result, copy.deepcopy(group.decoder.attention)))
+    maps = mean_attention_maps(
+        [attention for _, attention in finished], data.test, group.eval_batch_size(data.test)
+    )
+    for (result, _), found in zip(finished, maps, strict=True):
+        result.attention_map = found
     seconds = (group.seconds + time.perf_counter() - start) / len(seeds)
     for result in results:
         result.seconds = seconds
@@ -91,6 +103,7 @@ def _train_group(
 
 
 def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
+    """Of one seed, but for the map; its weights are left in ``group.decoder``."""
     member = group.members[place]
     if member.failed is None and not bool(torch.isfinite(logits_NC).all()):
         member.failed = "the logits of the test rows are not finite"
@@ -98,7 +111,7 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
     kept = group.kept.parameters | group.kept.buffers
     weights = {name: kept[name][place].cpu() for name in names}
     group.decoder.load_state_dict(weights)
-    failed, test = member.failed is not None, group.data.test
+    failed = member.failed is not None
     return SeedResult(
         seed=member.seed,
         failed=member.failed,
@@ -106,9 +119,7 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
         seconds=0.0,
         weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
-        attention_map=None
-        if failed
-        else mean_attention_map(group.decoder.attention, test, group.eval_batch_size(test)),
+        attention_map=None,
         learned={
             name: value.detach().cpu().clone().contiguous()
             for name, value in group.decoder.attention.learned().items()
@@ -118,14 +129,28 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
 
 
 @torch.inference_mode()
-def mean_attention_map(attention: Attention, subset: Subset, batch_size: int) -> Tensor | None:
-    """Attention map averaged over rows, on the CPU; None where the mechanism has none."""
-    attention.eval()
-    total: Tensor | None = None
+def mean_attention_maps(
+    attentions: Sequence[Attention], subset: Subset, batch_size: int
+) -> list[Tensor | None]:
+    """Maps averaged over rows, which are read once for all; on the CPU.
+
+    Args:
+        attentions: of one mechanism, such as its seeds.
+        subset: the rows.
+        batch_size: rows at once.
+
+    Returns:
+        One for each; None where the mechanism has none.
+    """
+    totals: list[Tensor | None] = [None] * len(attentions)
+    if not attentions:
+        return totals
     for x_BLD in subset.features.batches(subset.rows, batch_size):
-        weights = attention.attention_map(x_BLD.float())
-        if weights is None:
-            return None
-        part = float64(weights).sum(0)
-        total = part if total is None else total + part
-    return None if total is None else (total / len(subset)).float().cpu()
+        x_BLD = x_BLD.float()
+        for place, attention in enumerate(attentions):
+            weights = attention.eval().attention_map(x_BLD)
+            if weights is None:
+                return totals
+            part, total = float64(weights).sum(0), totals[place]
+            totals[place] = part if total is None else total + part
+    return [None if t is None else (t / len(subset)).float().cpu() for t in totals]

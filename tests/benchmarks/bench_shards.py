@@ -56,6 +56,7 @@ def resume(cache: Path) -> None:
     """What ``gaam extract`` does with a cache that is there, before it loads the encoder."""
     from gaam_cache.engines.lease import Leases
     from gaam_cache.engines.undone import LEASE_FOLDER, order_of_work
+
     from gaam_cache.extraction.repair import discard_broken
     from gaam_cache.format.layout import missing_shards
     from gaam_cache.format.plan import adopt_plan, read_plan

@@ -260,7 +260,9 @@ class RandomRows(Features):
         self.device = device
         self.shape = (rows, layers, hidden_size)
         self.place = device.type
-        self._resident = torch.randn(self.shape, device=device, dtype=torch.float16)
+        self.dtype = torch.float16
+        self.resident = torch.randn(self.shape, device=device, dtype=self.dtype)
+        self._held_N = None
 
 
 def main() -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.devices import check_arithmetic, free_on, has_bfloat16, workers_here
+from gaam_cache.devices import check_arithmetic, has_bfloat16
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.rows.features import free_memory
+from gaam_decoder.training.rows.free_memory import free_on
 
 COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""
@@ -136,7 +136,7 @@ def _seeds_together(
     parameters = sum(p.numel() * p.element_size() for p in decoder.parameters())
     # parameters, gradients, two moments and the best epoch so far; gradients of activations
     per_seed = 5 * parameters + 2 * activations
-    free = free_memory() // workers_here() if device.type == "cpu" else free_on(device)
+    free = free_on(device)
     most = min(int(MEMORY_SHARE * free / per_seed), MOST_SEEDS[device.type])
     why = "as memory allows"
     cached = WORKING_SET * torch.get_num_threads() // activations

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gaam_cache.cache import EmbeddingCache, Split
+from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
-from gaam_decoder.number_lists import Layers
 from gaam_decoder.recipe import Groups, Recipe
 from gaam_decoder.training.rows.features import Features
+from gaam_decoder.training.rows.loaded import Loaded, Wanted
 from gaam_decoder.training.rows.protocol import Rows, grouped_folds, holdout, stratified_folds
 
 LARGEST_GROUPS = 2**30
@@ -47,10 +47,6 @@ class TrainData:
     test: Subset
 
 
-Loaded = dict[tuple[str, str, Layers], Features]
-"""Features by split, pooling and layers, so that the folds of a sweep share them."""
-
-
 def prepare_data(
     cache: EmbeddingCache,
     recipe: Recipe,
@@ -63,31 +59,14 @@ def prepare_data(
         ConfigError: the cache has no such split or pooling, too few rows to hold any out, or a file
             of groups that does not fit.
     """
-    loaded = {} if loaded is None else loaded
-
-    def features(split: Split) -> Features:
-        name = (split.name, recipe.pool, recipe.layers)
-        if name not in loaded:
-            array = split.pooled(recipe.pool)
-            if recipe.layers is not None:
-                array = array.keeping([layer - 1 for layer in recipe.layers])
-            loaded[name] = Features(array, device)
-        return loaded[name]
-
-    def subset(split: Split, rows: Rows) -> Subset:
-        labels = torch.from_numpy(split.labels[rows]).to(device)
-        return Subset(features=features(split), rows=rows, label_N=labels)
-
     train_split = cache[recipe.train_split]
+    test_split = train_split if recipe.fold is not None else cache[recipe.test_split]
     train_rows = np.arange(len(train_split))
+    test_rows = np.arange(len(test_split))
+    held_rows = None
     if recipe.fold is not None:
-        held_N = fold_rows(train_split.labels, recipe)
-        test = subset(train_split, held_N)
-        train_rows = np.setdiff1d(train_rows, held_N)
-    else:
-        test_split = cache[recipe.test_split]
-        test = subset(test_split, np.arange(len(test_split)))
-    selection = None
+        test_rows = fold_rows(train_split.labels, recipe)
+        train_rows = np.setdiff1d(train_rows, test_rows)
     if recipe.select == "val":
         labels = train_split.labels[train_rows]
         first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
@@ -98,11 +77,21 @@ def prepare_data(
                 found=f"{len(train_rows)} rows, each the only one of its class",
                 hint="--select last, which chooses nothing",
             )
-        selection = subset(train_split, train_rows[second])
-        train_rows = train_rows[first]
-    elif recipe.select == "test":
-        selection = test
-    return TrainData(train=subset(train_split, train_rows), selection=selection, test=test)
+        train_rows, held_rows = train_rows[first], train_rows[second]
+    wanted = [Wanted(train_split, train_rows), Wanted(test_split, test_rows)]
+    if held_rows is not None:
+        wanted.insert(1, Wanted(train_split, held_rows))
+    found = (loaded or Loaded()).get(wanted, recipe, device)
+    train, *held, test = (
+        Subset(
+            features=features,
+            rows=one.row_N,
+            label_N=torch.from_numpy(one.split.labels[one.row_N]).to(device),
+        )
+        for one, features in zip(wanted, found, strict=True)
+    )
+    selection = test if recipe.select == "test" else next(iter(held), None)
+    return TrainData(train=train, selection=selection, test=test)
 
 
 def fold_rows(labels: Rows, recipe: Recipe) -> Rows:

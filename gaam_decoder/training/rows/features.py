@@ -1,16 +1,15 @@
 """Rows of a cache on their way to a decoder.
 
-S seeds, B batch, N rows, L layers, D hidden size.
+S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
 """
 
 from __future__ import annotations
 
-import os
-import resource
+import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,42 +17,69 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.cache import ShardedArray
-from gaam_cache.devices import free_on
 from gaam_decoder.training.rows.protocol import Rows
 
-RESIDENT_SHARE = 0.5
-"""Share of the free memory that the rows may take; a larger cache stays on disk."""
 PREFETCH = 3
 """Batches that are gathered ahead where the rows are not on the device."""
+SLICE_BYTES = 2**26
+"""Of the piece of memory through which rows go to a GPU."""
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+"""States are kept as they are stored; a step makes float32 of a batch, which holds them all."""
+
+Place = Literal["cuda", "memory", "disk"]
 
 
 class Features:
-    """Rows of states: on the device if they fit, else in memory, else from the memory map.
+    """States of rows, as they are stored.
 
     Attributes:
-        place: 'cuda', 'mps', 'memory' or 'disk': where the rows are.
+        place: where the rows are.
+        resident: those that are held, on the device or in memory; None where they are on disk.
     """
 
-    def __init__(self, array: ShardedArray, device: torch.device) -> None:
-        """Load ``array`` where it fits."""
+    def __init__(
+        self,
+        array: ShardedArray,
+        device: torch.device,
+        place: Place = "memory",
+        held_N: Rows | None = None,
+    ) -> None:
+        """Load rows to where they are to be.
+
+        Args:
+            array: states of a split.
+            device: what computes.
+            place: of the rows.
+            held_N: the rows that will be asked for, ascending, where they are not all.
+        """
         self.device = device
+        self.place = place
         self.shape = array.shape
-        self.place = "disk"
-        self._resident: Tensor | None = None
-        self._array: ShardedArray | NDArray[np.generic] = array
-        size = int(np.prod(array.shape)) * array.dtype.itemsize
-        if device.type != "cpu" and size <= RESIDENT_SHARE * free_on(device):
-            self._resident = torch.from_numpy(array[:]).to(device)
-            self.place = device.type
-        elif size <= RESIDENT_SHARE * free_memory():
-            self._array = array[:]
-            self.place = "memory"
-            if device.type == "cpu":
-                self._resident = torch.from_numpy(self._array)
+        self.dtype = TYPES[array.stored]
+        self.resident: Tensor | None = None
+        self._array = array
+        self._held_N = held_N
+        if place != "disk":
+            row_N = np.arange(len(array)) if held_N is None else held_N
+            where = torch.device("cpu") if place == "memory" else device
+            self.resident = torch.empty(
+                (len(row_N), *self.shape[1:]), dtype=self.dtype, device=where
+            )
+            self._read(row_N, self.resident)
 
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the rows are where they are computed with."""
+        return self.resident is not None and self.resident.device.type == self.device.type
 
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
@@ -65,13 +91,13 @@ class Features:
         Shape:
             rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
         """
+        if self._held_N is not None:
+            rows = np.searchsorted(self._held_N, rows)
         starts = range(0, rows.shape[-1], size)
-        if self._resident is not None:
+        if self.resident is not None and self.on_device:
             place = torch.from_numpy(rows).to(self.device)
             for start in starts:
-                wanted = place[..., start : start + size]
-                block = self._resident.index_select(0, wanted.flatten())
-                yield block.view(*wanted.shape, *self.shape[1:])
+                yield taken(self.resident, place[..., start : start + size])
             return
         with ThreadPoolExecutor(1) as gatherer:
             ahead: deque[Future[Tensor]] = deque()
@@ -82,52 +108,70 @@ class Features:
             while ahead:
                 yield ahead.popleft().result().to(self.device, non_blocking=True)
 
+    def blocks(self, rows: Sequence[Rows]) -> Iterator[Tensor]:
+        """The rows of every block on the device, (M, L, D), until the next is asked for.
+
+        Each is read once, in one go, by a thread, while the one before it is computed with: memory
+        holds two.
+
+        Args:
+            rows: of every block, ascending.
+        """
+        shape = max(map(len, rows), default=0), *self.shape[1:]
+        # written over in turn: new memory would come page by page, all zeroed
+        buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:2]]
+        with ThreadPoolExecutor(1, "block") as reader:
+            ahead: Future[Tensor] | None = None
+            for number in range(len(rows) + 1):
+                ready = ahead.result() if ahead is not None else None
+                if number < len(rows):
+                    into = buffers[number % 2][: len(rows[number])]
+                    ahead = reader.submit(self._read, rows[number], into)
+                if ready is not None:
+                    yield ready
+
     def _gather(self, wanted: Rows) -> Tensor:
-        block = torch.from_numpy(self._array[wanted.reshape(-1)])
-        block = block.view(*wanted.shape, *self.shape[1:])
+        if self.resident is not None:
+            block = taken(self.resident, torch.from_numpy(wanted))
+        else:
+            # by NumPy: aligned as torch wants it, no freed block would do for the next
+            raw = np.empty((wanted.size, self.row_bytes), np.uint8)
+            self._array.read_into(wanted.reshape(-1), raw)
+            block = torch.from_numpy(raw).view(self.dtype).view(*wanted.shape, *self.shape[1:])
         return block.pin_memory() if self.device.type == "cuda" else block
 
+    def _read(self, row_N: Rows, out: Tensor) -> Tensor:
+        """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
+        if self.resident is not None and self.resident is not out:
+            source = self.resident
 
-def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine, its cgroup, its limits."""
-    return max(0, int(min(_free_of_machine(), _free_of_cgroup(), _free_of_limits())))
+            def read(part_N: Rows, into: Tensor) -> None:
+                torch.index_select(source, 0, torch.from_numpy(part_N), out=into)
+        else:
+
+            def read(part_N: Rows, into: Tensor) -> None:
+                self._array.read_into(part_N, self._bytes_of(into))
+
+        if out.device.type == "cpu":
+            read(row_N, out)
+            return out
+        size = max(1, SLICE_BYTES // self.row_bytes)
+        shape = min(size, len(row_N)), *self.shape[1:]
+        piece = torch.empty(shape, dtype=self.dtype, pin_memory=out.is_cuda)
+        for start in range(0, len(row_N), size):
+            part = row_N[start : start + size]
+            read(part, piece[: len(part)])
+            # waits until it is there: the piece is written over next
+            out[start : start + size].copy_(piece[: len(part)])
+        return out
+
+    def _bytes_of(self, states: Tensor) -> NDArray[np.uint8]:
+        """The memory of rows on the CPU, (N, bytes of a row)."""
+        raw: NDArray[np.uint8] = states.view(torch.uint8).numpy().reshape(-1, self.row_bytes)
+        return raw
 
 
-def _free_of_machine() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Of version 2; what files occupy of it is given back under pressure and counts as free."""
-    try:
-        own = Path("/proc/self/cgroup").read_text("utf-8").rpartition("::")[2].strip()
-        folder = root / own.lstrip("/")
-        folder = folder if (folder / "memory.max").exists() else root
-        limit = int((folder / "memory.max").read_text("ascii"))
-        used = int((folder / "memory.current").read_text("ascii"))
-        stat = (folder / "memory.stat").read_text("ascii").splitlines()
-        cached = sum(
-            int(x.split()[1]) for x in stat if x.split()[0] in ("file", "slab_reclaimable")
-        )
-        return limit - used + cached
-    except (OSError, ValueError):  # no cgroup, or "max"
-        return float("inf")
-
-
-def _free_of_limits() -> float:
-    free = float("inf")
-    try:
-        status = dict(
-            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-        )
-        for limit, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-            most = resource.getrlimit(limit)[0]
-            if most != resource.RLIM_INFINITY:
-                free = min(free, most - int(status[field].split()[0]) * 1024)
-    except (OSError, KeyError, ValueError):
-        pass
-    return free
+def taken(source: Tensor, place: Tensor) -> Tensor:
+    """Rows of a tensor, (..., L, D), at places of any shape."""
+    rows = source.index_select(0, place.flatten())
+    return rows.view(*place.shape, *source.shape[1:])

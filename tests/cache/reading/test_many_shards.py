@@ -36,9 +36,7 @@ assert (labels == np.arange(len(train)) % 2).all()
 assert (train.num_tokens == 1 + np.arange(len(train)) % 9).all()
 again = gaam_cache.open_cache(sys.argv[1])["train"]
 assert (timed("labels, again", lambda: again.labels) == labels).all()
-features.RESIDENT_SHARE = 0.0  # from the disk, batch by batch
-array = features.Features(train.embeddings, torch.device("cpu"))
-assert array.place == "disk"
+array = features.Features(train.embeddings, torch.device("cpu"), "disk")
 rows = np.random.default_rng(0).integers(0, len(train), (2, 1500))
 for number, batch in enumerate(array.batches(rows, 50)):
     expected = rows[:, 50 * number : 50 * number + 50] % 1000

@@ -47,7 +47,9 @@ class Rows(Features):
         self.device = x_NLD.device
         self.shape = tuple(x_NLD.shape)
         self.place = "memory"
-        self._resident = x_NLD
+        self.dtype = x_NLD.dtype
+        self.resident = x_NLD
+        self._held_N = None
 
 
 def spec(attention: str, head: str = "linear") -> DecoderSpec:
@@ -134,7 +136,7 @@ def plain_loop(attention: str, seed: int, epochs: int, head: str, clip: float | 
             drawn = None
             if decoder.num_noise:
                 drawn = torch.rand(len(batch), decoder.num_noise, generator=noise)
-            logits = decoder(rows.features._resident[batch], drawn)
+            logits = decoder(rows.features.resident[batch], drawn)
             loss = torch.nn.functional.cross_entropy(logits, rows.label_N[batch])
             optimizer.zero_grad()
             loss.backward()

@@ -103,7 +103,7 @@ class Torchs:
         rows, generator = a_batch().train, stream_seed(self.seed, "order", epoch)
         batch = torch.from_numpy(np.random.default_rng(generator).permutation(B))
         with torch.autocast("cpu", LOWER.get(self.dtype), enabled=self.dtype in LOWER):
-            logits = self.decoder(rows.features._resident[batch].to(self.wide), None)
+            logits = self.decoder(rows.features.resident[batch].to(self.wide), None)
         self.faulty += int(rows.label_N[batch][0] == 2)
         loss = self.loss_of(logits.to(self.wide), rows.label_N[batch])
         self.optimizer.zero_grad()

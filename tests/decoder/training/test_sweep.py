@@ -19,7 +19,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig
 from gaam_decoder.training.arithmetic import compiled, engine
-from gaam_decoder.training.rows import features
+from gaam_decoder.training.rows import features, free_memory
 from gaam_decoder.training.rows.protocol import grouped_folds, stratified_folds
 from tests.cache.published import write_random_cache
 
@@ -194,14 +194,16 @@ def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
 
 def test_free_memory_respects_limits_and_cgroups(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40))\n"
-    code += "from gaam_decoder.training.rows import features; print(features._free_of_limits())"
+    code += (
+        "from gaam_decoder.training.rows import free_memory; print(free_memory._free_of_limits())"
+    )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert 0 < float(out.stdout) < 2**40
     for name, value in (("memory.max", 1000), ("memory.current", 700), ("memory.stat", "file 200")):
         (tmp_path / name).write_text(f"{value}\n")
-    assert features._free_of_cgroup(tmp_path) == 500
+    assert free_memory._free_of_cgroup(tmp_path) == 500
     (tmp_path / "memory.max").write_text("max\n")
-    assert features._free_of_cgroup(tmp_path) == float("inf")
+    assert free_memory._free_of_cgroup(tmp_path) == float("inf")
 
 
 LIMITED = """
@@ -258,8 +260,7 @@ def test_a_cache_larger_than_memory_trains_at_flat_memory(tiny_cache: Path, tmp_
 def test_prefetched_batches_are_the_rows_asked_for(tiny_cache: Path) -> None:
     array = open_cache(tiny_cache)["train"].embeddings
     resident = features.Features(array, torch.device("cpu"))
-    streamed = features.Features(array, torch.device("cpu"))
-    streamed._resident, streamed._array = None, array
+    streamed = features.Features(array, torch.device("cpu"), "disk")
     rows = np.random.default_rng(0).integers(0, len(array), (3, 17))
     for of in (rows, rows[0]):
         parts = [

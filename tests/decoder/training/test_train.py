@@ -253,10 +253,9 @@ def test_options_that_do_not_fit_fail_before_training(config: TrainConfig) -> No
 
 @pytest.mark.parametrize("share", [0.5, 0.0])
 def test_some_layers_equal_a_decoder_on_a_slice_of_the_cache(
-    share: float, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+    share: float, config: TrainConfig
 ) -> None:
-    monkeypatch.setattr("gaam_decoder.training.rows.features.RESIDENT_SHARE", share)
-    run = one(replace(config, layers=(2, 3, 5, 6)))
+    run = one(replace(config, layers=(2, 3, 5, 6), memory_share=share))
     assert run.recipe["layers"] == "2-3,5-6"
     assert run.parameters["attention"] == 2 * 2 * 32  # two heads of two layers each
     cache = open_cache(config.cache)
@@ -326,13 +325,13 @@ def test_a_run_of_another_version_is_refused_with_both_versions(config: TrainCon
     assert f"run version 9, this gaam reads {RUN_VERSION}" in str(error.value)
 
 
-def test_rows_that_do_not_fit_into_memory_come_from_the_map(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_rows_that_do_not_fit_into_memory_come_from_the_disk(
+    config: TrainConfig, tmp_path: Path
 ) -> None:
     in_memory = one(config)
-    monkeypatch.setattr("gaam_decoder.training.rows.features.RESIDENT_SHARE", 0.0)
-    mapped = one(replace(config, runs=tmp_path / "mapped"))
-    np.testing.assert_array_equal(in_memory.logits, mapped.logits)
+    read = one(replace(config, runs=tmp_path / "read", memory_share=0.0))
+    assert (in_memory.engine["data"], read.engine["data"]) == ("memory", "disk")
+    np.testing.assert_array_equal(in_memory.logits, read.logits)
 
 
 def test_the_plateau_schedule_lowers_the_rate(config: TrainConfig) -> None:

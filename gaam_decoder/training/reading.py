@@ -1,0 +1,180 @@
+"""Where the rows of a training lie, what an epoch reads from disk, and what a window mixes.
+
+C classes, M rows of a block.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gaam_cache.errors import GaamWarning
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.free_memory import free_on
+from gaam_decoder.training.rows.loaded import BLOCKS, BLOCKS_SHARE
+from gaam_decoder.training.rows.order import blocks_of_epoch, largest_block
+
+FEWEST_BLOCKS = 8
+"""Of an epoch, in a window that is suggested: the first is read while nothing is computed."""
+SEEN_EPOCHS = 3
+"""Whose blocks are looked at; shards meet others in every epoch."""
+SURELY_THERE = 10
+"""Rows of a class in a block, in the mean, of which a random block hardly ever has none."""
+MOST_APART = 0.1
+"""Share of a block's rows that may be of other classes than a random block's of the split; measured
+on rows sorted by class, see ``unmixed``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What the rows of a recipe cost to read."""
+
+    shuffle: str
+    places: dict[str, str]
+    """Of the rows that train, choose and test: cuda, memory or disk."""
+    bytes: dict[str, int]
+    """Of the same rows."""
+    epoch_bytes: int
+    """That an epoch of all seeds reads from disk."""
+    window: str | None
+    """What ``shuffle`` could be instead, where every seed reads rows of its own."""
+    window_bytes: int | None
+    """That an epoch of all seeds would read with it."""
+    unmixed: str | None
+    """What is wrong with the blocks of a window."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def in_words(self) -> str:
+        """One line."""
+        line = "rows: " + ", ".join(
+            f"{name} {_size(self.bytes[name])} {'on disk' if place == 'disk' else f'in {place}'}"
+            for name, place in self.places.items()
+        )
+        if self.epoch_bytes:
+            line += f"; an epoch of all seeds reads {_size(self.epoch_bytes)}"
+        if self.window is not None and self.window_bytes is not None:
+            line += f", with --shuffle {self.window} {_size(self.window_bytes)}"
+        return line + (f"; {self.unmixed}" if self.unmixed else "")
+
+
+def reading_of(data: TrainData, recipe: Recipe, num_seeds: int, num_groups: int) -> Reading:
+    """What is read of a training.
+
+    Args:
+        data: its rows.
+        recipe: their order.
+        num_seeds: that read rows of their own where all are shuffled.
+        num_groups: in which they are trained, each of which reads a window for itself.
+    """
+    train, choosing = data.train, data.selection
+    parts = {"train": train, "test": data.test}
+    if choosing is not None and choosing is not data.test:
+        parts = {"train": train, "validation": choosing, "test": data.test}
+    from_disk = train.features.place == "disk"
+    evaluated = 0 if choosing is None else num_groups * _disk_bytes(choosing)
+    once = num_groups * _disk_bytes(train) + evaluated
+    each = num_seeds * _disk_bytes(train) + evaluated
+    window = window_for(train) if from_disk and recipe.window is None else None
+    return Reading(
+        shuffle=recipe.shuffle,
+        places={name: part.features.place for name, part in parts.items()},
+        bytes={name: len(part) * part.features.row_bytes for name, part in parts.items()},
+        epoch_bytes=each if recipe.window is None else once,
+        window=window,
+        window_bytes=None if window is None else once,
+        unmixed=unmixed(data, recipe),
+    )
+
+
+def window_for(train: Subset) -> str:
+    """A window whose blocks take a quarter of the free memory, or are an eighth of the rows."""
+    free = free_on(train.features.device)
+    most = BLOCKS_SHARE * free / 2 / BLOCKS / train.features.row_bytes
+    rows = max(1, int(min(len(train) / FEWEST_BLOCKS, most)))
+    round_to = 10 ** max(0, len(str(rows)) - 2)
+    return f"window:{rows // round_to * round_to}"
+
+
+def warn_of_order(data: TrainData, recipe: Recipe, title: str, told: set[str]) -> None:
+    """Say what is slow or harmful in the order of the rows, once.
+
+    Args:
+        data: rows.
+        recipe: their order.
+        title: of what is trained.
+        told: what was said before.
+
+    Warns:
+        GaamWarning: every seed reads rows of its own from disk, or blocks hold other classes than
+            the split.
+    """
+    for about, line in _faults(data, recipe):
+        if about not in told:
+            told.add(about)
+            warnings.warn(f"{title}: {line}", GaamWarning, stacklevel=3)
+
+
+def _faults(data: TrainData, recipe: Recipe) -> Iterator[tuple[str, str]]:
+    train = data.train
+    if train.features.place == "disk" and recipe.window is None:
+        size = _size(len(train) * train.features.row_bytes)
+        yield (
+            f"disk, {size}",
+            f"{size} of training rows stay on disk, where every seed reads them row by row in "
+            f"every epoch; --shuffle {window_for(train)} reads them once for all seeds of a group, "
+            "--memory-share lets them take more memory",
+        )
+    found = unmixed(data, recipe)
+    if found is not None:
+        yield f"{recipe.shuffle}, {recipe.fold}, {recipe.split_seed}, classes", found
+
+
+def unmixed(data: TrainData, recipe: Recipe) -> str | None:
+    """In what the blocks of a window differ from the split in their classes, if that matters.
+
+    Of every block the share of rows that would have to be of other classes (the total variation
+    distance), less what a block of as many random rows has on average. Rows in random order have 0.
+    """
+    if recipe.window is None:
+        return None
+    label_N = data.train.label_N.cpu().numpy()
+    share_C = np.bincount(label_N) / len(label_N)
+    apart, lacking, count = [], 0, 0
+    for epoch in range(1, min(SEEN_EPOCHS, recipe.epochs) + 1):
+        for block_M in blocks_of_epoch(data.train.rows, recipe, epoch):
+            found_C = np.bincount(label_N[block_M], minlength=len(share_C)) / len(block_M)
+            by_chance = np.sqrt(share_C * (1 - share_C) / (2 * np.pi * len(block_M))).sum()
+            apart.append(np.abs(found_C - share_C).sum() / 2 - by_chance)
+            lacking += bool((found_C[share_C * len(block_M) > SURELY_THERE] == 0).any())
+            count += 1
+    mean = float(np.mean(apart))
+    if mean <= MOST_APART:
+        return None
+    rows = largest_block(data.train.rows, recipe)
+    return (
+        f"--shuffle {recipe.shuffle} does not mix the classes, as of rows that are sorted: on "
+        f"average {100 * mean:.0f}% of a block's rows are too many of their class"
+        + (f", and {lacking} of {count} blocks lack a class" if lacking else "")
+        + f" (blocks of up to {rows:,} rows, shards of {recipe.shard_rows:,}); accuracy suffers: "
+        "a larger window, rows shuffled before gaam extract, or smaller shards (--shard-rows)"
+    )
+
+
+def _disk_bytes(subset: Subset) -> int:
+    on_disk = subset.features.place == "disk"
+    return len(subset) * subset.features.row_bytes if on_disk else 0
+
+
+def _size(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e3:.1f} kB"

@@ -1,0 +1,179 @@
+"""The order of an epoch's rows: who sees what when, over many sizes, shards and windows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaam_cache.cache import open_cache
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.rows.data import Subset
+from gaam_decoder.training.rows.epoch import epoch_batches
+from gaam_decoder.training.rows.features import Features
+from gaam_decoder.training.rows.order import blocks_of_epoch, in_order, largest_block
+from gaam_decoder.training.rows.protocol import Rows
+from tests.cache.published import write_cache
+from tests.decoder.training.test_group import recipe as recipe_of
+
+
+def recipe(window: int | None, shard_rows: int, batch_size: int = 8) -> Recipe:
+    shuffle = "full" if window is None else f"window:{window}"
+    rows = None if window is None else shard_rows
+    return recipe_of("none", "linear", shuffle=shuffle, shard_rows=rows, batch_size=batch_size)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Rows, int, int, int, int, list[int]]:
+    """Training rows (some held out), rows of a shard, window, batch, epoch, seeds."""
+    count = draw(st.integers(1, 120))
+    held = draw(st.sets(st.integers(0, count - 1), max_size=count - 1))
+    row_N = np.setdiff1d(np.arange(count), list(held))
+    sizes = draw(st.tuples(st.integers(1, 50), st.integers(1, 150), st.integers(1, 40)))
+    seeds = draw(st.lists(st.integers(0, 10**9), min_size=1, max_size=4, unique=True))
+    return row_N, *sizes, draw(st.integers(1, 1000)), seeds
+
+
+def order_SN(row_N: Rows, of: Recipe, epoch: int, seeds: list[int]) -> Rows:
+    sections = in_order(blocks_of_epoch(row_N, of, epoch), seeds, epoch)
+    return np.concatenate([row_N[block[order]] for block, order in sections], axis=1)
+
+
+@given(cases())
+def test_an_epoch_is_every_row_once_for_every_seed(case: tuple) -> None:
+    row_N, shard_rows, window, batch_size, epoch, seeds = case
+    of = recipe(window, shard_rows, batch_size)
+    blocks = blocks_of_epoch(row_N, of, epoch)
+    for order_N in order_SN(row_N, of, epoch, seeds):
+        np.testing.assert_array_equal(np.sort(order_N), row_N)
+    for block, following in pairwise([*blocks, row_N[:0]]):
+        shards = set((row_N[block] // shard_rows).tolist())
+        # of whole shards: all rows of these, ascending, and more than the window only of one
+        np.testing.assert_array_equal(
+            block, np.flatnonzero(np.isin(row_N // shard_rows, list(shards)))
+        )
+        assert len(block) <= max(window, largest_block(row_N, of) if len(shards) == 1 else 0)
+        # and as many as the window has room for
+        if len(following):
+            assert len(block) + 1 > window or len(block) + _first(following, row_N, of) > window
+    assert max(map(len, blocks)) <= largest_block(row_N, of)
+
+
+def _first(block: Rows, row_N: Rows, of: Recipe) -> int:
+    """Rows of the largest shard of a block: one that could have come first."""
+    return int(np.unique(row_N[block] // of.shard_rows, return_counts=True)[1].max())
+
+
+@given(cases())
+def test_a_seed_alone_is_the_seed_in_a_group(case: tuple) -> None:
+    row_N, shard_rows, window, _, epoch, seeds = case
+    for of in (recipe(window, shard_rows), recipe(None, shard_rows)):
+        together = order_SN(row_N, of, epoch, seeds)
+        for place, seed in enumerate(seeds):
+            alone = order_SN(row_N, of, epoch, [seed])
+            np.testing.assert_array_equal(alone[0], together[place])
+
+
+@given(cases())
+def test_a_window_of_all_rows_is_full(case: tuple) -> None:
+    row_N, shard_rows, window, _, epoch, seeds = case
+    everything = order_SN(row_N, recipe(len(row_N) + window, shard_rows), epoch, seeds)
+    np.testing.assert_array_equal(
+        everything, order_SN(row_N, recipe(None, shard_rows), epoch, seeds)
+    )
+
+
+def test_shards_change_places_every_epoch_and_seeds_change_rows() -> None:
+    row_N, of = np.arange(640), recipe(32, 16)
+    firsts, orders = set(), set()
+    for epoch in range(1, 21):
+        firsts.add(tuple(blocks_of_epoch(row_N, of, epoch)[0].tolist()))
+        orders |= {tuple(order.tolist()) for order in order_SN(row_N, of, epoch, list(range(5)))}
+    assert len(firsts) > 15  # of 40 shards any two may be the first
+    assert len(orders) == 100
+    # shards meet others in every epoch: no block of the first is one of the second
+    blocks = [{tuple(b.tolist()) for b in blocks_of_epoch(row_N, of, e)} for e in (1, 2)]
+    assert len(blocks[0] & blocks[1]) < 3
+
+
+def test_every_row_is_as_likely_in_every_place() -> None:
+    """Mean place over 4,000 epochs, against its standard error."""
+    row_N, of, epochs = np.arange(12), recipe(4, 2), 4000
+    orders = np.stack([order_SN(row_N, of, epoch, [0])[0] for epoch in range(1, epochs + 1)])
+    place_of = np.argsort(orders, axis=1)
+    error = np.arange(12).std() / np.sqrt(epochs)
+    assert (np.abs(place_of.mean(0) - 5.5) < 4.5 * error).all()
+
+
+SIZES = [
+    *((1, 1, 1, 1), (1, 5, 3, 8), (37, 5, 11, 8), (37, 5, 1, 8), (37, 5, 36, 37), (64, 8, 16, 16)),
+    *((64, 8, 16, 5), (65, 8, 16, 64), (33, 40, 10, 4), (90, 3, 7, 32), (90, 3, 200, 7)),
+]
+
+
+@pytest.mark.parametrize("storage", ["float16", "bfloat16", "float32"])
+def test_batches_from_disk_are_those_from_memory(storage: str, tmp_path: Path) -> None:
+    """Full and window, whatever the number of rows, rows of a shard, window and batch."""
+    for number, (count, shard_rows, window, size) in enumerate(SIZES):
+        generator = np.random.default_rng(number)
+
+        def states(shard, generator=generator):  # noqa: ANN001, ANN202 a callback
+            shape = (shard.stop - shard.start, 2, 3)
+            if storage == "bfloat16":
+                return generator.integers(0, 2**14, shape).astype(np.uint16)
+            return generator.standard_normal(shape).astype(storage)
+
+        root = tmp_path / str(number)
+        rows = {"train": count}
+        write_cache(root, rows, 2, 3, states, shard_rows=shard_rows, storage_dtype=storage)
+        array = open_cache(root)["train"].embeddings
+        expected = torch.from_numpy(array[:])
+        kept_N = np.sort(generator.permutation(count)[: max(1, count * 9 // 10)])
+        label_N = torch.from_numpy(generator.integers(0, 5, len(kept_N)))
+        told_SN, seeds = label_N.expand(3, -1), [5, 0, 9]
+        for of in (recipe(None, shard_rows, size), recipe(window, shard_rows, size)):
+            found = []
+            for place in ("memory", "disk"):
+                features = Features(array, torch.device("cpu"), place)  # type: ignore[arg-type]
+                train = Subset(features=features, rows=kept_N, label_N=label_N)
+                # kept beyond the next batch: a batch is a copy
+                found.append(list(epoch_batches(train, told_SN, of, seeds, epoch=3)))
+            order = order_SN(kept_N, of, 3, seeds)
+            for batches in found:
+                assert len(batches) == -(-len(kept_N) // size)
+                assert all(batch.label_SB.shape == (3, size) for batch in batches[:-1])
+                for start, (x_SBLD, label_SB) in zip(
+                    range(0, len(kept_N), size), batches, strict=True
+                ):
+                    at = order[:, start : start + size]
+                    assert x_SBLD.is_contiguous()
+                    assert torch.equal(x_SBLD.float(), expected[torch.from_numpy(at)].float())
+                    labels = label_N[torch.from_numpy(np.searchsorted(kept_N, at))]
+                    assert torch.equal(label_SB, labels)
+
+
+def test_a_block_is_read_once_for_all_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states(shard):  # noqa: ANN001, ANN202 a callback
+        return np.ones((shard.stop - shard.start, 1, 1), np.float16)
+
+    write_cache(tmp_path, {"train": 100}, 1, 1, states, shard_rows=10)
+    array = open_cache(tmp_path)["train"].embeddings
+    read: list[Rows] = []
+    original = array.read_into
+    monkeypatch.setattr(
+        array, "read_into", lambda rows, raw: (read.append(rows), original(rows, raw))
+    )
+    features = Features(array, torch.device("cpu"), "disk")
+    label_N = torch.zeros(100, dtype=torch.int64)
+    train = Subset(features=features, rows=np.arange(100), label_N=label_N)
+    told_SN = label_N.expand(16, -1)
+    list(epoch_batches(train, told_SN, recipe(30, 10), list(range(16)), epoch=1))
+    assert sorted(np.concatenate(read).tolist()) == list(range(100))
+    assert all((np.diff(rows) > 0).all() for rows in read)
