@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
+from gaam_cache.messages.duration import duration
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
@@ -54,17 +57,20 @@ class TrainEstimate:
     runs: tuple[EstimatedRun, ...]
     reading: tuple[Reading, ...] = ()
     """What the rows cost to read, each of different ones once."""
+    workers: int = 1
+    """With a device each that share the work."""
 
     @property
     def seconds(self) -> float:
-        """Estimate for all."""
+        """Estimate for all, of one worker."""
         return sum(run.seconds for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         reading = [one.to_dict() for one in self.reading]
         runs = [asdict(run) for run in self.runs]
-        return {"seconds": self.seconds, "runs": runs, "reading": reading}
+        of_all = {"seconds": self.seconds, "workers": self.workers}
+        return of_all | {"runs": runs, "reading": reading}
 
     def in_words(self) -> str:
         """Lines for people."""
@@ -84,13 +90,16 @@ class TrainEstimate:
             )
             if run.num_seeds:
                 seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
-                what += f": {seeds}about {_duration(run.seconds)}; {run.how}"
+                what += f": {seeds}about {duration(run.seconds)}; {run.how}"
             else:
                 what += ": all seeds are there" if run.lr is not None else ": it is there"
             lines.append(what)
         count = sum(run.num_seeds for run in self.runs)
         total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
-        total += f", about {_duration(self.seconds)}"
+        total += f", about {duration(self.seconds)}"
+        if self.workers > 1:
+            share = duration(self.seconds / self.workers)
+            total += f" of one worker, {share} of {self.workers} with a device each"
         return "\n".join([*lines, *(one.in_words() for one in self.reading), total])
 
 
@@ -118,7 +127,8 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         ]
         seeds = min(lacking, key=len)  # if it is that one
         runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
-    return TrainEstimate(runs=tuple(runs), reading=tuple(steps.reading))
+    workers = _workers(config, device)
+    return TrainEstimate(runs=tuple(runs), reading=tuple(steps.reading), workers=workers)
 
 
 def _estimated(
@@ -143,12 +153,14 @@ def _estimated(
     )
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+def _workers(config: TrainConfig, device: torch.device) -> int:
+    """Workers with a device of their own; those of a CPU share its cores."""
+    if config.engine == "local" and device.type != "cuda":
+        return 1
+    if config.devices == "all":
+        return torch.cuda.device_count() if config.engine == "local" else 1
+    numbers = [number for number in config.devices.split(",") if number]
+    return len(numbers) if "," in config.devices else int(numbers[0])
 
 
 def _some(count: int, what: str) -> str:

@@ -83,7 +83,7 @@ def test_at_any_call_that_fails_a_training_is_refused_and_goes_on_with_the_same_
         )
     wrong = [text for text in said if text not in ("refused", "harmless")]
     assert not wrong, "\n\n".join(map(str, wrong))
-    assert said.count("refused") > 0.8 * len(said)
+    assert said.count("refused") > 0.6 * len(said)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.99])
