@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Any, Literal
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import option_of
 from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
     TEST_SPLIT,
     check_choices,
     check_precision,
     check_protocol,
+    check_sweep,
     check_tuning,
     range_error,
 )
@@ -41,8 +39,6 @@ REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
 PATHS = ("cache", "runs", "groups")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
-MOST_RECIPES = 10_000
-"""Of one sweep: a slip of the finger must not fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,22 +167,8 @@ class TrainConfig(Placing):
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
         build(parse_loss(self.loss), "loss")
-        for name, values in self._axes().items():
-            if not values:
-                raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
-            twice, count = Counter(values).most_common(1)[0]
-            if count > 1:
-                raise ConfigError(f"{option_of(name)} {twice} is given twice")
+        check_sweep(self, self._axes())
         check_tuning(self)
-        count = math.prod(len(values) for values in self._axes().values())
-        count *= self.repeats * (1 if self.fold else self.folds or 1)
-        if count > MOST_RECIPES:
-            raise ConfigError(
-                "the sweep is too large",
-                expected=f"at most {MOST_RECIPES:,} combinations of "
-                "--attn, --head, --pool, --lr, --weight-decay, --layers, --folds and --repeats",
-                found=f"{count:,}",
-            )
 
     def _settle_types(self) -> None:
         """One spelling of every value, such as 0.0 for a weight decay of 0: it decides keys."""

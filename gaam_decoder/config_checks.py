@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import typing
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache.errors import ConfigError
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from gaam_decoder.recipe import Dtype
 
 TEST_SPLIT = "test"
+MOST_RECIPES = 10_000
+"""Of one sweep: a slip of the finger must not fill the memory."""
 
 
 def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
@@ -65,6 +69,33 @@ def check_precision(config: TrainConfig) -> None:
             expected="--select val or test, which choose an epoch",
             found="--ties first",
             hint="leave --ties out (where a file sets it: --ties loss)",
+        )
+
+
+def check_sweep(config: TrainConfig, axes: Mapping[str, Sequence[Any]]) -> None:
+    """Something is to be trained, nothing twice, and not too much.
+
+    Args:
+        config: the whole.
+        axes: what it varies, each in one spelling, by option.
+
+    Raises:
+        ConfigError: one of the three is not so.
+    """
+    for name, values in axes.items():
+        if not values:
+            raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
+        twice, count = Counter(values).most_common(1)[0]
+        if count > 1:
+            raise ConfigError(f"{option_of(name)} {twice} is given twice")
+    count = math.prod(len(values) for values in axes.values())
+    count *= config.repeats * (1 if config.fold else config.folds or 1)
+    if count > MOST_RECIPES:
+        raise ConfigError(
+            "the sweep is too large",
+            expected=f"at most {MOST_RECIPES:,} combinations of "
+            "--attn, --head, --pool, --lr, --weight-decay, --layers, --folds and --repeats",
+            found=f"{count:,}",
         )
 
 

@@ -240,8 +240,7 @@ def row_title(
     shuffle: str | None = None,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
-    title = f"{attention} + {head}"
-    title += f", pool {pool}" if pool else ""
+    title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""

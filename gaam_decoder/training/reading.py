@@ -160,8 +160,8 @@ def unmixed(data: TrainData, recipe: Recipe) -> str | None:
         return None
     rows = largest_block(data.train.rows, recipe)
     return (
-        f"--shuffle {recipe.shuffle} does not mix the classes, as of rows that are sorted: on "
-        f"average {100 * mean:.0f}% of a block's rows are too many of their class"
+        f"--shuffle {recipe.shuffle} does not mix the classes, as where rows are sorted: those of "
+        f"a block are off by {100 * mean:.0f}% of its rows on average"
         + (f", and {lacking} of {count} blocks lack a class" if lacking else "")
         + f" (blocks of up to {rows:,} rows, shards of {recipe.shard_rows:,}); accuracy suffers: "
         "a larger window, rows shuffled before gaam extract, or smaller shards (--shard-rows)"

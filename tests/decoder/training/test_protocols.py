@@ -15,7 +15,7 @@ import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning, NumericsError
 from gaam_decoder import TrainConfig
-from gaam_decoder.config import MOST_RECIPES
+from gaam_decoder.config_checks import MOST_RECIPES
 from tests.conftest import Outcome, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]
