@@ -48,7 +48,7 @@ def epoch_batches(
             label_parts = _labels(told_SN, section).split(size, dim=1)
             x_parts = train.features.batches(train.rows[section.order_SM], size)
             for x_SBLD, label_SB in zip(x_parts, label_parts, strict=True):
-                yield Drawn(x_SBLD, label_SB.contiguous())
+                yield Drawn(x_SBLD, label_SB)
         return
     begun: list[Drawn] = []
     """Of a batch that the next block completes."""
@@ -56,8 +56,7 @@ def epoch_batches(
         start, stop = 0, size - sum(part.label_SB.shape[1] for part in begun)
         while start < place_SM.shape[1]:
             x_SBLD = taken(source, place_SM[:, start:stop])
-            # contiguous: a step is compiled for one stride, whatever is beside the batch
-            begun.append(Drawn(x_SBLD, label_SM[:, start:stop].contiguous()))
+            begun.append(Drawn(x_SBLD, label_SM[:, start:stop]))
             if stop <= place_SM.shape[1]:
                 yield _joined(begun)
                 begun = []
