@@ -54,7 +54,7 @@ class ExtractConfig(Placing):
     """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """Arithmetic of the encoder; pooling is float32 always. auto: bfloat16 where the device
-    computes in it natively."""
+    computes in it natively, else float16 on a GPU of CUDA and float32 elsewhere."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
     """What the cache stores."""
     batch_tokens: int | None = None
