@@ -93,8 +93,8 @@ class SeedGroups:
         self._results = {s: kept for s, kept in work.results.items() if s not in published}
         self.engine = _as_begun(work, chosen, str(item))
         left = sorted(set(self.seeds) - set(self._results) - published)
-        self._groups, rest = work_groups(left, work)
-        self._groups += groups_of(rest, self.engine.seed_batch)
+        self._groups, rest = work_groups(left, work, shared.config.seed_batch)
+        self._groups += groups_of(rest, min(chosen.seed_batch, self.engine.seed_batch))
         self._store.begin(work, self.engine.to_dict(), self._groups)
 
     def finished(self) -> bool:

@@ -184,17 +184,19 @@ class SeedStore:
             StorageError: the file system refused.
         """
         with storage_errors(self.folder, option="--runs"):
-            for path in self.folder.glob("done-*.safetensors"):
+            for path in [*self.folder.glob("group-*"), *self.folder.glob("done-*")]:
                 with suppress(FileNotFoundError, ValueError):
                     _, about = read(path, with_tensors=False)
-                    if {entry["seed"] for entry in about["seeds"]} <= published:
-                        path.with_name(path.name.replace("done-", "group-", 1)).unlink(
-                            missing_ok=True
-                        )
+                    if _seeds_of(about) <= published:
                         path.unlink(missing_ok=True)
             left = any(any(self.folder.glob(f"{kind}-*")) for kind in ("done", "group"))
             if not left and not others:
                 shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
+
+
+def _seeds_of(about: dict[str, Any]) -> set[int]:
+    """Of a file: finished ones are told with how they ended."""
+    return {seed["seed"] if isinstance(seed, dict) else seed for seed in about["seeds"]}
 
 
 def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:

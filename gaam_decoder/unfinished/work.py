@@ -24,19 +24,26 @@ class Work:
     """Seeds that were to be trained together."""
 
 
-def work_groups(seeds: Sequence[int], work: Work) -> tuple[Groups, list[int]]:
+def work_groups(
+    seeds: Sequence[int], work: Work, most: int | None = None
+) -> tuple[Groups, list[int]]:
     """Seeds in groups as they were when the work was begun, and those that were in none.
 
     First those at work, then those that were planned together and of which nothing is there.
+
+    Args:
+        seeds: that are to be trained.
+        work: what is there.
+        most: seeds of a group, where that is asked for: larger ones are not taken up.
     """
     left = set(seeds)
     groups: Groups = []
     for group in work.at_work:
-        if left & set(group):
+        if left & set(group) and len(group) <= (most or len(group)):
             groups.append(group)
             left -= set(group)
     for group in work.planned:
-        if left >= set(group) and group:
+        if left >= set(group) and group and len(group) <= (most or len(group)):
             groups.append(group)
             left -= set(group)
     return groups, sorted(left)
