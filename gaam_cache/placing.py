@@ -13,6 +13,8 @@ from gaam_cache.messages.checks import shortened
 MOST_WORKERS = 4096
 """Of one call; more is a slip of the finger."""
 ENGINES = "gaam_cache.engines"
+DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
+"""What may be asked for."""
 
 
 def parse_devices(value: Any) -> str:
@@ -22,11 +24,16 @@ def parse_devices(value: Any) -> str:
         TypeError, ValueError: with what must be there.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, list, tuple)):
-        raise TypeError("1, a number, all, or numbers of GPUs such as 0,2")
+        raise TypeError(DEVICES)
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     text = "".join(text.split())
-    if not re.fullmatch(r"all|[1-9]\d{0,3}|\d{1,4}(,\d{1,4})*,?", text, re.ASCII):
-        raise ValueError("1, a number, all, or numbers of GPUs such as 0,2")
+    if isinstance(value, (list, tuple)) and all(type(number) is int for number in value):
+        text += ","  # [1] of a file is GPU 1, and no number of workers
+    numbers = [int(number) for number in text.split(",") if number.isascii() and number.isdigit()]
+    if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
+        raise ValueError(DEVICES)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("numbers of GPUs, each once")
     return text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -30,7 +32,7 @@ class Place(NamedTuple):
     device: str
     """As ``--device`` has it."""
     here: int
-    """Workers of this machine."""
+    """Workers of this machine, as far as is known."""
 
 
 class Task(NamedTuple):
@@ -50,6 +52,18 @@ class Task(NamedTuple):
 
 class Engine(ABC):
     """Runs a task in workers."""
+
+    @abstractmethod
+    def check(self, device: str, placing: Placing) -> None:
+        """Refuse what cannot be had, before anything is read.
+
+        Args:
+            device: as ``--device`` has it.
+            placing: how many, and where.
+
+        Raises:
+            ConfigError: there are no such devices, or what the engine needs is not installed.
+        """
 
     @abstractmethod
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
@@ -83,7 +97,11 @@ def load_engine(placing: Placing) -> Engine:
 
 
 def serve(task: Task, place: Place, tell: Tell) -> Any:
-    """Do a task in a worker: what it warns of is told to whoever started it."""
+    """Do a task in a worker: what it warns of is told to whoever started it.
+
+    Raises:
+        Exception: whatever the task raised; where that cannot be sent, its words as RuntimeError.
+    """
     devices.share_machine(place.here)
     with warnings.catch_warnings():
         others = warnings.showwarning
@@ -96,7 +114,22 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
 
         warnings.showwarning = show
         warnings.simplefilter("always", GaamWarning)
-        return task.work(task.argument, place, tell)
+        try:
+            return task.work(task.argument, place, tell)
+        except Exception as error:
+            if not _can_be_sent(error):
+                words = "".join(traceback.format_exception_only(error)).strip()
+                raise RuntimeError(words) from error
+            raise
+
+
+def _can_be_sent(error: Exception) -> bool:
+    """Whether it arrives: of one that does not, all that is seen is that the worker is no more."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 whatever its class does
+        return False
+    return True
 
 
 def all_died(count: int, why: str) -> GaamError:

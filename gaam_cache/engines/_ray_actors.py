@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from gaam_cache.engines._base import Place, Task, serve
 from gaam_cache.errors import ConfigError
 
+ARRIVAL_SECONDS = 30.0
+"""For the last words of a worker, whose mailbox may be on a node that is gone."""
+
 
 class Sight(NamedTuple):
     """What a worker must see before it begins."""
@@ -42,13 +45,19 @@ class Worker:
 
     def work(self, task: Task, sight: Sight, mailbox: Any, place: Place) -> Any:
         """Do the task, from the beginning or, after a restart, from where the folder says."""
-        mailbox.put.remote(place.number, "began", socket.gethostname())
+        import ray
+
+        last = mailbox.put.remote(place.number, "began", socket.gethostname())
         _look(sight)
 
         def tell(kind: str, value: Any) -> None:
-            mailbox.put.remote(place.number, kind, value)
+            nonlocal last
+            last = mailbox.put.remote(place.number, kind, value)
 
-        return serve(task, place, tell)
+        try:
+            return serve(task, place, tell)
+        finally:  # what is said last arrives before the result: messages of one are in order
+            ray.wait([last], timeout=ARRIVAL_SECONDS)
 
 
 def _look(sight: Sight) -> None:

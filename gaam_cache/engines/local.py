@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from gaam_cache import devices
-from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died, serve
+from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died
+from gaam_cache.engines._local_worker import begin, work
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
 from gaam_cache.terminal import interruption
@@ -28,6 +28,10 @@ NODES = Path("/sys/devices/system/node")
 
 class Local(Engine):
     """Processes of the standard library's pool, one pool each: of one that dies no other does."""
+
+    def check(self, device: str, placing: Placing) -> None:
+        """Refuse devices that are not there."""
+        local_places(device, placing.devices)
 
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start a process per place and wait for all of them."""
@@ -133,10 +137,10 @@ class _Worker:
         context = get_context("spawn")  # CUDA does not survive a fork
         self.ear, mouth = context.Pipe(duplex=False)
         leash, self._hand = context.Pipe(duplex=False)
-        begin = (mouth, leash, self._cores, self.place)
-        self._pool = ProcessPoolExecutor(1, context, initializer=_begin, initargs=begin)
+        own = (mouth, leash, self._cores, self.place)
+        self._pool = ProcessPoolExecutor(1, context, initializer=begin, initargs=own)
         with _interrupts_blocked():  # a terminal's Ctrl-C is for us, who tell the worker
-            self.future: Future[Any] = self._pool.submit(_serve, self._task, self.place)
+            self.future: Future[Any] = self._pool.submit(work, self._task, self.place)
         mouth.close()
         leash.close()
 
@@ -171,52 +175,6 @@ def _warn_of_death(name: str, deaths: int, *, again: bool) -> None:
         GaamWarning,
         stacklevel=3,
     )
-
-
-# What follows runs in the worker.
-
-_mouth: Connection | None = None
-_at_work = threading.Event()
-_let_go = threading.Event()
-
-
-def _begin(mouth: Connection, leash: Connection, cores: list[int], place: Place) -> None:
-    """Before anything large is imported: its cores, its threads, its end."""
-    global _mouth  # noqa: PLW0603 what the process was started with
-    _mouth = mouth
-    threads = str(max(1, len(cores)))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ.setdefault(name, threads)
-    if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
-        with suppress(OSError):  # a sandbox
-            os.sched_setaffinity(0, cores)
-    interruption.unwind_on_signals()
-    threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
-
-
-def _end_with(leash: Connection) -> None:
-    """Unwind when whoever started us lets go, or is no more."""
-    with suppress(EOFError, OSError):
-        leash.recv()
-    _let_go.set()
-    if _at_work.is_set():
-        interruption.ask()
-
-
-def _serve(task: Task, place: Place) -> Any:
-    def tell(kind: str, value: Any) -> None:
-        interruption.go_on()
-        with suppress(OSError):  # nobody listens any more
-            if _mouth is not None:
-                _mouth.send((kind, value))
-
-    _at_work.set()
-    try:
-        if _let_go.is_set():
-            raise KeyboardInterrupt
-        return serve(task, place, tell)
-    finally:
-        _at_work.clear()
 
 
 @contextmanager

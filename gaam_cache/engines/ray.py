@@ -7,21 +7,15 @@ and move workers as it likes.
 
 from __future__ import annotations
 
-import logging
-import os
-import secrets
-import signal
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._ray_actors import Mailbox, Sight, Worker
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
-from gaam_cache.format.files import write_file
+from gaam_cache.engines._ray_cluster import cluster, library, seen
+from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
 from gaam_cache.terminal import interruption
 
@@ -31,19 +25,31 @@ LOOK_SECONDS = 0.5
 """Between two looks at what workers said."""
 GROWTH_SECONDS = 5.0
 """Between two looks at whether nodes have come."""
-OLDEST = "2.56"
-OWN_CLUSTER = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
-"""Of this machine alone: nothing of ours goes through the store."""
 
 
 class Ray(Engine):
     """Actors of Ray; a cluster of this machine alone where there is no other."""
 
+    def check(self, device: str, placing: Placing) -> None:
+        """Refuse what names devices of this machine, and to go on without the library."""
+        library()
+        if "," in placing.devices:
+            raise ConfigError(
+                "--devices names GPUs of this machine",
+                expected="a number of workers, or all, beside --engine ray",
+                found=placing.devices,
+            )
+        if ":" in device:
+            raise ConfigError(
+                f"--device {device} is one device of this machine",
+                expected="--device cuda or cpu beside --engine ray",
+            )
+
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start actors, more of them as nodes come, and wait until what is to do is done."""
-        ray = _ray()
-        _check(task, placing)
-        with _cluster(ray, placing.address), _seen(task) as sight:
+        self.check(task.device, placing)
+        ray = library()
+        with cluster(ray, placing.address), seen(task) as sight:
             crew = _Crew(ray, task, placing, sight)
             try:
                 return _watch(ray, crew, hear)
@@ -81,9 +87,7 @@ def _watch(ray: Any, crew: _Crew, hear: Hear) -> list[Any]:
                 _warn_of_death(number, where, "the others go on")
                 lost.append(" ".join(str(error).split())[:300])
             except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, GaamError):
-                    raise error.cause from None
-                raise
+                raise error.cause from error
         # who never began has nothing left to do
         if results and not set(crew.at_work.values()) & began.keys():
             return results
@@ -127,7 +131,7 @@ class _Crew:
             )
             self._actors.append(actor)
             # the mailbox is no argument of the constructor: a restart would not find it again
-            place = Place(number, total, self._task.device, -(-total // self._num_nodes()))
+            place = Place(number, total, self._task.device, -(-total // self._nodes()))
             work = actor.work.remote(self._task, self._sight, self._mailbox, place)
             self.at_work[work] = number
 
@@ -137,9 +141,9 @@ class _Crew:
         there = self._ray.cluster_resources()
         if self._gpus:
             return int(there.get("GPU", 0) / self._gpus)
-        return self._num_nodes()
+        return self._nodes()
 
-    def _num_nodes(self) -> int:
+    def _nodes(self) -> int:
         return max(1, sum(node["Alive"] for node in self._ray.nodes()))
 
     def _cpus(self, total: int) -> int:
@@ -176,90 +180,6 @@ class _Crew:
         for actor in [*self._actors, self._mailbox]:
             with suppress(Exception):  # it is gone, or the cluster is
                 self._ray.kill(actor)
-
-
-@contextmanager
-def _seen(task: Task) -> Iterator[Sight]:
-    """A file in the shared folder, for workers to read."""
-    token = secrets.token_hex(16)
-    probe = task.folder.absolute() / f".seen-{token}"
-    write_file(probe, token.encode())
-    files = tuple(str(path.absolute()) for path in task.needs)
-    try:
-        yield Sight(str(Path.cwd()), str(probe), token, files)
-    finally:
-        with suppress(OSError):
-            probe.unlink()
-
-
-@contextmanager
-def _cluster(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to a cluster; one of this machine is started where none was named.
-
-    Raises:
-        ConfigError: there is none at that address.
-    """
-    if ray.is_initialized():
-        yield
-        return
-    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
-    try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **({} if address or os.environ.get("RAY_ADDRESS") else OWN_CLUSTER),
-        )
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise ConfigError(
-            f"no Ray cluster at '{address or os.environ.get('RAY_ADDRESS') or 'this machine'}'",
-            expected="--address of a cluster that runs (ray start --head), or auto",
-            found=" ".join(str(error).split())[:500],
-        ) from error
-    finally:
-        with suppress(ValueError):  # not in the main thread
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _ray() -> Any:
-    """The library, without its telemetry.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-        import ray.exceptions
-        import ray.util.scheduling_strategies
-    except ImportError as error:
-        raise ConfigError(
-            "--engine ray needs Ray",
-            expected=f"ray >= {OLDEST} here and on every node",
-            found=str(error),
-            hint="pip install 'gaam[ray]'",
-        ) from error
-    return ray
-
-
-def _check(task: Task, placing: Placing) -> None:
-    if "," in placing.devices:
-        raise ConfigError(
-            "--devices names GPUs of this machine",
-            expected="a number of workers, or all, beside --engine ray",
-            found=placing.devices,
-        )
-    if ":" in task.device:
-        raise ConfigError(
-            f"--device {task.device} is one device of this machine",
-            expected="--device cuda or cpu beside --engine ray",
-        )
 
 
 def _gpus_of_each(ray: Any, device: str, asked: float | None) -> float:

@@ -6,6 +6,7 @@ import secrets
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache import devices
@@ -24,10 +25,16 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import canonical_json
 from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import PLAN_FILE, read_plan
+from gaam_cache.format.plan import PLAN_FILE, adopt_plan, read_plan
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.sources._base import find_source
-from gaam_cache.sources._handed_over import CheckedRows, hand_over, needed, take_over
+from gaam_cache.sources._handed_over import (
+    CheckedRows,
+    hand_over,
+    needed,
+    put_away,
+    take_over,
+)
 from gaam_cache.terminal.progress import Report
 
 PAUSE_SECONDS = 0.5
@@ -63,35 +70,44 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
         GaamError: whatever a worker raised, or all of them died.
     """
     engine = load_engine(config)
-    checked = _rows_of_rank(config, report) if rank else read_rows(config, report)
+    engine.check(config.device, config)
+    key = _key(config) if rank else None
+    own = secrets.token_hex(16) if key is None else None
+    checked = read_rows(config, report) if key is None else _rows_of_rank(config, key, report)
     in_thread(prepare_folder, config.out)
-    key = secrets.token_hex(16)
-    shared = in_thread(hand_over, checked, config.out, key)
+    shared = own is None or in_thread(hand_over, checked, config.out, own)
     argument = Argument(
         config=replace(
             config, engine="local", devices="1", rank=None, address=None, gpus_per_worker=None
         ),
-        key=key if shared else None,
+        key=(own or key) if shared else None,
         start=rank.start if rank else 0.0,
         share=1 / rank.total if rank else 1.0,
         waits=rank is None,
     )
     course = _Course(config, sum(len(part) for part in checked.rows.values()), report)
     began = time.perf_counter()
-    results = engine.run(Task(work, argument, config.out, config.device), config, course.hear)
+    try:
+        results = engine.run(Task(work, argument, config.out, config.device), config, course.hear)
+    finally:
+        if own is not None:
+            in_thread(put_away, config.out, own)
+    facts = next((facts for _, facts, _ in results if facts is not None), None)
+    if facts is None:  # others had completed it when the first worker began
+        job = prepare_job(config, report, checked=checked)
+        adopt_plan(config.out, job.fields)
+        facts = job.encoder.facts()
     tally = Tally()
     for done, _, _ in results:
         tally.add(done)
     tally.seconds = time.perf_counter() - began
     lefts = [left for _, _, left in results]
     left = None if None in lefts else lefts[0]
-    return summarize(
-        config, read_plan(config.out), results[0][1], tally, left=left, workers=len(results)
-    )
+    return summarize(config, read_plan(config.out), facts, tally, left=left, workers=len(results))
 
 
-def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts, str | None]:
-    """Be one worker: make shards until none is missing."""
+def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts | None, str | None]:
+    """Be one worker: make shards until none is missing; what the encoder is, where it was asked."""
     config = replace(argument.config, device=place.device)
     tally, last = Tally(), 0.0
 
@@ -103,7 +119,10 @@ def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts, st
 
     checked = None
     if argument.key is not None:
-        checked = needed(take_over(config.out, argument.key), argument.key)
+        checked = take_over(config.out, argument.key)
+        if checked is None and _is_complete(config.out):
+            return tally, None, None  # whoever completed it has put the rows away
+        checked = needed(checked, argument.key)
     job = prepare_job(config, report, checked=checked)
     start = argument.start + argument.share * place.number / place.total
     made = make_missing(config, job, report, tally, Role(start, argument.waits))
@@ -115,18 +134,28 @@ def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary
     """Be one of several workers that somebody else started."""
     devices.share_machine(rank.here)
     config = replace(config, device=device_of(rank, config.device))
-    job, tally = prepare_job(config, report, checked=_rows_of_rank(config, report)), Tally()
+    key = _key(config)
+    checked = None if key is None else _rows_of_rank(config, key, report)
+    job, tally = prepare_job(config, report, checked=checked), Tally()
     made = make_missing(config, job, report, tally, Role(rank.start, waits=False))
     return summarize(config, made.plan, job.encoder.facts(), tally, left=made.left)
 
 
-def _rows_of_rank(config: ExtractConfig, report: Report) -> CheckedRows:
-    """The rows, which one of the ranks reads for all where they can be told to be the same."""
+def _is_complete(out: Path) -> bool:
+    return (out / PLAN_FILE).exists() and not missing_shards(out, read_plan(out))
+
+
+def _key(config: ExtractConfig) -> str | None:
+    """Of the rows, where they can be told, unread, to be the same for all ranks."""
     state = find_source(config.dataset).state(config)
     if state is None:
-        return read_rows(config, report)
+        return None
     about = (state, config.text_columns, config.label_column, config.splits, config.limit)
-    key = digest_of(canonical_json(about))
+    return digest_of(canonical_json(about))
+
+
+def _rows_of_rank(config: ExtractConfig, key: str, report: Report) -> CheckedRows:
+    """The rows, which one of the ranks reads for all."""
     in_thread(prepare_folder, config.out)
     with Leases(config.out / LEASE_FOLDER) as leases:
         while (checked := take_over(config.out, key)) is None:

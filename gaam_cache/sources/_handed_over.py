@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import SealedParts, canonical_json, open_sealed, write_file
+from gaam_cache.format.files import SealedParts, open_sealed, write_file
 from gaam_cache.sources._base import Rows
 from gaam_cache.sources._spool import PackedTexts
 from gaam_cache.sources._texts import Texts
@@ -65,7 +65,7 @@ def hand_over(checked: CheckedRows, folder: Path, key: str) -> bool:
             for name, part in checked.rows.items()
         ],
     }
-    about = canonical_json(header)
+    about = json.dumps(header).encode()  # in its order: the plan has the splits so
 
     def content() -> Iterator[bytes]:
         yield len(about).to_bytes(8, "little") + about
@@ -112,9 +112,9 @@ def take_over(folder: Path, key: str) -> CheckedRows | None:
     return CheckedRows(rows, names, header["content"], header["shared_texts"])
 
 
-def put_away(folder: Path) -> None:
-    """Remove the files: the cache is complete."""
-    for path in folder.glob(FILE_NAME.format("*")):
+def put_away(folder: Path, key: str = "*") -> None:
+    """Remove the file of these rows; or all of them, when the cache is complete."""
+    for path in folder.glob(FILE_NAME.format(key)):
         path.unlink(missing_ok=True)
 
 

@@ -1,0 +1,146 @@
+"""What workers of the tests do; here, because a function reaches another process by its name.
+
+``python -m tests.cache.engines.tasks ENGINE TASK FOLDER`` runs one of them with two workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gaam_cache import errors
+from gaam_cache.engines._base import Place, Task, Tell, load_engine
+from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.placing import Placing
+from gaam_cache.terminal import interruption
+
+DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
+ERRORS = [
+    cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, GaamError)
+]
+LARGE = 2**21
+"""Bytes; a pipe holds 2**16."""
+
+
+class UnsendableError(Exception):
+    """As those of some libraries: it can be sent and not be received."""
+
+    def __init__(self, *, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+OTHERS: dict[str, Callable[[], Exception]] = {
+    "KeyError": lambda: KeyError("a key"),
+    "OSError": lambda: OSError(28, "No space left on device", "somewhere"),
+    "UnicodeDecodeError": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+    "MemoryError": lambda: MemoryError("too much"),
+}
+
+
+def echo(argument: Any, place: Place, tell: Tell) -> Any:
+    return argument, place, os.getpid()
+
+
+def talk(argument: Any, place: Place, tell: Tell) -> Any:
+    """Say much, some of it large, and return something large."""
+    for number in range(100):
+        tell("count", number)
+    tell("large", bytes(LARGE))
+    for _ in range(3):
+        warnings.warn(f"worker {place.number} warns", GaamWarning, stacklevel=1)
+    return bytes(LARGE)
+
+
+def fail(argument: str, place: Place, tell: Tell) -> Any:
+    """The first raises what is asked for, the others wait to be ended."""
+    if place.number:
+        wait_for_ever(None, place, tell)
+    if argument == "UnsendableError":
+        raise UnsendableError(code=7)
+    if argument in OTHERS:
+        raise OTHERS[argument]()
+    cls = getattr(errors, argument)
+    error: GaamError = cls("it went wrong", **DETAILS)
+    error.add_note("a note")
+    raise error
+
+
+def note(folder: Path, what: str) -> int:
+    """Write down that something happens; how often it did before."""
+    for number in range(100):
+        try:
+            (folder / f"{what}.{number}").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return number
+    raise RuntimeError("a hundred times")
+
+
+def wait_for(path: Path) -> None:
+    """Until somebody has made it, or for ever."""
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def die_at_first(folder: Path, place: Place, tell: Tell) -> Any:
+    """The first worker is killed twice when it has been heard, then does its work."""
+    if place.number:
+        wait_for(folder / "here.2")
+        return place.number
+    tell("here", place.number)
+    life = note(folder, "begun")
+    wait_for(folder / f"here.{life}")
+    if life < 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return place.number
+
+
+def die_always(folder: Path, place: Place, tell: Tell) -> Any:
+    """The first worker is killed whenever it has been heard; the others wait for its end."""
+    if place.number:
+        wait_for(folder / "died.2")
+        return place.number
+    tell("here", place.number)
+    wait_for(folder / f"here.{note(folder, 'begun')}")
+    return os.kill(os.getpid(), signal.SIGKILL)
+
+
+def all_die(folder: Path, place: Place, tell: Tell) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_ever(folder: Path | None, place: Place, tell: Tell) -> Any:
+    """Until it is told to end."""
+    if folder is not None:
+        (folder / f"pid.{place.number}").write_text(str(os.getpid()))
+    while True:
+        tell("progress", (0, 1, "still waiting"))
+        time.sleep(0.05)
+
+
+def compute_for_ever(folder: Path, place: Place, tell: Tell) -> Any:
+    """Where Python never looks at a signal; for some hours."""
+    (folder / f"pid.{place.number}").write_text(str(os.getpid()))
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+def task_of(name: str, argument: Any, folder: Path) -> Task:
+    return Task(globals()[name], argument, folder, "cpu")
+
+
+if __name__ == "__main__":
+    interruption.unwind_on_signals()
+    engine, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    placing = Placing(engine=engine, devices="2")
+    try:
+        load_engine(placing).run(task_of(name, folder, folder), placing, lambda *said: None)
+    except KeyboardInterrupt:
+        sys.exit(interruption.EXIT_CODE)

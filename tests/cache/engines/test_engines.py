@@ -1,0 +1,168 @@
+"""What is promised of every engine: the same tasks in workers of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaam_cache import plugins
+from gaam_cache.engines._base import load_engine
+from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.placing import ENGINES, Placing
+from tests.cache.engines import tasks
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One cluster for all tests: it takes seconds to start."""
+    ray = pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(params=plugins.names(ENGINES))
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name: str = request.param
+    if name == "ray":
+        request.getfixturevalue("cluster")
+    else:  # as many workers on any machine
+        monkeypatch.setattr("gaam_cache.engines.local._cores", lambda: sorted(cores()) * 4)
+    return name
+
+
+def cores() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+
+
+class Ran:
+    """What came of a task: results, what workers said, warnings of the caller."""
+
+    def __init__(self, engine: str, name: str, argument: Any, folder: Path, count: int = 2) -> None:
+        self.said: list[tuple[int, str, Any]] = []
+        self.folder = folder
+        placing = Placing(engine=engine, devices=str(count))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            task = tasks.task_of(name, argument, folder)
+            self.results = load_engine(placing).run(task, placing, self.hear)
+        self.warnings = [str(w.message) for w in caught if w.category is GaamWarning]
+
+    def hear(self, number: int, kind: str, value: Any) -> None:
+        if kind != "waiting":
+            self.said.append((number, kind, value))
+        if kind in ("here", "died"):
+            tasks.note(self.folder, kind)
+
+
+def test_every_worker_works_in_a_process_of_its_own_and_its_result_arrives(
+    engine: str, tmp_path: Path
+) -> None:
+    argument = {"text": "\U0001f600", "numbers": (1, 2.5), "path": tmp_path}
+    for count in (2, 3):
+        ran = Ran(engine, "echo", argument, tmp_path, count)
+        # a Ray that could not place one before the others were done has no need of it
+        assert len(ran.results) == count if engine == "local" else 1 <= len(ran.results) <= count
+        places = [place for _, place, _ in ran.results]
+        assert all(back == argument for back, _, _ in ran.results)
+        assert len({place.number for place in places}) == len(places)
+        assert {place.number for place in places} <= set(range(count))
+        assert {place.total for place in places} == {count}
+        assert len({os.getpid(), *(pid for *_, pid in ran.results)}) == len(places) + 1
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_workers_say_arrives_whole_and_in_order_and_so_do_large_results(
+    engine: str, tmp_path: Path
+) -> None:
+    ran = Ran(engine, "talk", None, tmp_path)
+    assert all(result == bytes(tasks.LARGE) for result in ran.results)
+    for worker in range(len(ran.results)):
+        said = [(kind, value) for number, kind, value in ran.said if number == worker]
+        warned = ("warning", f"worker {worker} warns")
+        counted = [("count", number) for number in range(100)]
+        assert said == [*counted, ("large", bytes(tasks.LARGE)), *[warned] * 3]
+
+
+@pytest.mark.parametrize("cls", tasks.ERRORS, ids=lambda cls: cls.__name__)
+def test_an_error_of_ours_arrives_as_itself_and_is_not_tried_again(
+    cls: type[GaamError], engine: str, tmp_path: Path
+) -> None:
+    direct = cls("it went wrong", **tasks.DETAILS)
+    with pytest.raises(GaamError) as caught:
+        Ran(engine, "fail", cls.__name__, tmp_path)
+    error = caught.value
+    assert type(error) is cls
+    assert str(error) == str(direct)
+    assert error.details == direct.details
+    assert error.message == direct.message
+    assert error.exit_code == direct.exit_code
+
+
+@pytest.mark.parametrize("name", tasks.OTHERS)
+def test_any_other_error_arrives_as_itself(name: str, engine: str, tmp_path: Path) -> None:
+    direct = tasks.OTHERS[name]()
+    with pytest.raises(type(direct)) as caught:
+        Ran(engine, "fail", name, tmp_path)
+    assert type(caught.value) is type(direct)
+    assert caught.value.args == direct.args
+
+
+def test_an_error_that_cannot_be_sent_is_said_and_not_tried_again(
+    engine: str, tmp_path: Path
+) -> None:
+    with pytest.raises(Exception, match="code 7") as caught:
+        Ran(engine, "fail", "UnsendableError", tmp_path)
+    assert not isinstance(caught.value, GaamError)
+
+
+def test_a_worker_that_is_killed_is_named_and_started_again(engine: str, tmp_path: Path) -> None:
+    ran = Ran(engine, "die_at_first", tmp_path, tmp_path)
+    assert sorted(ran.results) == [0, 1]
+    counts = Counter((number, kind) for number, kind, _ in ran.said)
+    assert counts == {(0, "here"): 3, (0, "died"): 2}
+    assert len(ran.warnings) == 2
+    for text in ran.warnings:
+        assert text.startswith("worker 1 ")
+        assert "started again" in text
+
+
+def test_a_worker_that_always_dies_is_given_up_and_the_others_go_on(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"gaam_cache.engines.{engine}.MOST_RESTARTS", 2)
+    ran = Ran(engine, "die_always", tmp_path, tmp_path)
+    assert ran.results == [1]
+    assert Counter((number, kind) for number, kind, _ in ran.said) == {
+        (0, "here"): 3,
+        (0, "died"): 3,
+    }
+    assert all(text.startswith("worker 1 ") for text in ran.warnings)
+    assert ["started again" in text for text in ran.warnings] == [True, True, False]
+    assert "the others go on" in ran.warnings[-1]
+
+
+def test_where_all_die_there_is_one_clear_error(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"gaam_cache.engines.{engine}.MOST_RESTARTS", 1)
+    with pytest.raises(GaamError, match="all workers died") as caught:
+        Ran(engine, "all_die", tmp_path, tmp_path)
+    assert caught.value.exit_code == 1
+    assert caught.value.details.keys() == {"expected", "found", "to do"}
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_engine_that_is_not_there_names_those_that_are() -> None:
+    assert importlib.util.find_spec("gaam_cache.engines.local")
+    with pytest.raises(GaamError, match="unknown engine 'rya'") as caught:
+        load_engine(Placing(engine="rya"))
+    assert caught.value.exit_code == 2
