@@ -118,6 +118,10 @@ def extract(
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda", help="Where the encoder runs.")] = None,
     device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost in tokens, bytes and time; write nothing.")] = False,
+    workers: Annotated[int | None, _option("--workers", metavar="N", help="With --dry-run: how many will share the work.", default=1)] = None,
+    assume_tokens_per_second: Annotated[float | None, _option("--assume-tokens-per-second", metavar="N", help="With --dry-run: what one worker encodes (default: timed here).")] = None,
+    card: Annotated[str | None, _option("--card", metavar="NAME", help="With --dry-run: GPU of every worker, which need not be here (h100, ...).")] = None,
+    share: Annotated[float | None, _option("--share", metavar="0.4", help="With --dry-run: part of the card's peak that the encoder reaches.", default=0.4)] = None,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -128,6 +132,8 @@ def extract(
     interruption, it goes on where it stopped.
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
+    names = ("workers", "assume_tokens_per_second", "card", "share")
+    assumed = gaam_cache.assume({name: given.pop(name) for name in names}, dry_run=dry_run)
     resolved = settings.resolve(
         gaam_cache.ExtractConfig,
         "extract",
@@ -137,7 +143,7 @@ def extract(
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
-            estimate = gaam_cache.estimate(resolved, progress=progress)
+            estimate = gaam_cache.estimate(resolved, assumed=assumed, progress=progress)
         if as_json:
             _print_json(estimate.to_dict())
         else:

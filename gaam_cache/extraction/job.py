@@ -37,14 +37,17 @@ class Job(NamedTuple):
     """Rows of a split whose text a split has too."""
 
 
-def prepare_job(config: ExtractConfig, report: Report = silent) -> Job:
-    """Read the rows and find the encoder; writes nothing, loads no weights."""
+def prepare_job(config: ExtractConfig, report: Report = silent, *, weights: bool = True) -> Job:
+    """Read the rows and find the encoder; writes nothing, loads no weights.
+
+    Without ``weights`` they need not be there, and the fields of the job cover none.
+    """
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=4)
-    encoder = open_encoder(kind_of(rows), config, rows)
+    encoder = open_encoder(kind_of(rows), config, rows, weights=weights)
     fields = plan_fields(config, rows, class_names, encoder, report)
     return Job(rows, encoder, class_names, fields, row_checks.shared_texts(groups))
 
