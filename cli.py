@@ -129,6 +129,10 @@ def extract(
     gpus_per_worker: Annotated[float | None, _extract("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
     rank: Annotated[str | None, _extract("rank", "--rank", metavar="i/n", help="This process is worker i of n that were started by hand; SLURM and torchrun say so themselves.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost in tokens, bytes and time; write nothing.")] = False,
+    workers: Annotated[int | None, _option("--workers", metavar="N", help="With --dry-run: how many will share the work.", default=1)] = None,
+    assume_tokens_per_second: Annotated[float | None, _option("--assume-tokens-per-second", metavar="N", help="With --dry-run: what one worker encodes (default: timed here).")] = None,
+    card: Annotated[str | None, _option("--card", metavar="NAME", help="With --dry-run: GPU of every worker, which need not be here (h100, ...).")] = None,
+    share: Annotated[float | None, _option("--share", metavar="0.4", help="With --dry-run: part of the card's peak that the encoder reaches.", default=0.4)] = None,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -139,6 +143,8 @@ def extract(
     interruption, it goes on where it stopped.
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
+    names = ("workers", "assume_tokens_per_second", "card", "share")
+    assumed = gaam_cache.assume({name: given.pop(name) for name in names}, dry_run=dry_run)
     resolved = settings.resolve(
         gaam_cache.ExtractConfig,
         "extract",
@@ -148,7 +154,7 @@ def extract(
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
-            estimate = gaam_cache.estimate(resolved, progress=progress)
+            estimate = gaam_cache.estimate(resolved, assumed=assumed, progress=progress)
         if as_json:
             _print_json(estimate.to_dict())
         else:

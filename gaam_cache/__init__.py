@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
+    from gaam_cache.extraction.assumptions import Assumptions, assume
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
     from gaam_cache.verification.verify import Verification, verify
 
 __version__ = "0.1.0"
 __all__ = [
+    "Assumptions",
     "EmbeddingCache",
     "ExtractConfig",
     "GaamError",
     "Verification",
+    "assume",
     "estimate",
     "extract",
     "open_cache",
@@ -38,9 +41,11 @@ __all__ = [
 lazy_attributes(
     __name__,
     {
+        "Assumptions": "extraction.assumptions",
         "EmbeddingCache": "cache",
         "ExtractConfig": "config",
         "GaamError": "errors",
+        "assume": "extraction.assumptions",
         "estimate": "extraction.estimate",
         "Verification": "verification.verify",
         "extract": "extraction.extract",

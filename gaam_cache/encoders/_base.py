@@ -50,6 +50,21 @@ class Facts(NamedTuple):
     leak: float | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outline:
+    """What an encoder costs, as far as is known without its weights.
+
+    A text of T tokens takes ``linear T + quadratic T^2`` floating-point operations.
+    """
+
+    parameters: int
+    """All of them, embeddings too."""
+    linear: float
+    quadratic: float
+    counted: bool
+    """By running the model without weights; else from the number of its parameters."""
+
+
 class Encoder(ABC):
     """A frozen encoder: rows in, pooled states of every layer out.
 
@@ -96,6 +111,20 @@ class Encoder(ABC):
     def open(cls, config: ExtractConfig) -> Encoder:
         """Find the encoder and read all but its weights."""
 
+    @classmethod
+    def open_outline(cls, config: ExtractConfig) -> Encoder:
+        """Like ``open``, where the weights will not be needed and need not be there."""
+        return cls.open(config)
+
+    def outline(self) -> Outline | None:
+        """Set what ``load`` sets, as far as can be told without weights, and say what it costs.
+
+        ``batching`` is assumed to be padded. None where nobody can count it; what ``load`` sets
+        is then measured.
+        """
+        self.load()
+        return None
+
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
         """Learn from the rows of all splits what has to be known of them; most need nothing.
 
@@ -134,13 +163,16 @@ class Encoder(ABC):
         return self.encode([item])
 
 
-def open_encoder(kind: str, config: ExtractConfig, rows: Mapping[str, Rows]) -> Encoder:
+def open_encoder(
+    kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
+) -> Encoder:
     """The encoder of a configuration, for rows of that kind.
 
     Args:
         kind: of the rows.
         config: names it.
         rows: all splits, for one that is fitted.
+        weights: whether they will be loaded.
 
     Raises:
         ConfigError: no encoder reads such rows, or it cannot be found or used.
@@ -157,6 +189,6 @@ def open_encoder(kind: str, config: ExtractConfig, rows: Mapping[str, Rows]) -> 
             expected=f"rows of {cls.called}",
             found=f"rows of {kind}: --dataset {config.dataset}",
         )
-    opened = cls.open(config)
+    opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened

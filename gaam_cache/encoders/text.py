@@ -15,11 +15,12 @@ from torch import Tensor
 
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._base import Encoder, Inputs, Outline
 from gaam_cache.encoders._locate import locate
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._text.choices import check_depth, choose_dtype, choose_max_length
 from gaam_cache.encoders._text.forward import Forward, Unusable, failed, text_part, vocabulary
+from gaam_cache.encoders._text.outline import outline
 from gaam_cache.encoders._text.probe import probe
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.encoders._text.weights import (
@@ -80,7 +81,12 @@ class TextEncoder(Encoder):
         self._tokens = Tokens(tokenizer, model_config, config.encoder)
 
     @classmethod
-    def open(cls, config: ExtractConfig) -> TextEncoder:
+    def open_outline(cls, config: ExtractConfig) -> TextEncoder:
+        """The same of an encoder whose weights are not there, and not fetched from the hub."""
+        return cls.open(config, weights=False)
+
+    @classmethod
+    def open(cls, config: ExtractConfig, *, weights: bool = True) -> TextEncoder:
         """Find the encoder and read its configuration and tokenizer.
 
         Raises:
@@ -90,7 +96,8 @@ class TextEncoder(Encoder):
         load_poolings(config.pool)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        located = locate(config.encoder, config.revision, weights=not config.untrained_encoder)
+        weights &= not config.untrained_encoder
+        located = locate(config.encoder, config.revision, weights=weights)
         seen = located.identities()
         options = {"local_files_only": True, "trust_remote_code": False}
         with foreign(
@@ -143,15 +150,11 @@ class TextEncoder(Encoder):
             )
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Token ids of every text, special tokens included, cut at the maximum length.
-
-        Raises:
-            ConfigError: the tokenizer cuts nothing.
-        """
+        """Token ids of every text, cut at the maximum length; raises as ``Tokens.prepare``."""
         return self._tokens.prepare(rows, self.max_length)
 
     def refuse_empty(self, row: str, where: str) -> DataError:
-        """What to say of a text without tokens."""
+        """A text without tokens."""
         return DataError(
             "the tokenizer makes no token of a text",
             expected="at least one token",
@@ -159,6 +162,13 @@ class TextEncoder(Encoder):
             where=where,
             hint="remove the row",
         )
+
+    def outline(self) -> Outline:
+        """Shape and cost from the configuration alone."""
+        with foreign(f"cannot build '{self.name}'", self._located.path):
+            layers, size, found = outline(self._model_config, self.max_length, self.name)
+        self.num_layers, self.hidden_size, self.batching = layers, size, "padded"
+        return found
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model.

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Inputs
+from gaam_cache.errors import ConfigError
+from gaam_cache.extraction.assumptions import Assumptions
 from gaam_cache.extraction.batching import (
     Batching,
     costs,
     in_words,
-    padded_tokens,
     padding_share,
     token_budget_batches,
 )
 from gaam_cache.extraction.job import Job, make_plan, prepare_job
-from gaam_cache.extraction.worker import batch_tokens
+from gaam_cache.extraction.rate import Rate, assumed_rate, card_rate, timed_rate
+from gaam_cache.extraction.worker import GPU_BATCH_TOKENS, batch_tokens
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.messages.foreign_text import visible
 from gaam_cache.terminal.progress import Report, silent
 
 SAMPLE_ROWS = 8192
 """Rows that are tokenised for the estimate; fewer are all tokenised."""
-SAMPLE_SECONDS = 6.0
-"""Time spent on encoding sample batches."""
-WARM_UP_BATCHES = 2
+WARM_UP_ROWS = 64
+SHARDS_PER_WORKER = 4
+"""With a few each no worker waits long for the last shard of another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,8 @@ class Estimate:
     """What ``gaam extract --dry-run`` says."""
 
     encoder: str
+    parameters: int | None
+    """Counted where the encoder was not loaded."""
     dtype: str
     device: str
     rows: dict[str, int]
@@ -45,16 +49,23 @@ class Estimate:
     truncated_share: float
     padding_share: float
     batching: Batching
-    """Which texts may share a batch, as measured on the encoder."""
+    """Which texts may share a batch, as measured on the encoder or assumed."""
+    batching_measured: bool
     batching_cost: float
     """How many times the cost of padded batches."""
     leak: float | None
     """By how much of their norm states move in padded batches, where there are none for that."""
     bytes: int
     """Of the embeddings on disk."""
+    shards: int
+    workers: int
     tokens_per_second: float
+    """Of one worker, padding not counted."""
+    rate_from: str
+    """Where that comes from."""
     seconds: float
-    """Of the extraction, without loading the encoder."""
+    """Of the extraction by all workers, without loading the encoder."""
+    warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -64,62 +75,110 @@ class Estimate:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         about = "" if self.exact_tokens else "about "
-        return "\n".join(
-            [
-                "dry run: nothing was written",
-                f"  encoder  {visible(self.encoder)}, computed in {self.dtype} on {self.device}",
-                f"  rows     {rows}",
-                f"  tokens   {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
-                f"truncated, {100 * self.padding_share:.1f}% padding)",
-                f"  batches  {in_words(self.batching, leak=self.leak, cost=self.batching_cost)}",
-                f"  disk     {_size(self.bytes)}",
-                f"  time     {_duration(self.seconds)} at {self.tokens_per_second:,.0f} tokens/s",
-            ]
-        )
+        size = "" if self.parameters is None else f" ({self.parameters / 1e6:,.1f} M parameters)"
+        batches = "padded: assumed, the encoder was not loaded"
+        if self.batching_measured:
+            batches = in_words(self.batching, leak=self.leak, cost=self.batching_cost)
+        by = "" if self.workers == 1 else f" with {self.workers:,} workers, each"
+        lines = [
+            "dry run: nothing was written",
+            f"  encoder  {visible(self.encoder)}{size}, computed in {self.dtype} on {self.device}",
+            f"  rows     {rows}",
+            f"  tokens   {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
+            f"truncated, {100 * self.padding_share:.1f}% padding)",
+            f"  batches  {batches}",
+            f"  disk     {_size(self.bytes)} in {self.shards:,} shard{'s' * (self.shards > 1)}",
+            f"  time     {_duration(self.seconds)}{by} at {self.tokens_per_second:,.0f} tokens/s",
+            f"  rate     {self.rate_from}",
+        ]
+        return "\n".join([*lines, *(f"  warning  {text}" for text in self.warnings)])
 
 
-def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estimate:
-    """Tokenise a sample, time some of its batches, and project.
+def estimate(
+    config: ExtractConfig,
+    *,
+    assumed: Assumptions | None = None,
+    progress: Report | None = None,
+) -> Estimate:
+    """Tokenise a sample, time some of its batches or assume what they take, and project.
 
-    The encoder is loaded and runs for a few seconds; nothing is written.
+    Where nothing is assumed the encoder is loaded and runs for a few seconds. Else, and where a GPU
+    is asked for that is not here, only its configuration and tokenizer are needed. Nothing is
+    written.
 
     Args:
         config: the extraction.
+        assumed: who will do it.
         progress: called with (rows read, 0, what is going on).
 
     Raises:
         GaamError: whatever ``extract`` would raise before its first shard.
     """
     report = progress or silent
-    job = prepare_job(config, report)
+    assumed = assumed or Assumptions()
+    on_card = assumed.on_card(config, gpu_here=torch.cuda.is_available())
+    loaded = on_card is None and assumed.assume_tokens_per_second is None
+    here = config if loaded else replace(config, device="cpu")  # nothing runs on any device
+    job = prepare_job(here, report, weights=loaded)
     encoder = job.encoder
     total = sum(len(part) for part in job.rows.values())
     sample = _sample(job, total)
     report(0, 0, f"tokenising {len(sample):,} rows")
+    encoder.prepare(sample[:WARM_UP_ROWS])
+    started = time.perf_counter()
     inputs = encoder.prepare(sample)
-    report(0, 0, "loading the encoder")
-    encoder.load()
+    tokenising = time.perf_counter() - started
+    dtype, outline = encoder.dtype, None
+    if loaded:
+        report(0, 0, "loading the encoder")
+        encoder.load()
+    else:
+        report(0, 0, "building the encoder without its weights")
+        outline = encoder.outline()
+        if config.dtype == "auto" and outline is not None:
+            native = on_card is None or "bfloat16" in on_card[0].peaks
+            dtype = "bfloat16" if native else "float16"
     plan = make_plan(config, job)
     budget = batch_tokens(config, encoder)
-    batches = token_budget_batches(inputs.lengths, budget, encoder.batching)
-    cost, padded_cost = costs(inputs.lengths, budget, encoder.batching, batches)
+    if not loaded and config.device != "cpu":
+        budget = config.batch_tokens or GPU_BATCH_TOKENS
     length_N = np.asarray(inputs.lengths)
-    padded = padded_tokens(inputs.lengths, batches)
+    batches = token_budget_batches(length_N, budget, encoder.batching)
+    cost, padded_cost = costs(length_N, budget, encoder.batching, batches)
     tokens = int(length_N.sum())
-    report(0, 0, "timing some batches")
-    rate = _padded_tokens_per_second(job, inputs, length_N, batches)
+    rate: Rate
+    if assumed.assume_tokens_per_second is not None:
+        rate = assumed_rate(assumed.assume_tokens_per_second, tokens)
+    elif on_card is not None:
+        if outline is None:
+            raise ConfigError(
+                "what this encoder costs on a card cannot be told",
+                expected="--assume-tokens-per-second N",
+                found=f"{encoder.label} on one {on_card[0].label}",
+            )
+        rate = card_rate(*on_card, dtype, outline, length_N, batches)
+    else:
+        report(0, 0, "timing some batches")
+        rate = timed_rate(encoder, inputs, length_N, batches)
+    if tokenising > rate.seconds:
+        share = 100 * rate.seconds / tokenising
+        source = f"that of the tokenizer here; the encoder takes {share:.0f}% of it, {rate.source}"
+        rate = Rate(tokenising, source)
     scale = total / len(sample)
-    seconds = scale * padded / rate
+    shards = sum(1 for _ in plan.shards())
+    rounds = -(-shards // assumed.workers)  # whoever has the most
     return Estimate(
         encoder=encoder.label,
-        dtype=encoder.dtype,
-        device=str(encoder.device),
+        parameters=None if outline is None else outline.parameters,
+        dtype=dtype,
+        device=str(encoder.device) if loaded else _elsewhere(config, encoder.called is None),
         rows=plan.rows,
         tokens=round(scale * tokens),
         exact_tokens=len(sample) == total,
         truncated_share=float(np.mean(inputs.truncated)),
-        padding_share=padding_share(inputs.lengths, batches),
+        padding_share=padding_share(length_N, batches),
         batching=encoder.batching,
+        batching_measured=outline is None,
         batching_cost=cost / padded_cost,
         leak=encoder.leak,
         bytes=total
@@ -127,8 +186,27 @@ def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estima
         * plan.num_layers
         * plan.hidden_size
         * ITEM_BYTES[plan.storage_dtype],
-        tokens_per_second=scale * tokens / seconds,
-        seconds=seconds,
+        shards=shards,
+        workers=assumed.workers,
+        tokens_per_second=tokens / rate.seconds,
+        rate_from=rate.source,
+        seconds=scale * rate.seconds * rounds / shards,
+        warnings=_warnings(shards, assumed.workers, total),
+    )
+
+
+def _elsewhere(config: ExtractConfig, accelerated: bool) -> str:
+    """What a worker is assumed to compute on."""
+    return "cuda" if config.device == "auto" and accelerated else config.device
+
+
+def _warnings(shards: int, workers: int, total: int) -> tuple[str, ...]:
+    if shards >= workers:
+        return ()
+    rows = max(1, total // (SHARDS_PER_WORKER * workers))
+    return (
+        f"{shards:,} shards for {workers:,} workers, of which {workers - shards:,} would have "
+        f"nothing to do; --shard-rows {rows} makes {SHARDS_PER_WORKER} or more for each",
     )
 
 
@@ -136,28 +214,6 @@ def _sample(job: Job, total: int) -> list[Any]:
     """Evenly spaced rows of all splits."""
     step = max(1, -(-total // SAMPLE_ROWS))
     return [row for part in job.rows.values() for row in part.inputs[::step]]
-
-
-def _padded_tokens_per_second(
-    job: Job, inputs: Inputs, length_N: np.ndarray, batches: list[np.ndarray]
-) -> float:
-    """Time batches spread over all lengths, until the time for it is up."""
-
-    def run(batch: np.ndarray) -> int:
-        for states in job.encoder.encode(inputs.batch(batch)).values():
-            states.sum().item()  # waits for the device
-        return int(length_N[batch].max()) * len(batch)
-
-    order = np.random.default_rng(0).permutation(len(batches))
-    for index in order[:WARM_UP_BATCHES]:
-        run(batches[index])
-    done = 0
-    start = time.perf_counter()
-    for index in order:
-        done += run(batches[index])
-        if time.perf_counter() - start > SAMPLE_SECONDS:
-            break
-    return done / (time.perf_counter() - start)
 
 
 def _size(count: float) -> str:

@@ -39,7 +39,11 @@ class Job(NamedTuple):
 
 
 def prepare_job(
-    config: ExtractConfig, report: Report = silent, *, checked: CheckedRows | None = None
+    config: ExtractConfig,
+    report: Report = silent,
+    *,
+    checked: CheckedRows | None = None,
+    weights: bool = True,
 ) -> Job:
     """Read the rows and find the encoder; writes nothing, loads no weights.
 
@@ -47,9 +51,10 @@ def prepare_job(
         config: what to encode, and with what.
         report: told what is going on.
         checked: the rows, where another worker has read them.
+        weights: of the encoder must be there; else the fields of the job cover none.
     """
     rows, class_names, content, shared_texts = checked or read_rows(config, report)
-    encoder = open_encoder(kind_of(rows), config, rows)
+    encoder = open_encoder(kind_of(rows), config, rows, weights=weights)
     fields = plan_fields(config, rows, class_names, encoder, content)
     return Job(rows, encoder, class_names, fields, shared_texts)
 
