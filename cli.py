@@ -122,7 +122,7 @@ def extract(
     shard_rows: Annotated[int | None, _extract("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
     limit: Annotated[int | None, _extract("limit", "--limit", help="Only the first rows of each split.")] = None,
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda|mps", help="Where the encoder runs.")] = None,
-    device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate).")] = None,
+    device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate), 'none' does not.")] = None,
     engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
     devices: Annotated[Strings, _extract("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _extract("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
@@ -18,6 +18,17 @@ DEFAULT_DATASET = "news-sample"
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
+
+
+def parse_device_map(value: Any) -> str | None:
+    """A name of ``DEVICE_MAPS``, or 'none', which takes back what a preset says.
+
+    Raises:
+        TypeError: no text.
+    """
+    if not isinstance(value, str):
+        raise TypeError("a word")
+    return None if value == "none" else value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,8 +76,8 @@ class ExtractConfig(Placing):
     """Only the first so many rows of each split."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    device_map: str | None = None
-    """'auto' spreads an encoder over several GPUs (needs the accelerate package)."""
+    device_map: str | None = field(default=None, metadata={"parse": parse_device_map})
+    """'auto' spreads an encoder over several GPUs (needs the accelerate package); 'none': not."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""
@@ -108,4 +119,5 @@ class ExtractConfig(Placing):
                 "--device-map spreads one encoder over all GPUs",
                 expected="one worker, or --engine ray with --gpus-per-worker",
                 found=f"--device-map {self.device_map} --devices {self.devices}",
+                hint="--device-map none, where one GPU holds the encoder",
             )

@@ -28,8 +28,10 @@ os.environ |= {
 import hypothesis
 
 import gaam_cache
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
+from gaam_cache.placing import ENGINES
 from gaam_cache.terminal import interruption
 from gaam_decoder.config import TrainConfig
 
@@ -244,6 +246,26 @@ def gaam(
     yield run
     for number, handler in handlers.items():  # the command made them its own
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One cluster of Ray for all tests: it takes seconds to start."""
+    ray = pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    own = {"env_vars": {"OMP_NUM_THREADS": "1"}}  # the bits of one thread, on any machine
+    options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init(num_cpus=4, runtime_env=own, **options)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(params=plugins.names(ENGINES))
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of every engine, ready to be used."""
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+    return str(request.param)
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:

@@ -38,6 +38,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.terminal import interruption
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 from tests.faults.machine import REFUSALS
+from tests.faults.notes import Notes, note_batches, note_epochs, note_reads
 
 TIMEOUT_SECONDS = 600
 
@@ -105,29 +106,6 @@ def strike_of(job: dict[str, Any]) -> Strike:
     raise ValueError(job["fault"])
 
 
-def note_batches(path: str, dies_after: int | None) -> None:
-    """Write down the rows of every batch that is encoded, and die after some of them."""
-    encode = gaam_cache.extraction.worker.ShardWorker.encode
-    notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    batches = 0
-
-    def noted(worker: Any, shard: Any, inputs: Any, tick: Any) -> Any:
-        before = 0
-
-        def note(done: int) -> None:
-            nonlocal before, batches
-            os.write(notes, bytes([done - before]))
-            before, batches = done, batches + 1
-            if batches == dies_after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(0.01)  # the others are to find something left
-            tick(done)
-
-        return encode(worker, shard, inputs, note)
-
-    gaam_cache.extraction.worker.ShardWorker.encode = noted  # type: ignore[method-assign]
-
-
 def prepare(job: dict[str, Any]) -> None:
     """Make the circumstances that a job asks for.
 
@@ -137,7 +115,9 @@ def prepare(job: dict[str, Any]) -> None:
     loaded; ``shell``: run this instead, where the server runs; ``lock``: say so,
     and wait until nobody holds this file; ``impatient``: whoever has a lease and does not renew it
     between two looks has lost it; ``notes``: a file for the rows of every batch, one byte each,
-    and ``dies_after``: so many of them; ``every_epoch``: a training keeps every epoch at once;
+    ``epochs``: one for the seeds of every epoch, and ``dies_after``: so many of either; ``reads``:
+    a file for whenever rows are read; ``environ``: variables; ``every_epoch``: a training keeps
+    every epoch at once;
     ``refusal``: what the machine denies, see tests/faults/machine.py; ``other_machine``: write
     other bytes, as another machine may.
     """
@@ -165,8 +145,13 @@ def prepare(job: dict[str, Any]) -> None:
         gaam_cache.engines.sharing.lease.SHORTEST_PATIENCE_SECONDS = (
             gaam_cache.engines.sharing.lease.PATIENCE_IN_WORK
         ) = 0.0
+    os.environ.update(job.get("environ", {}))
     if "notes" in job:
-        note_batches(job["notes"], job["dies_after"])
+        note_batches(Notes(job["notes"], job.get("dies_after")))
+    if "epochs" in job:
+        note_epochs(Notes(job["epochs"], job.get("dies_after")))
+    if "reads" in job:
+        note_reads(Notes(job["reads"], None))
     if job.get("every_epoch"):
         gaam_decoder.unfinished.checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
         gaam_decoder.unfinished.checkpoint.SHARE_OF_TIME = float("inf")

@@ -6,41 +6,21 @@ import importlib.util
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gaam_cache import plugins
 from gaam_cache.engines._base import load_engine
 from gaam_cache.errors import GaamError, GaamWarning
-from gaam_cache.placing import ENGINES, Placing
+from gaam_cache.placing import Placing
 from tests.cache.engines import tasks
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """One cluster for all tests: it takes seconds to start."""
-    ray = pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-
-
-@pytest.fixture(params=plugins.names(ENGINES))
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name: str = request.param
-    if name == "ray":
-        request.getfixturevalue("cluster")
-    else:  # as many workers on any machine
-        monkeypatch.setattr("gaam_cache.engines.local._cores", lambda: sorted(cores()) * 4)
-    return name
-
-
-def cores() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+@pytest.fixture(autouse=True)
+def _many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many workers on any machine."""
+    monkeypatch.setattr("gaam_cache.engines.local._cores", lambda: [*range(8)])
 
 
 class Ran:

@@ -1,0 +1,133 @@
+"""A real SLURM of one node in a folder, as long as a test needs it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "sinfo", "squeue")
+CORES = 4
+"""That the node says it has, and GPUs: so many tasks run side by side on any machine."""
+CONFIGURATION = """
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1
+SlurmdParameters=config_overrides
+KillWait=5
+ReturnToService=2
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} Gres=gpu:{cores} State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def why_not() -> str | None:
+    """Why no SLURM can be started here; None where it can."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    if missing:
+        return f"no {', '.join(missing)} here (Debian: slurm-wlm, munge)"
+    return None if os.getuid() == 0 else "slurmd starts jobs as root alone"
+
+
+@contextmanager
+def slurm(folder: Path) -> Iterator[dict[str, str]]:
+    """Start one; what it yields is the environment of its commands."""
+    host = socket.gethostname().partition(".")[0]
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    (folder / "state").mkdir()
+    (folder / "spool").mkdir()
+    key, conf = folder / "munge.key", folder / "slurm.conf"
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o400)
+    conf.write_text(
+        CONFIGURATION.format(folder=folder, host=host, ports=ports, cores=CORES), "utf-8"
+    )
+    # no file: nothing but a number that jobs are given one of
+    (folder / "gres.conf").write_text(f"NodeName={host} Name=gpu Count={CORES}\n", "utf-8")
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    environ = {**os.environ, "SLURM_CONF": str(conf), "PATH": path}
+    own = [f"--socket={folder}/munge.socket"]
+    own += [f"--{name}-file={folder}/munge.{name}" for name in ("pid", "log", "seed")]
+    commands = [
+        ["munged", "--foreground", "--force", f"--key-file={key}", *own],
+        ["slurmctld", "-D", "-i", "-f", str(conf)],
+        ["slurmd", "-D", "-f", str(conf), "-N", host],
+    ]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            with (folder / f"{command[0]}.out").open("wb") as out:
+                running.append(
+                    subprocess.Popen(command, env=environ, stdout=out, stderr=out, cwd=folder)
+                )
+            if command[0] == "munged":
+                _wait(lambda: (folder / "munge.socket").exists(), running, folder)
+        _wait(lambda: "idle" in _ask(["sinfo", "--noheader", "-o", "%T"], environ), running, folder)
+        yield environ
+    finally:
+        if len(running) > 1:
+            _ask(["scancel", "--full", "--signal=KILL", "--user=root"], environ)
+            _wait_for_none(environ)
+        for process in reversed(running):
+            process.terminate()
+            process.wait()
+
+
+def wait_for_jobs(environ: dict[str, str]) -> None:
+    """Until no job is left."""
+    while _ask(["squeue", "--noheader"], environ).strip():
+        time.sleep(0.2)
+
+
+def _wait_for_none(environ: dict[str, str]) -> None:
+    latest = time.monotonic() + 60
+    while _ask(["squeue", "--noheader"], environ).strip() and time.monotonic() < latest:
+        time.sleep(0.2)
+
+
+def _ask(command: list[str], environ: dict[str, str]) -> str:
+    return subprocess.run(command, env=environ, capture_output=True, text=True).stdout
+
+
+def _wait(there: Callable[[], bool], running: list[subprocess.Popen[bytes]], folder: Path) -> None:
+    latest = time.monotonic() + 120  # a hang
+    while not there():
+        for process in running:
+            if process.poll() is not None or time.monotonic() > latest:
+                logs = [f"{log.name}: {log.read_text()[-500:]}" for log in folder.glob("*.out")]
+                raise RuntimeError("SLURM did not start\n" + "\n".join(logs))
+        time.sleep(0.1)

@@ -1,0 +1,170 @@
+"""The shipped batch scripts under a real SLURM of one node, with gaam as it is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gaam_cache.bundle import data_path
+from tests.conftest import random_rows, shard_bytes, write_csv
+from tests.faults import slurm
+from tests.faults.conftest import ROOT, Bench, published
+
+SCRIPTS = data_path() / "presets" / "slurm"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(slurm.why_not() is not None, reason=slurm.why_not() or ""),
+]
+ROWS = 320
+
+
+class Cluster(NamedTuple):
+    """A SLURM, with a data set, an encoder, and gaam on its path."""
+
+    root: Path
+    environ: dict[str, str]
+
+    def run(self, *command: object, **variables: str) -> str:
+        """Run a command of SLURM and wait for all jobs; what it said."""
+        done = subprocess.run(
+            [*map(str, command)],
+            cwd=self.root,
+            env={**self.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        slurm.wait_for_jobs(self.environ)
+        return done.stdout + done.stderr
+
+    def logs(self) -> dict[str, str]:
+        """What the jobs said since the last time, by the name of their files."""
+        found = sorted(self.root.glob("gaam-*.log"))
+        texts = {log.name: log.read_text() for log in found}
+        for log in found:
+            log.unlink()
+        return texts
+
+
+@pytest.fixture(scope="module")
+def cluster_of_slurm(bench: Bench) -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="gaam-slurm-") as folder:
+        root = Path(folder)
+        command = root / "bin" / "gaam"
+        command.parent.mkdir()
+        python = f"PYTHONPATH='{ROOT}' exec '{sys.executable}'"
+        command.write_text(
+            f"#!/bin/sh\n{python} -c 'from cli import main\nif __name__ == \"__main__\": main()' "
+            '"$@"\n'
+        )
+        command.chmod(0o755)
+        write_csv(root / "data" / "train.csv", [("a", "goal"), *random_rows(ROWS - 61, 3)])
+        write_csv(root / "data" / "test.csv", random_rows(60, 4))
+        (root / "slurm").mkdir()
+        settings = {
+            "ENCODER": bench.encoder,
+            "DATASET": root / "data",
+            "SHARD_ROWS": 8,
+            "BATCH_TOKENS": 32,
+            "DEVICE": "cpu",
+            "EPOCHS": 4,
+            "BATCH_SIZE": 8,
+            "SEED_BATCH": 2,
+            "COMPILE": "off",
+            "PROBE": "false",
+        }
+        with slurm.slurm(root / "slurm") as environ:
+            environ |= {f"GAAM_{name}": str(value) for name, value in settings.items()}
+            environ |= {"OMP_NUM_THREADS": "1", "PATH": f"{command.parent}:{environ['PATH']}"}
+            yield Cluster(root, environ)
+
+
+@pytest.fixture(scope="module")
+def alone(cluster_of_slurm: Cluster) -> dict[str, bytes]:
+    """A cache that one process made."""
+    out = cluster_of_slurm.root / "alone"
+    cluster_of_slurm.run("gaam", "extract", "--out", out, "--quiet")
+    return shard_bytes(out)
+
+
+ONE_CORE = ("--cpus-per-task=1",)
+JOBS = {
+    "array": ("sbatch", *ONE_CORE, SCRIPTS / "array.sbatch"),
+    "nodes": ("sbatch", *ONE_CORE, "--nodes=1", "--ntasks-per-node=3", SCRIPTS / "nodes.sbatch"),
+    "one-node": ("sbatch", "--gpus-per-node=2", SCRIPTS / "one-node.sbatch"),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_shipped_script_makes_the_bytes_of_one_process(
+    name: str, cluster_of_slurm: Cluster, alone: dict[str, bytes]
+) -> None:
+    out = cluster_of_slurm.root / name
+    cluster_of_slurm.run(*JOBS[name], "extract", "--out", out, "--quiet")
+    said = "\n".join(cluster_of_slurm.logs().values())
+    assert published(out) == alone, said
+    assert {path.name for path in out.iterdir()} == {"cache.json", "shards"}
+    assert "is complete" in said
+    made = sum(int(count) for count in re.findall(r"this run +([\d,]+) of", said))
+    assert made == len(list((out / "shards").glob("*.json")))
+    assert "Traceback" not in said
+    assert "error" not in said
+
+
+@pytest.mark.parametrize("how", ["scancel", "SIGKILL"])
+def test_what_a_task_that_is_ended_had_at_work_the_others_do(
+    how: str, cluster_of_slurm: Cluster, alone: dict[str, bytes]
+) -> None:
+    out = cluster_of_slurm.root / f"ended-{how}"
+    command = ["sbatch", "--parsable", "--no-requeue", *JOBS["array"][1:]]
+    submitted = subprocess.run(
+        [*map(str, command), "extract", "--out", str(out), "--quiet"],
+        cwd=cluster_of_slurm.root,
+        env=cluster_of_slurm.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    job = submitted.stdout.strip()
+    while not list(out.glob("shards/*.json")):
+        time.sleep(0.05)
+    if how == "scancel":
+        subprocess.run(["scancel", f"{job}_1"], env=cluster_of_slurm.environ, check=True)
+    else:
+        leases = [lease.read_text() for lease in out.glob("leases/*")]
+        pids = {int(pid) for text in leases for pid in re.findall(r'"pid": (\d+)', text)}
+        if pids:
+            os.kill(min(pids), signal.SIGKILL)
+    slurm.wait_for_jobs(cluster_of_slurm.environ)
+    said = cluster_of_slurm.logs()
+    assert published(out) == alone, said
+    assert any("is complete" in text for text in said.values()), said
+
+
+def test_the_chain_extracts_trains_and_reports(
+    cluster_of_slurm: Cluster, alone: dict[str, bytes]
+) -> None:
+    said = cluster_of_slurm.run("sh", SCRIPTS / "chain.sh", SBATCH_CPUS_PER_TASK="1")
+    assert "extract" in said
+    logs = cluster_of_slurm.logs()
+    assert shard_bytes(cluster_of_slurm.root / "cache") == alone, logs
+    runs = cluster_of_slurm.root / "runs"
+    assert sorted(path.name.split("-linear")[0] for path in runs.glob("[!.]*")) == [
+        "gaam",
+        "mha",
+        "none",
+    ]
+    assert not list(runs.glob(".*"))
+    page = (cluster_of_slurm.root / "runs.html").read_text()
+    assert "mha" in page
+    assert len([text for text in logs.values() if "next: gaam report" in text]) >= 1
