@@ -14,6 +14,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.assumptions import Assumptions
 from gaam_cache.extraction.batching import (
     Batching,
+    budget_of,
     costs,
     in_words,
     padding_share,
@@ -21,7 +22,6 @@ from gaam_cache.extraction.batching import (
 )
 from gaam_cache.extraction.job import Job, make_plan, prepare_job
 from gaam_cache.extraction.rate import Rate, assumed_rate, card_rate, timed_rate
-from gaam_cache.extraction.worker import GPU_BATCH_TOKENS, batch_tokens
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.messages.foreign_text import visible
 from gaam_cache.terminal.progress import Report, silent
@@ -139,9 +139,9 @@ def estimate(
             native = on_card is None or "bfloat16" in on_card[0].peaks
             dtype = "bfloat16" if native else "float16"
     plan = make_plan(config, job)
-    budget = batch_tokens(config, encoder)
+    budget = budget_of(config.batch_tokens, encoder.device.type)
     if not loaded and config.device != "cpu":
-        budget = config.batch_tokens or GPU_BATCH_TOKENS
+        budget = budget_of(config.batch_tokens, "cuda")
     length_N = np.asarray(inputs.lengths)
     batches = token_budget_batches(length_N, budget, encoder.batching)
     cost, padded_cost = costs(length_N, budget, encoder.batching, batches)

@@ -20,6 +20,7 @@ from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import (
+    budget_of,
     costs,
     padded_tokens,
     strictest,
@@ -36,17 +37,6 @@ from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.format.shard import build_image, publish
 from gaam_cache.sources._base import Rows
-
-CPU_BATCH_TOKENS = 2048
-"""More is slower on a CPU: the activations leave its cache."""
-GPU_BATCH_TOKENS = 16384
-
-
-def batch_tokens(config: ExtractConfig, encoder: Encoder) -> int:
-    """The token budget of a batch: as configured, else what suits the device."""
-    if config.batch_tokens is not None:
-        return config.batch_tokens
-    return CPU_BATCH_TOKENS if encoder.device.type == "cpu" else GPU_BATCH_TOKENS
 
 
 class EncodedBatch(NamedTuple):
@@ -85,7 +75,7 @@ class ShardWorker:
         self._labels = {
             name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
         }
-        self._batch_tokens = batch_tokens(config, encoder)
+        self._batch_tokens = budget_of(config.batch_tokens, encoder.device.type)
         # the plan speaks for whoever began the cache, on a device that may not be ours
         self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
         self._copies = CopyBack(encoder.device)
