@@ -79,7 +79,7 @@ def check_placing(placing: Placing) -> None:
     if placing.rank is not None:
         parse_rank(placing.rank)
     share = placing.gpus_per_worker
-    if share is not None and not (0 < share < 1 or (share >= 1 and share == int(share) < 1024)):
+    if share is not None and not (0 < share < 1 or (1 <= share < 1024 and share == int(share))):
         raise ConfigError(
             "--gpus-per-worker is out of range",
             expected="a part of one GPU (0.25), or whole ones (2)",

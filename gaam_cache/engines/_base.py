@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +126,7 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
 def _can_be_sent(error: Exception) -> bool:
     """Whether it arrives: of one that does not, all that is seen is that the worker is no more."""
     try:
-        pickle.loads(pickle.dumps(error))
+        ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:  # noqa: BLE001 whatever its class does
         return False
     return True
