@@ -27,8 +27,8 @@ SURELY_THERE = 10
 """Rows of a class in a block, in the mean, of which a random block hardly ever has none."""
 MOST_APART = 0.1
 """Of ``unmixed``. Measured on 4,999 texts of AG News through MiniLM, sorted by class, with a linear
-head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points, those
-of 8% none; with --select val, which passes over epochs that end badly, none cost any."""
+head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points,
+those of 8% none; with --select val, which passes over epochs that end badly, none cost any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
