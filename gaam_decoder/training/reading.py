@@ -26,8 +26,9 @@ SEEN_EPOCHS = 3
 SURELY_THERE = 10
 """Rows of a class in a block, in the mean, of which a random block hardly ever has none."""
 MOST_APART = 0.1
-"""Share of a block's rows that may be of other classes than a random block's of the split; measured
-on rows sorted by class, see ``unmixed``."""
+"""Of ``unmixed``. Measured on 4,999 texts of AG News through MiniLM, sorted by class, with a linear
+head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points,
+those of 8% none; with --select val, which passes over epochs that end badly, none cost any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,8 +164,9 @@ def unmixed(data: TrainData, recipe: Recipe) -> str | None:
         f"--shuffle {recipe.shuffle} does not mix the classes, as where rows are sorted: those of "
         f"a block are off by {100 * mean:.0f}% of its rows on average"
         + (f", and {lacking} of {count} blocks lack a class" if lacking else "")
-        + f" (blocks of up to {rows:,} rows, shards of {recipe.shard_rows:,}); accuracy suffers: "
-        "a larger window, rows shuffled before gaam extract, or smaller shards (--shard-rows)"
+        + f" (blocks of up to {rows:,} rows, shards of {recipe.shard_rows:,}); decoders forget "
+        "what the last blocks lack, most with --select last: a larger window, rows shuffled before "
+        "gaam extract, or smaller shards (--shard-rows)"
     )
 
 

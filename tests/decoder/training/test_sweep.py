@@ -93,6 +93,20 @@ def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) ->
 
 
 @pytest.mark.skipif(compiled.missing_compiler("cpu") is not None, reason="no C++ compiler here")
+def test_folds_of_unequal_sizes_share_a_compiled_step(config: TrainConfig) -> None:
+    """60 rows in 7 parts: 51 to train on, or 52."""
+    config = replace(config, attn=("none",), folds=7, batch_size=8, select="last", epochs=1)
+    runs = gaam_decoder.train(replace(config, compile="on"))
+    assert [run.engine["compiled"] for run in runs] == [True] * 7
+    for run, plain in zip(
+        runs,
+        gaam_decoder.train(replace(config, compile="off", runs=config.runs / "plain")),
+        strict=True,
+    ):
+        np.testing.assert_allclose(run.logits, plain.logits, atol=1e-4)
+
+
+@pytest.mark.skipif(compiled.missing_compiler("cpu") is not None, reason="no C++ compiler here")
 @pytest.mark.parametrize(
     "head",
     [
@@ -294,17 +308,3 @@ def test_tensorboard_that_is_missing_is_told_before_training(
     with pytest.raises(ConfigError, match="needs TensorBoard"):
         gaam_decoder.train(replace(config, track="tensorboard"))
     assert not config.runs.exists()
-
-
-@pytest.mark.skipif(compiled.missing_compiler("cpu") is not None, reason="no compiler")
-def test_folds_of_unequal_sizes_share_a_compiled_step(config: TrainConfig) -> None:
-    """60 rows in 7 parts: 51 to train on, or 52."""
-    config = replace(config, attn=("none",), folds=7, batch_size=8, select="last", epochs=1)
-    runs = gaam_decoder.train(replace(config, compile="on"))
-    assert [run.engine["compiled"] for run in runs] == [True] * 7
-    for run, plain in zip(
-        runs,
-        gaam_decoder.train(replace(config, compile="off", runs=config.runs / "plain")),
-        strict=True,
-    ):
-        np.testing.assert_allclose(run.logits, plain.logits, atol=1e-4)
