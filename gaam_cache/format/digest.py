@@ -42,9 +42,11 @@ def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
     """
 
     def parts() -> Iterator[bytes]:
+        known: dict[str, bytes] = {}
         for content, label in zip(inputs, labels, strict=True):
-            for part in (content, label.encode("utf-8", "surrogatepass")):
-                yield len(part).to_bytes(8, "little")
-                yield part
+            if (tail := known.get(label)) is None:
+                encoded = label.encode("utf-8", "surrogatepass")
+                tail = known[label] = len(encoded).to_bytes(8, "little") + encoded
+            yield b"".join((len(content).to_bytes(8, "little"), content, tail))
 
     return digest_of_stream(parts())

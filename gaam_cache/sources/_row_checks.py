@@ -55,7 +55,9 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
     """
     essences = (essence for part in rows.values() for essence in part.essences())
     looked_at = counting(essences, report, "looking for repeated texts")
-    digests = b"".join(map(_digest, looked_at))
+    digests = bytearray()  # joined at once they would all be objects
+    for essence in looked_at:
+        digests += _digest(essence)
     low_N, high_N = np.frombuffer(digests, dtype="<u8").reshape(-1, 2).T
     order_N = np.lexsort((low_N, high_N))  # stable: equal digests stay in order
     low_N, high_N = low_N[order_N], high_N[order_N]

@@ -53,11 +53,18 @@ def collect(
         if column not in columns:
             raise _no_column(column, columns, config, origin)
     texts, labels = TextSpool(), []
+    known: dict[str, str] = {}  # of strings alone: 1, 1.0 and True are one key
     for place, record in counting(islice(records, config.limit), report, f"reading {origin}"):
         where = f"{origin}, {place}"
         texts.append(text_of(record, wanted, where))
-        # one object per class, not per row
-        labels.append(sys.intern(_label(record[config.label_column], class_names, where)))
+        value = record[config.label_column]
+        label = known.get(value) if type(value) is str else None
+        if label is None:
+            # one object per class, not per row
+            label = sys.intern(_label(value, class_names, where))
+            if type(value) is str:
+                known[value] = label
+        labels.append(label)
     if not texts:
         raise DataError("no rows", expected="at least one row", where=origin)
     return Texts(inputs=texts, labels=labels, class_names=class_names, origin=origin)

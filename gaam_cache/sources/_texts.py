@@ -70,6 +70,8 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str], where: str) -> st
 
 def is_blank(text: str) -> bool:
     """Whether nothing of the text can be seen: white space, control and zero-width characters."""
+    if text[:1].isalnum():  # nearly every text: a letter or a digit is seen
+        return False
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 
