@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 import traceback
 import warnings
 from abc import ABC, abstractmethod
@@ -125,7 +125,7 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
 def _can_be_sent(error: Exception) -> bool:
     """Whether it arrives: of one that does not, all that is seen is that the worker is no more."""
     try:
-        pickle.loads(pickle.dumps(error))
+        copy.deepcopy(error)  # by the same way as it is sent
     except Exception:  # noqa: BLE001 whatever its class does
         return False
     return True
