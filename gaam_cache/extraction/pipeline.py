@@ -101,6 +101,7 @@ def make_shards(
             written = writer.submit(write, work, states, started)
         if written is not None:
             written.result()
+    undone.look_again()  # not before all of ours is written
     if undone.rows:
         return undone.in_words()
     leases.clear({shard.name for shard in todo})

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.format.digest import digest_of, digest_of_stream
 from gaam_cache.format.files import (
     Parts,
@@ -117,6 +118,8 @@ def temporary_runs(runs: Path, key: str) -> list[Path]:
 
 
 def remove_unfinished(runs: Path, key: str) -> None:
-    """Drop what a writer that died left; for the only process that may write runs of this key."""
+    """Drop what a writer that died left; one of this machine that lives is left in peace."""
     for folder in temporary_runs(runs, key):
-        shutil.rmtree(folder, ignore_errors=True)
+        pid = folder.name.split(".")[-3]
+        if not (pid.isdigit() and is_alive(int(pid), None)):
+            shutil.rmtree(folder, ignore_errors=True)

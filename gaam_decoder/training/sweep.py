@@ -125,7 +125,11 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         waiting = postponed
         if not waiting:
             break
-        if not waits and all(shared.leases.any_alive(names[item.key]) for item in waiting):
+        alive = set() if waits else shared.leases.alive()
+        if alive and all(_is_held(names[item.key], alive) for item in waiting):
+            # not before all of ours is done: of several that leave, the last sees all
+            found |= {item.key: runs_of_key(runs, item.key) for item in waiting}
+            waiting = [item for item in waiting if lacking_seeds(item, seeds, found[item.key])]
             break
         key = waiting[0].key
         tracker.tell(key, f"{waiting[0]}: waiting for {holders[key].in_words()}")
@@ -141,6 +145,11 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         ],
         left=_left(waiting, holders) if waiting else None,
     )
+
+
+def _is_held(work: str, names: set[str]) -> bool:
+    """Whether an item, or a group of its seeds, is among the names of leases."""
+    return any(name == work or name.startswith(f"{work}-") for name in names)
 
 
 def _left(waiting: Sequence[Item], holders: dict[str, Holder]) -> str:

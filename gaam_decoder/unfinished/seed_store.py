@@ -116,6 +116,8 @@ class SeedStore:
                 try:
                     found, seeds, about = self._load(path)
                 except ValueError as error:
+                    if not os.path.lexists(path):
+                        continue  # another trainer has finished that group meanwhile
                     damaged[path.name] = str(error)
                     _remove(path)
                     continue

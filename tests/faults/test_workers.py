@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,17 +61,15 @@ def after_deaths(err: str) -> list[str]:
     return [line for line in warnings if line not in died]
 
 
-CASES = [
-    ("local", None),
-    ("local", 20),
-    ("ray", 20),
-    *[pytest.param("local", number, marks=pytest.mark.slow) for number in (1, 2, 5, 11, 24)],
-    *[pytest.param("ray", number, marks=pytest.mark.slow) for number in (None, 1, 5)],
-]
-"""After how many batches or epochs of all workers one is killed."""
+def cases(most: int) -> list[Any]:
+    """After how many batches or epochs of all workers one is killed; there are ``most``."""
+    rarely = [("local", number) for number in (1, 2, 5, 11, most)]
+    rarely += [("ray", number) for number in (None, 1, 5)]
+    often = [("local", None), ("local", 2 * most // 3), ("ray", 2 * most // 3)]
+    return [*often, *[pytest.param(*case, marks=pytest.mark.slow) for case in rarely]]
 
 
-@pytest.mark.parametrize(("engine", "killed_at"), CASES, indirect=["engine"])
+@pytest.mark.parametrize(("engine", "killed_at"), cases(24), indirect=["engine"])
 def test_workers_make_the_bytes_of_one_and_encode_every_row_once(
     engine: str, killed_at: int | None, gaam: Gaam, bench: Bench, alone: Path, tmp_path: Path
 ) -> None:
@@ -88,7 +87,7 @@ def test_workers_make_the_bytes_of_one_and_encode_every_row_once(
     assert ROWS <= sum(notes.read_bytes()) <= ROWS + (0 if killed_at is None else 3 * 8)
 
 
-@pytest.mark.parametrize(("engine", "killed_at"), CASES, indirect=["engine"])
+@pytest.mark.parametrize(("engine", "killed_at"), cases(18), indirect=["engine"])
 def test_workers_train_the_bits_of_one_and_every_seed_once(
     engine: str, killed_at: int | None, gaam: Gaam, alone: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ are never compared. On the same machine a dead process is stale at once.
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.engines.sharing.entries import entries_of, remove
 from gaam_cache.engines.sharing.holder import Holder, content_of, parse, read_content, this_process
 from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.format.files import write_file
@@ -33,8 +33,6 @@ SHORTEST_PATIENCE_SECONDS = 60.0
 """Renewals may come late: a disk that is busy, a client of NFS that has cached, a slow machine."""
 PATIENCE_IN_WORK = 2.0
 """Times what a piece of work takes: taking over too early costs one of them."""
-_ENTRY = re.compile(r"\.?(.+)\.[0-9]+(\.[0-9]+\.[0-9a-f]+\.tmp)?")
-"""And the temporary files of those that were killed while they made one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +55,7 @@ class Lease:
         self.owner.forget(self)
         if self.number is not None:
             for number in range(self.number + 1):
-                _remove(self.owner.path(self.name, number))
+                remove(self.owner.path(self.name, number))
 
     def give_back(self) -> None:
         """The work is not done: the next who asks may have it at once."""
@@ -118,16 +116,17 @@ class Leases:
             self._thread.start()
         return lease
 
-    def is_alive(self, name: str) -> bool:
-        """Whether the holder of a name that could not be taken was seen to be at work.
+    def alive(self) -> set[str]:
+        """Names that others hold now who were seen to be at work.
 
-        That is a process of this machine, or one that has renewed its lease since we looked first.
+        Those are processes of this machine, and whoever has renewed since we looked first.
         """
-        return name in self._alive
-
-    def any_alive(self, prefix: str) -> bool:
-        """The same, of any of the names that begin so."""
-        return any(name.startswith(prefix) for name in self._alive)
+        names = set()
+        for _, name, number in self._of_others():
+            with suppress(OSError):
+                if self._judge(name, number) is not None and name in self._alive:
+                    names.add(name)
+        return names
 
     def path(self, name: str, number: int) -> Path:
         """An entry of the log of a name."""
@@ -148,51 +147,48 @@ class Leases:
 
     def clear(self, names: Collection[str]) -> None:
         """Remove the announcements of work that is done, whoever made them, and the folder."""
-        try:
-            entries = list(self._folder.iterdir())
-        except OSError:
-            return
-        for path in entries:
-            match = _ENTRY.fullmatch(path.name)
-            if match and match[1] in names:
-                _remove(path)
+        for entry in entries_of(self._folder):
+            if entry.name in names:
+                remove(entry.path)
         with suppress(OSError):  # something of somebody else lies there
             self._folder.rmdir()
 
     def others_at_work(self, prefix: str) -> bool:
         """Whether anybody else has announced work on a name that begins so."""
-        for path, name, number in self._entries():
-            if name.startswith(prefix) and path not in self._held and number is not None:
+        for _, name, number in self._of_others():
+            if name.startswith(prefix):
                 with suppress(OSError):
                     if self._judge(name, number) is not None:
                         return True
         return False
 
     def clear_dead(self) -> None:
-        """Remove announcements of whoever is no longer at work, and the folder if it is empty."""
-        for path, name, number in self._entries():
+        """Remove announcements of whoever is no longer at work, and the folder if it is empty.
+
+        Those of a name go together, or not at all: where one that counts follows, nobody may find
+        the numbers before it free.
+        """
+        entries = entries_of(self._folder)
+        last: dict[str, int] = {}
+        for entry in entries:
+            if entry.maker is None:
+                last[entry.name] = max(entry.number, last.get(entry.name, 0))
+        for entry in entries:
             with suppress(OSError):
-                if number is None:
-                    writer = int(path.name.split(".")[-3])
-                    gone = writer == self.us.pid or not is_alive(writer, None)
+                if entry.maker is not None:
+                    gone = entry.maker == self.us.pid or not is_alive(entry.maker, None)
                 else:
-                    gone = self._judge(name, number) is None
+                    gone = self._judge(entry.name, last[entry.name]) is None
                 if gone:
-                    _remove(path)
+                    remove(entry.path)
         with suppress(OSError):
             self._folder.rmdir()
 
-    def _entries(self) -> list[tuple[Path, str, int | None]]:
-        """Path, name and number of all announcements; no number where one was cut off."""
-        try:
-            matches = [(path, _ENTRY.fullmatch(path.name)) for path in self._folder.iterdir()]
-        except OSError:
-            return []
-        return [
-            (path, match[1], None if match[2] else int(path.suffix[1:]))
-            for path, match in matches
-            if match is not None
-        ]
+    def _of_others(self) -> list[tuple[Path, str, int]]:
+        """Whole announcements that are not ours: path, name and number."""
+        found = entries_of(self._folder)
+        mine = self._held
+        return [(e.path, e.name, e.number) for e in found if e.maker is None and e.path not in mine]
 
     def close(self) -> None:
         """Give back what is held and stop renewing."""
@@ -218,6 +214,7 @@ class Leases:
             return None  # the work is done
         holder = parse(content)
         if holder.given_back or self._is_dead(holder):
+            self._alive.discard(name)
             return None
         now = self._clock()
         pulse = (status.st_ino, status.st_mtime_ns, content)
@@ -246,8 +243,3 @@ class Leases:
 
     def __exit__(self, *reason: object) -> None:
         self.close()
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # a folder, or not ours to remove: it harms nobody
-        path.unlink(missing_ok=True)

@@ -65,13 +65,22 @@ class Undone:
         with self._lock:  # the next is taken in a thread of its own
             self.rows -= shard.stop - shard.start
 
+    def look_again(self) -> None:
+        """Count what others have finished meanwhile: of several that leave, the last sees all."""
+        for _ in range(len(self._left)):
+            shard = self._left.popleft()
+            if self._exists(shard):
+                self.finish(shard)
+            else:
+                self._left.append(shard)
+
     def held(self) -> int:
         """Shards that others make, as far as we know."""
         return len(self._left)
 
     def others_live(self) -> bool:
-        """Whether all that is left is held by those who were seen to be alive."""
-        return all(self._leases.is_alive(shard.name) for shard in self._left)
+        """Whether all that is left is held, now, by those who were seen to be alive."""
+        return {shard.name for shard in self._left} <= self._leases.alive()
 
     def in_words(self) -> str:
         """Who makes what is left."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gaam_cache.engines.sharing import lease
-from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines.sharing.holder import Holder, content_of
 from gaam_cache.engines.sharing.lease import SHORTEST_PATIENCE_SECONDS, Lease, Leases
 from gaam_cache.engines.sharing.processes import is_alive, stat_fields, this_machine
 
@@ -123,7 +123,7 @@ def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     assert child.stdin is not None
     assert child.stdout is not None
@@ -213,6 +213,136 @@ def test_clearing_removes_what_is_done_and_leaves_what_is_not_ours(
     (folder / "notes.txt").unlink()
     owners[0].clear({"x", "y", "z"})
     assert not folder.exists()
+
+
+def leave(folder: Path, name: str, number: int, holder: Holder) -> None:
+    """An announcement of somebody else, as it lies there."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.{number}").write_bytes(content_of(holder))
+
+
+DEAD_PID = 2**22 + 1
+"""More than a process may have."""
+
+
+def kinds_of_holder() -> dict[str, tuple[Holder, bool]]:
+    """What may stand in an announcement, and whether its holder may be at work."""
+    machine = this_machine()
+    started = stat_fields(os.getpid())[1]
+    other = {"host": "elsewhere", "machine": "elsewhere"}
+    here = {"host": "here", "machine": machine, "started": started}
+    kinds = {
+        "another machine": (Holder(pid=7, **other), True),
+        "another machine, with a number that is dead here": (Holder(pid=DEAD_PID, **other), True),
+        "another machine, given back": (Holder(pid=7, given_back=True, **other), False),
+        "a machine that cannot be told": (Holder(host="x", pid=DEAD_PID), True),
+        "a process of this machine": (Holder(pid=os.getpid(), **here), True),
+        "given back here": (Holder(pid=os.getpid(), given_back=True, **here), False),
+    }
+    if machine is not None:
+        dead = here | {"started": None}
+        kinds["a dead process of this machine"] = (Holder(pid=DEAD_PID, **dead), False)
+        later = here | {"started": str(int(started or 0) + 1)}
+        kinds["an earlier process of the same number"] = (Holder(pid=os.getpid(), **later), False)
+    return kinds
+
+
+KINDS = kinds_of_holder()
+US = Holder(host="here", pid=os.getppid(), machine=this_machine())
+
+
+def test_who_looks_sees_the_last_announcement_of_every_name(tmp_path: Path, clock: Clock) -> None:
+    """All pairs of announcements of one name; two who look see the same."""
+    for number, (first, second) in enumerate(itertools.product(KINDS, repeat=2)):
+        folder = tmp_path / f"{number}"
+        leave(folder, "x-1", 0, KINDS[first][0])
+        leave(folder, "x-1", 1, KINDS[second][0])
+        leave(folder, "y-1", 0, KINDS["given back here"][0])
+        works = KINDS[second][1]
+        views = [Leases(folder, us=US, clock=clock) for _ in range(2)]
+        for view in views:
+            assert view.others_at_work("x-") == works, (first, second)
+            assert view.others_at_work("x-1") == works
+            assert not view.others_at_work("x-2")
+            assert not view.others_at_work("y")
+            # of another machine nothing was seen yet but a file
+            assert view.alive() == ({"x-1"} if second == "a process of this machine" else set())
+        views[0].clear_dead()
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        assert names == ({"x-1.0", "x-1.1"} if works else set()), (first, second)
+        assert isinstance(views[1].take("x-1"), Holder) == works
+        views[1].close()
+
+
+def test_a_log_whose_end_counts_keeps_its_beginning(tmp_path: Path) -> None:
+    """Else whoever comes next would find number 0 free, and there were two."""
+    folder = tmp_path / "leases"
+    leave(folder, "x", 0, KINDS["given back here"][0])
+    with owner(folder, "one") as one, owner(folder, "two") as two, owner(folder, "three") as three:
+        assert isinstance(one.take("x"), Lease)
+        for each in (one, two, three):
+            each.clear_dead()
+            assert isinstance(three.take("x"), Holder)
+        assert sorted(path.name for path in folder.iterdir()) == ["x.0", "x.1"]
+
+
+def test_our_own_announcements_are_no_ones_elses(tmp_path: Path) -> None:
+    with owner(tmp_path / "leases", "one") as one, owner(tmp_path / "leases", "two") as two:
+        assert isinstance(one.take("x-1"), Lease)
+        assert not one.others_at_work("x")
+        assert two.others_at_work("x")
+        assert one.alive() == two.alive() == set()
+        one.clear_dead()
+        assert isinstance(two.take("x-1"), Holder)
+
+
+def test_another_machine_is_alive_when_it_has_renewed_and_until_it_does_no_longer(
+    owners: list[Leases], clock: Clock
+) -> None:
+    one, two, _ = owners
+    assert isinstance(one.take("x"), Lease)
+    path = one.path("x", 0)
+    assert two.alive() == set(), "it may have died before we came"
+    for step in range(1, 4):
+        os.utime(path, (step, step))  # by the clock of that machine, which says nothing
+        clock.now += LONG / 2
+        assert two.alive() == {"x"}
+        assert two.others_at_work("x")
+    clock.now += LONG
+    assert two.alive() == set()
+    assert not two.others_at_work("x")
+    os.utime(path, (9, 9))
+    assert two.alive() == {"x"}, "it was slow, not dead"
+
+
+def test_what_was_cut_off_goes_when_its_maker_is_dead(tmp_path: Path) -> None:
+    folder = tmp_path / "leases"
+    folder.mkdir()
+    for pid in (os.getpid(), DEAD_PID):
+        (folder / f".x.0.{pid}.0a1b2c3d.tmp").touch()
+    (folder / "notes.txt").touch()
+    with owner(folder, "one") as one:
+        assert not one.others_at_work("x")
+        assert one.alive() == set()
+        one.clear_dead()
+    left = {path.name for path in folder.iterdir()}
+    assert left == {f".x.0.{os.getpid()}.0a1b2c3d.tmp", "notes.txt"}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_looking_and_clearing_survive_what_is_no_announcement(
+    kind: str, owners: list[Leases], tmp_path: Path
+) -> None:
+    folder = tmp_path / "leases"
+    folder.mkdir()
+    for name in ("x.0", "x.1", "odd", ".x.0.1.ab.tmp", "x.99999999999999999999"):
+        FOREIGN[kind](folder / name)
+    one = owners[0]
+    one.others_at_work("x")
+    assert one.alive() == set()
+    one.clear_dead()
+    one.clear({"x"})
+    assert (folder / "odd").exists() or (folder / "odd").is_symlink()
 
 
 class World:
