@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ OLDEST = "2.56"
 """The oldest Ray whose errors and restarts were looked at."""
 OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
+KNOCK_SECONDS = 10.0
 
 
 @contextmanager
@@ -49,13 +51,14 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
         return
     handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     try:
+        _knock(address or os.environ.get("RAY_ADDRESS"))
         ray.init(
             address=address,
             log_to_driver=False,
             logging_level=logging.ERROR,
             **({} if address or os.environ.get("RAY_ADDRESS") else OWN_CLUSTER),
         )
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(
             f"no Ray cluster at '{address or os.environ.get('RAY_ADDRESS') or 'this machine'}'",
             expected="--address of a cluster that runs (ray start --head), or auto",
@@ -70,6 +73,20 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
             yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """See whether anybody listens at HOST:PORT: Ray itself would ask for minutes.
+
+    Raises:
+        OSError: nobody does.
+        ValueError: there is no such port.
+    """
+    host, colon, port = (address or "").rpartition(":")
+    if colon and "/" not in host:
+        if not port.isdecimal():
+            raise ValueError(f"'{port}' is no port")
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ and move workers as it likes.
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from contextlib import suppress
@@ -49,7 +50,11 @@ class Ray(Engine):
         """Start actors, more of them as nodes come, and wait until what is to do is done."""
         self.check(task.device, placing)
         ray = library()
+        # what is started here has what it has; nodes may come to any other
+        ours = not (placing.address or os.environ.get("RAY_ADDRESS") or ray.is_initialized())
         with cluster(ray, placing.address), seen(task) as sight:
+            if ours:
+                _check_gpus(ray, task.device, placing)
             crew = _Crew(ray, task, placing, sight)
             try:
                 return _watch(ray, crew, hear)
@@ -188,6 +193,23 @@ def _gpus_of_each(ray: Any, device: str, asked: float | None) -> float:
     if asked is not None:
         return asked
     return 1 if device != "auto" or ray.cluster_resources().get("GPU", 0) else 0
+
+
+def _check_gpus(ray: Any, device: str, placing: Placing) -> None:
+    """Refuse GPUs that this machine does not have: workers would wait for them for ever.
+
+    Raises:
+        ConfigError: saying how many there are.
+    """
+    there = ray.cluster_resources().get("GPU", 0)
+    each = _gpus_of_each(ray, device, placing.gpus_per_worker)
+    if each > there:
+        raise ConfigError(
+            "a worker needs more GPUs than this machine has",
+            expected=f"--gpus-per-worker of at most {there:g}, --device cpu, or --address of a "
+            "cluster",
+            found=f"{each:g} GPU{'s' * (each > 1)} for each worker",
+        )
 
 
 def _warn_of_death(number: int, where: str, what: str) -> None:

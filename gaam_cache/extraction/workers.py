@@ -73,6 +73,10 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     engine.check(config.device, config)
     key = _key(config) if rank else None
     own = secrets.token_hex(16) if key is None else None
+    if config.engine == "local" and _is_complete(config.out):  # workers would look, and end
+        job, tally = prepare_job(config, report), Tally()
+        made = make_missing(config, job, report, tally)
+        return summarize(config, made.plan, job.encoder.facts(), tally)
     checked = read_rows(config, report) if key is None else _rows_of_rank(config, key, report)
     in_thread(prepare_folder, config.out)
     shared = own is None or in_thread(hand_over, checked, config.out, own)

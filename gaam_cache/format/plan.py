@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.files import sealed_text, unsealed, write_file
+from gaam_cache.format.files import write_file
 from gaam_cache.format.fingerprint import check_covered, differences, fingerprint
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
 from gaam_cache.format.refusals import raise_if_refused, storage_errors
+from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.format.strict_json import MAX_BYTES, read_json
 
 FORMAT = "gaam-cache"

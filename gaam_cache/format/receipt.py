@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from gaam_cache.errors import CacheError
-from gaam_cache.format.files import SEAL, sealed_text, unsealed
 from gaam_cache.format.refusals import raise_if_refused
+from gaam_cache.format.sealed import SEAL, sealed_text, unsealed
 from gaam_cache.format.strict_json import read_json
 
 SHARD_FOLDER = "shards"

@@ -17,12 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.format.digest import digest_of
-from gaam_cache.format.files import (
-    link,
-    make_folder,
-    temporary_file,
-    write_file,
-)
+from gaam_cache.format.files import link, make_folder, temporary_file, write_file
 from gaam_cache.format.receipt import (
     NUMPY_DTYPES,
     SHARD_FOLDER,

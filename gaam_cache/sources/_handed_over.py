@@ -2,10 +2,11 @@
 
 Reading five million rows, looking for what is suspicious and hashing them takes minutes, and needs
 to be done once. The file carries a digest of all its content, which whoever opens it checks, and
-says of what it was made: of data that were changed since, or of other columns, nobody takes it.
+again of every piece that is read later. It says of what it was made: of data that were changed
+since, or of other columns, nobody takes it.
 
-    header (JSON behind its length), then for each split: sizes of the texts (uint32 or uint64),
-    class numbers (int32), the texts in UTF-8 one behind the other
+    header (JSON behind its length), then for each split: sizes of the texts (int64), class numbers
+    (int32), the texts in UTF-8 one behind the other
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import SealedParts, open_sealed, write_file
+from gaam_cache.errors import ConfigError, StorageError
+from gaam_cache.format.files import write_file
+from gaam_cache.format.sealed import SealedFile, SealedParts
 from gaam_cache.sources._base import Rows
 from gaam_cache.sources._spool import PackedTexts
 from gaam_cache.sources._texts import Texts
 
 FILE_NAME = "rows-{:.16}"
 """In the folder of the cache, while it is made: of rows with this key."""
-LARGEST_HEADER = 2**26
 
 
 class CheckedRows(NamedTuple):
@@ -87,29 +88,50 @@ def take_over(folder: Path, key: str) -> CheckedRows | None:
         OSError: they cannot be read.
     """
     try:
-        file = open_sealed(folder / FILE_NAME.format(key))  # the digest is checked, of all of it
+        file = SealedFile(folder / FILE_NAME.format(key))
+        size = int.from_bytes(file.read(0, 8), "little")
+        header = json.loads(file.read(8, size))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     if header["key"] != key:
-        file.close()
         return None
     names = tuple(header["class_names"])
     rows: dict[str, Rows] = {}
+    at = 8 + size
     for split in header["splits"]:
-        sizes = np.frombuffer(file.read(8 * split["rows"]), "<i8")
-        labels = np.frombuffer(file.read(4 * split["rows"]), "<i4")
-        begin = file.tell()
+        count = split["rows"]
+        sizes = np.frombuffer(file.read(at, 8 * count), "<i8")
+        labels = np.frombuffer(file.read(at + 8 * count, 4 * count), "<i4")
+        begin = at + 12 * count
         ends = array("Q", np.concatenate([[begin], begin + np.cumsum(sizes)]).tolist())
         rows[split["name"]] = Texts(
-            inputs=PackedTexts(file, ends),
+            inputs=_SharedTexts(file, ends),
             labels=[names[label] for label in labels.tolist()],
             class_names=names,
             origin=split["origin"],
             revision=split["revision"],
         )
-        file.seek(ends[-1])
+        at = ends[-1]
     return CheckedRows(rows, names, header["content"], header["shared_texts"])
+
+
+class _SharedTexts(PackedTexts):
+    """Texts in a file that others may write to: what is no longer what it was is refused."""
+
+    def __init__(self, file: SealedFile, ends: array[int]) -> None:
+        super().__init__(ends)
+        self._sealed = file
+
+    def _pread(self, offset: int, count: int) -> bytes:
+        try:
+            return self._sealed.read(offset, count)
+        except ValueError as error:
+            raise StorageError(
+                "the rows that were read for all workers were changed",
+                expected="the texts that were checked when they were read",
+                found=str(error),
+                hint="look at the disk and at who else writes there, and run the same again",
+            ) from error
 
 
 def put_away(folder: Path, key: str = "*") -> None:

@@ -7,7 +7,7 @@ import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import IO, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,10 @@ class PackedTexts(Sequence[str]):
     Any number of threads may read them.
 
     Args:
-        file: open for reading, and kept open.
         ends: where each text ends in the file; before them where the first begins.
     """
 
-    def __init__(self, file: IO[bytes], ends: array[int]) -> None:
-        self._file = file
+    def __init__(self, ends: array[int]) -> None:
         self._ends = ends
 
     def __len__(self) -> int:
@@ -86,15 +84,8 @@ class PackedTexts(Sequence[str]):
         return [content[first - begin : last - begin].decode() for first, last in pairwise(ends)]
 
     def _pread(self, offset: int, count: int) -> bytes:
-        # one call reads at most 2 GiB
-        pieces = []
-        while count:
-            piece = os.pread(self._file.fileno(), count, offset)
-            if not piece:
-                raise _cut_off()
-            pieces.append(piece)
-            offset, count = offset + len(piece), count - len(piece)
-        return b"".join(pieces)
+        """Bytes of the file."""
+        raise NotImplementedError
 
     def _ready(self) -> None:
         """Before anything is read."""
@@ -114,7 +105,8 @@ class TextSpool(PackedTexts):
             file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as we do
         except OSError as error:
             raise _full(error) from error
-        super().__init__(file, array("Q", [0]))
+        super().__init__(array("Q", [0]))
+        self._file = file
         self._flushed = False
 
     def append(self, text: str) -> None:
@@ -126,6 +118,17 @@ class TextSpool(PackedTexts):
         except OSError as error:
             raise _full(error) from error
         self._ends.append(self._ends[-1] + len(content))
+
+    def _pread(self, offset: int, count: int) -> bytes:
+        # one call reads at most 2 GiB
+        pieces = []
+        while count:
+            piece = os.pread(self._file.fileno(), count, offset)
+            if not piece:
+                raise _cut_off()
+            pieces.append(piece)
+            offset, count = offset + len(piece), count - len(piece)
+        return b"".join(pieces)
 
     def _ready(self) -> None:
         if not self._flushed:

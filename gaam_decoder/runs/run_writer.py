@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 
 from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.format.digest import digest_of, digest_of_stream
-from gaam_cache.format.files import (
-    Parts,
-    make_folder,
-    sealed_text,
-    sync_folder,
-    temporary_path,
-    write_synced,
-)
+from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_path, write_synced
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.sealed import sealed_text
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
 from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.seed_result import SeedResult

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gaam_cache.format.files import open_sealed, seal_parts, write_file
+from gaam_cache.format.files import write_file
+from gaam_cache.format.sealed import open_sealed, seal_parts
 from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
 
 SECONDS_BETWEEN_CHECKPOINTS = 2.0

@@ -21,7 +21,7 @@ import safetensors.numpy
 from safetensors import safe_open
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.format.files import sealed_text, unsealed
+from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.hub import errors as hub_errors
 from gaam_decoder import load_runs
 from gaam_decoder.reports._base import build_tables

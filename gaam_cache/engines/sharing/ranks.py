@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import shortened
 from gaam_cache.placing import parse_rank
 
 
@@ -41,6 +43,9 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
     Args:
         asked: ``i/n``, as configured.
         environ: the environment.
+
+    Raises:
+        ConfigError: a rank or number of ranks that there cannot be.
     """
     if asked is not None:
         number, count = parse_rank(asked)
@@ -76,10 +81,17 @@ def device_of(rank: Rank, asked: str) -> str:
 
 
 def _rank(environ: Mapping[str, str], number: str, count: str) -> Rank | None:
-    found = _number(environ, number), _number(environ, count)
-    if found[0] is None or found[1] is None or not found[0] < found[1] or found[1] < 2:
+    if not environ.get(number, "").strip() or not environ.get(count, "").strip():
         return None
-    return Rank(found[0], found[1])
+    found = _number(environ, number), _number(environ, count)
+    if found[0] is None or found[1] is None or not found[0] < found[1]:
+        raise ConfigError(
+            "the environment names a rank that there cannot be",
+            expected=f"{number} from 0 to {count} - 1, or neither",
+            found=shortened(f"{number}={environ[number]} {count}={environ[count]}"),
+            hint=f"unset {number} {count}, if they are not meant for gaam",
+        )
+    return Rank(found[0], found[1]) if found[1] > 1 else None
 
 
 def _array(environ: Mapping[str, str]) -> Rank | None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gaam_cache.format import files
 from gaam_cache.format.digest import digest_of, hash_file
-from gaam_cache.format.files import open_sealed, seal_parts, write_file
+from gaam_cache.format.files import write_file
+from gaam_cache.format.sealed import open_sealed, seal_parts
 
 
 @given(parts=st.lists(st.binary(max_size=99)))

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, StorageError
 from gaam_cache.extraction import workers
+from gaam_cache.format import sealed
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._handed_over import (
     FILE_NAME,
@@ -141,6 +142,39 @@ def test_what_is_damaged_is_not_taken(tmp_path: Path) -> None:
         odd()
         if not path.is_dir():
             assert take_over(tmp_path, KEY) is None
+
+
+def test_what_is_changed_after_it_was_opened_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any byte of the texts, in place, for whoever has the file open; what is whole is read."""
+    monkeypatch.setattr(sealed, "PIECE_BYTES", 64)
+    texts = [f"text {number} of many" for number in range(40)]
+    checked = checked_of({"train": rows_of(texts, ["a", "b"] * 20)})
+    assert hand_over(checked, tmp_path, KEY)
+    path = tmp_path / FILE_NAME.format(KEY)
+    whole = path.read_bytes()
+    begin = whole.index(b"text 0")
+    for place in range(begin, len(whole)):
+        found = take_over(tmp_path, KEY)
+        assert found is not None
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(bytes([whole[place] ^ 1]))
+        refused = 0
+        for row, text in enumerate(texts):
+            try:
+                assert found.rows["train"].inputs[row] == text
+            except StorageError:
+                refused += 1
+        assert 1 <= refused < 10, place
+        with path.open("r+b") as file:
+            file.write(whole)
+    found = take_over(tmp_path, KEY)
+    assert found is not None
+    os.truncate(path, len(whole) - 1)
+    with pytest.raises(StorageError, match="were changed"):
+        list(found.rows["train"].inputs)
 
 
 def test_only_texts_are_handed_over(tmp_path: Path) -> None:

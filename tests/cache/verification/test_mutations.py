@@ -20,7 +20,8 @@ import pytest
 import gaam_cache
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.repair import extract_again
-from gaam_cache.format.files import SEAL, canonical_json, sealed_text
+from gaam_cache.format.files import canonical_json
+from gaam_cache.format.sealed import SEAL, sealed_text
 from gaam_cache.inspect import describe, in_words
 from tests.cache.published import write_random_cache
 from tests.cache.verification.test_damage import everything

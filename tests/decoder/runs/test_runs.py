@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_cache.format.files import sealed_text, unsealed, write_file
+from gaam_cache.format.files import write_file
+from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of

@@ -153,8 +153,18 @@ NONSENSE = [
 ]
 
 
-def test_variables_that_make_no_sense_are_as_if_they_were_not_there() -> None:
-    """Every variable of every job, one at a time and some at once: never an error."""
+def found_or_refused(environ: dict[str, str]) -> Rank | None:
+    """The rank; of one that there cannot be, the refusal names what was found."""
+    try:
+        return find_rank(None, environ)
+    except ConfigError as error:
+        assert "rank that there cannot be" in str(error)
+        assert "unset" in str(error)
+        return None
+
+
+def test_variables_that_make_no_sense_are_refused_or_as_if_they_were_not_there() -> None:
+    """Every variable of every job, one at a time and some at once."""
     generator = random.Random(0)
     for name, job in every_job():
         if name == "--rank":
@@ -162,14 +172,15 @@ def test_variables_that_make_no_sense_are_as_if_they_were_not_there() -> None:
         for environ in (job[0], job[-1]):
             for variable in environ:
                 for value in NONSENSE:
-                    found = find_rank(None, environ | {variable: value})
+                    found = found_or_refused(environ | {variable: value})
                     assert found is None or 0 <= found.number < found.total
             for _ in range(5):
                 bad = {name: generator.choice(NONSENSE) for name in environ}
-                found = find_rank(None, bad)
-                assert found is None
-    for number, count in (("4", "4"), ("5", "4"), ("0", "0"), ("0", "1")):
-        assert find_rank(None, {"RANK": number, "WORLD_SIZE": count}) is None
+                assert found_or_refused(bad) is None
+    for number, count in (("4", "4"), ("5", "4"), ("0", "0"), ("x", "2"), ("-1", "2"), ("1", "x")):
+        with pytest.raises(ConfigError, match="RANK"):
+            find_rank(None, {"RANK": number, "WORLD_SIZE": count})
+    assert find_rank(None, {"RANK": "0", "WORLD_SIZE": "1"}) is None
 
 
 def test_what_is_asked_for_comes_before_torchrun_and_that_before_slurm() -> None:
