@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.errors import StorageError
+from gaam_cache.format.pieces import pieces
 from gaam_cache.format.refusals import storage_errors
 
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-)
-WRITE_BYTES = 2**20
-"""Given to the system at a time. Of 2 MiB and more in one piece ext4 (Linux 6.18) makes huge pages:
-2.3 s of processor time a GB in a virtual machine that has to ask for such; in pieces 0.2 s."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """How file systems say so; a missing permission is EACCES."""
 Content = bytes | Iterable[bytes | memoryview]
@@ -143,10 +139,7 @@ def temporary_file(folder: Path, name: str, content: Content) -> Iterator[Path]:
 def write_synced(path: Path, content: Content) -> None:
     """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
     with path.open("xb") as file:
-        for part in [content] if isinstance(content, bytes) else content:
-            view = memoryview(part).cast("B") if len(part) else part
-            for start in range(0, len(view), WRITE_BYTES):
-                file.write(view[start : start + WRITE_BYTES])
+        file.writelines(pieces([content] if isinstance(content, bytes) else content))
         file.flush()
         os.fsync(file.fileno())
 

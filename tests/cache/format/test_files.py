@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.format import files
+from gaam_cache.format import pieces
 from gaam_cache.format.digest import digest_of, hash_file
 from gaam_cache.format.files import write_file
 from gaam_cache.format.sealed import open_sealed, seal_parts
@@ -35,7 +35,7 @@ def test_a_sealed_file_is_read_as_it_was_written_under_its_name_alone(tmp_path: 
 def test_what_is_written_in_pieces_is_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "WRITE_BYTES", 64)
+    monkeypatch.setattr(pieces, "WRITE_BYTES", 64)
     numbers = np.random.default_rng(0)
     for size in [*range(200), 999, 4096]:
         content = numbers.bytes(size)
