@@ -102,7 +102,7 @@ STEPS: dict[str, Callable[[Path], None]] = {
 }
 IMPORTED = ("gaam_cache", "gaam_cache.inspect", "gaam_cache.extraction.repair", "torch")
 PROGRAM = """
-import importlib, json, sys, time
+import importlib, json, os, sys, time
 for name in {imported!r}:
     importlib.import_module(name)
 import gaam_cache
@@ -113,15 +113,15 @@ def memory(line):  # unlike ru_maxrss not that of the process before
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(one.split()[1]) for one in lines if one.startswith(line))
 before = memory("VmRSS")
-start = time.perf_counter()
+start, processor = time.perf_counter(), sum(os.times()[:4])
 STEPS[sys.argv[1]](Path(sys.argv[2]))
-seconds = time.perf_counter() - start
-print(json.dumps([seconds, (memory("VmHWM") - before) / 1024]))
+seconds, processor = time.perf_counter() - start, sum(os.times()[:4]) - processor
+print(json.dumps([seconds, processor, (memory("VmHWM") - before) / 1024]))
 """
 
 
 def timed(step: str, cache: Path, user: Path) -> list[float]:
-    """Seconds and megabytes of a step, in a process of its own."""
+    """Seconds, processor seconds and megabytes of a step, in a process of its own."""
     shutil.rmtree(user, ignore_errors=True)  # nothing is remembered
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(imported=IMPORTED), step, str(cache)],
@@ -153,7 +153,7 @@ def measure(shards: int, rounds: int, folder: Path) -> dict[str, Any]:
     for _ in range(rounds):
         steps["resume, 99% there"].append(timed("resume, 99% there", cache, folder / "user"))
     found["steps"] = {
-        name: [statistics.median(run[i] for run in runs) for i in (0, 1)]
+        name: [statistics.median(run[i] for run in runs) for i in range(3)]
         for name, runs in steps.items()
     }
     shutil.rmtree(cache)
@@ -179,9 +179,10 @@ def main() -> None:
                 f"{found['receipt_bytes']:,.0f} bytes a receipt"
             )
             bare = found["steps"]["bare receipts"][0]
-            for name, (seconds, megabytes) in found["steps"].items():
+            for name, (seconds, processor, megabytes) in found["steps"].items():
                 print(
-                    f"  {name:<22} {seconds:8.2f} s {1e6 * seconds / shards:7.0f} us a shard "
+                    f"  {name:<22} {seconds:8.2f} s {processor:8.2f} s of a processor "
+                    f"{1e6 * processor / shards:7.0f} us a shard "
                     f"x{seconds / bare:5.1f} bare receipts {megabytes:6.0f} MB"
                 )
     if arguments.json:
