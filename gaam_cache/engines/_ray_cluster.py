@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,8 +16,11 @@ from gaam_cache.engines._base import Task
 from gaam_cache.engines._ray_actors import Sight
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
+from gaam_cache.messages.checks import shortened
 from gaam_cache.terminal import interruption
 
+ANSWER_SECONDS = 10.0
+"""For the first node of a cluster to accept a connection."""
 OLDEST = "2.56"
 """The oldest Ray whose errors and restarts were looked at."""
 
@@ -54,11 +58,7 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
             **({} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}),
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise ConfigError(
-            f"no Ray cluster at '{address or os.environ.get('RAY_ADDRESS') or 'this machine'}'",
-            expected="--address of a cluster that runs (ray start --head), or auto",
-            found=" ".join(str(error).split())[:500],
-        ) from error
+        raise _no_cluster(address, str(error)) from error
     finally:
         with suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():
@@ -68,6 +68,31 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
             yield
     finally:
         ray.shutdown()
+
+
+def check_address(address: str | None) -> None:
+    """Refuse an address at which nobody answers: Ray itself asks for minutes.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    named = address or os.environ.get("RAY_ADDRESS") or ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return  # auto, local: Ray says at once whether there is one
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(address: str | None, found: str) -> ConfigError:
+    named = address or os.environ.get("RAY_ADDRESS") or "this machine"
+    return ConfigError(
+        f"no Ray cluster at '{shortened(named)}'",
+        expected="--address of a cluster that runs (ray start --head), or auto",
+        found=" ".join(found.split())[:500],
+    )
 
 
 @contextmanager
