@@ -16,13 +16,15 @@ from gaam_cache.engines._base import Task
 from gaam_cache.engines._ray_actors import Sight
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
+from gaam_cache.messages.checks import shortened
 from gaam_cache.terminal import interruption
 
+ANSWER_SECONDS = 10.0
+"""For the first node of a cluster to accept a connection."""
 OLDEST = "2.56"
 """The oldest Ray whose errors and restarts were looked at."""
 OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 80 * 2**20}
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
-KNOCK_SECONDS = 10.0
 
 
 @contextmanager
@@ -51,19 +53,14 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
         return
     handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     try:
-        _knock(address or os.environ.get("RAY_ADDRESS"))
         ray.init(
             address=address,
             log_to_driver=False,
             logging_level=logging.ERROR,
             **({} if address or os.environ.get("RAY_ADDRESS") else OWN_CLUSTER),
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"no Ray cluster at '{address or os.environ.get('RAY_ADDRESS') or 'this machine'}'",
-            expected="--address of a cluster that runs (ray start --head), or auto",
-            found=" ".join(str(error).split())[:500],
-        ) from error
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise _no_cluster(address, str(error)) from error
     finally:
         with suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():
@@ -75,18 +72,29 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
-    """See whether anybody listens at HOST:PORT: Ray itself would ask for minutes.
+def check_address(address: str | None) -> None:
+    """Refuse an address at which nobody answers: Ray itself asks for minutes.
 
     Raises:
-        OSError: nobody does.
-        ValueError: there is no such port.
+        ConfigError: there is none.
     """
-    host, colon, port = (address or "").rpartition(":")
-    if colon and "/" not in host:
-        if not port.isdecimal():
-            raise ValueError(f"'{port}' is no port")
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    named = address or os.environ.get("RAY_ADDRESS") or ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return  # auto, local: Ray says at once whether there is one
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(address: str | None, found: str) -> ConfigError:
+    named = address or os.environ.get("RAY_ADDRESS") or "this machine"
+    return ConfigError(
+        f"no Ray cluster at '{shortened(named)}'",
+        expected="--address of a cluster that runs (ray start --head), or auto",
+        found=" ".join(found.split())[:500],
+    )
 
 
 @contextmanager

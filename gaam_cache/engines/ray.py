@@ -15,7 +15,7 @@ from typing import Any
 
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._ray_actors import Mailbox, Sight, Worker
-from gaam_cache.engines._ray_cluster import cluster, library, seen
+from gaam_cache.engines._ray_cluster import check_address, cluster, library, seen
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
 from gaam_cache.terminal import interruption
@@ -32,7 +32,7 @@ class Ray(Engine):
     """Actors of Ray; a cluster of this machine alone where there is no other."""
 
     def check(self, device: str, placing: Placing) -> None:
-        """Refuse what names devices of this machine, and to go on without the library."""
+        """Refuse what names devices of this machine, or no cluster; the library must be there."""
         library()
         if "," in placing.devices:
             raise ConfigError(
@@ -45,17 +45,16 @@ class Ray(Engine):
                 f"--device {device} is one device of this machine",
                 expected="--device cuda or cpu beside --engine ray",
             )
+        check_address(placing.address)
 
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start actors, more of them as nodes come, and wait until what is to do is done."""
         self.check(task.device, placing)
         ray = library()
-        # what is started here has what it has; nodes may come to any other
-        ours = not (placing.address or os.environ.get("RAY_ADDRESS") or ray.is_initialized())
         with cluster(ray, placing.address), seen(task) as sight:
-            if ours:
-                _check_gpus(ray, task.device, placing)
             crew = _Crew(ray, task, placing, sight)
+            if not placing.address and "RAY_ADDRESS" not in os.environ:
+                crew.check_gpus()
             try:
                 return _watch(ray, crew, hear)
             finally:
@@ -117,6 +116,21 @@ class _Crew:
         here = ray.get_runtime_context().get_node_id()
         near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
         self._mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=near).remote()
+
+    def check_gpus(self) -> None:
+        """Refuse to wait for GPUs in a cluster to which no node will come.
+
+        Raises:
+            ConfigError: no worker could ever begin.
+        """
+        there = self._ray.cluster_resources().get("GPU", 0)
+        if self._gpus > there:
+            raise ConfigError(
+                "no worker can begin",
+                expected=f"{self._gpus:g} GPUs for each",
+                found=f"{there:g} on this machine, which is all of the cluster",
+                hint="--device cpu, or --address of another cluster",
+            )
 
     def grow(self) -> None:
         """Start workers as long as there are fewer than asked for, or than there is room for."""
@@ -193,23 +207,6 @@ def _gpus_of_each(ray: Any, device: str, asked: float | None) -> float:
     if asked is not None:
         return asked
     return 1 if device != "auto" or ray.cluster_resources().get("GPU", 0) else 0
-
-
-def _check_gpus(ray: Any, device: str, placing: Placing) -> None:
-    """Refuse GPUs that this machine does not have: workers would wait for them for ever.
-
-    Raises:
-        ConfigError: saying how many there are.
-    """
-    there = ray.cluster_resources().get("GPU", 0)
-    each = _gpus_of_each(ray, device, placing.gpus_per_worker)
-    if each > there:
-        raise ConfigError(
-            "a worker needs more GPUs than this machine has",
-            expected=f"--gpus-per-worker of at most {there:g}, --device cpu, or --address of a "
-            "cluster",
-            found=f"{each:g} GPU{'s' * (each > 1)} for each worker",
-        )
 
 
 def _warn_of_death(number: int, where: str, what: str) -> None:

@@ -76,8 +76,10 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     conf.write_text(
         CONFIGURATION.format(folder=folder, host=host, ports=ports, cores=CORES), "utf-8"
     )
-    # no file: nothing but a number that jobs are given one of
-    (folder / "gres.conf").write_text(f"NodeName={host} Name=gpu Count={CORES}\n", "utf-8")
+    for number in range(CORES):  # devices that are none: what a job is given is a number
+        (folder / f"gpu{number}").touch()
+    gpus = f"NodeName={host} Name=gpu File={folder}/gpu[0-{CORES - 1}]\n"
+    (folder / "gres.conf").write_text(gpus, "utf-8")
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
     environ = {**os.environ, "SLURM_CONF": str(conf), "PATH": path}
     own = [f"--socket={folder}/munge.socket"]
