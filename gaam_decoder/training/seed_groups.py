@@ -147,7 +147,7 @@ class SeedGroups:
 def _shared_out(engine: Engine, num_seeds: int, workers: int, num_items: int) -> Engine:
     """Fewer seeds together, where workers would have nothing to do."""
     most = -(-num_seeds // -(-workers // num_items))
-    if most >= engine.seed_batch:
+    if workers == 1 or most >= engine.seed_batch:
         return engine
     why = f"{engine.why}; seeds shared out to {workers} workers"
     return replace(engine, seed_batch=most, why=why)
