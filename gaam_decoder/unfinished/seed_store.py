@@ -110,7 +110,7 @@ class SeedStore:
             if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
                 damaged[self.folder.name] = "it is no folder"
                 _remove(self.folder)
-            for path in sorted(self.folder.glob("*")):
+            for path in self._files("*"):
                 if path.name.startswith("."):
                     continue  # a temporary file, which goes with the folder
                 try:
@@ -167,6 +167,13 @@ class SeedStore:
             stacklevel=2,
         )
 
+    def _files(self, pattern: str) -> list[Path]:
+        """By name; none where another trainer has removed the folder at this moment."""
+        try:
+            return sorted(self.folder.glob(pattern))
+        except FileNotFoundError:
+            return []
+
     def _path(self, kind: str, seeds: Sequence[int]) -> Path:
         digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
         return self.folder / f"{kind}-{digest}.safetensors"
@@ -186,12 +193,12 @@ class SeedStore:
             StorageError: the file system refused.
         """
         with storage_errors(self.folder, option="--runs"):
-            for path in [*self.folder.glob("group-*"), *self.folder.glob("done-*")]:
+            for path in [*self._files("group-*"), *self._files("done-*")]:
                 with suppress(FileNotFoundError, ValueError):
                     _, about = read(path, with_tensors=False)
                     if _seeds_of(about) <= published:
                         path.unlink(missing_ok=True)
-            left = any(any(self.folder.glob(f"{kind}-*")) for kind in ("done", "group"))
+            left = self._files("done-*") or self._files("group-*")
             if not left and not others:
                 shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
