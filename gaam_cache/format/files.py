@@ -139,7 +139,8 @@ def temporary_file(folder: Path, name: str, content: Content) -> Iterator[Path]:
 def write_synced(path: Path, content: Content) -> None:
     """Make a file that is not there yet, in a folder that nobody else looks into, and sync it."""
     with path.open("xb") as file:
-        file.writelines(pieces([content] if isinstance(content, bytes) else content))
+        for piece in pieces([content] if isinstance(content, bytes) else content):
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
 
