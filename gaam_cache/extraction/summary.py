@@ -47,7 +47,7 @@ class ExtractSummary:
     deviation: float
     """The largest ``|stored - alone| / |alone|`` of any layer of those rows."""
     seconds: float
-    """Wall time of this run's shards, without loading the encoder."""
+    """Wall time of this run's shards, without loading the encoder; of workers, with their start."""
     write_seconds: float
     """Time of checking, hashing and writing, most of it beside the encoder."""
     bytes: int

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, StorageError
+from gaam_cache.errors import ConfigError, HubError, StorageError
 from gaam_cache.extraction import workers
 from gaam_cache.format import sealed
 from gaam_cache.sources._base import Rows, find_source
@@ -256,3 +256,33 @@ def test_rows_of_a_file_that_cannot_be_told_apart_are_no_ones_to_hand_over(
     source = type(find_source(config.dataset))
     monkeypatch.setattr(source, "state", lambda self, config: None)
     assert workers._key(config) is None
+
+
+def test_rows_of_the_hub_are_those_of_a_commit(
+    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch that moves, a hub that is out of reach, with and without a commit from before."""
+    config = replace(config, dataset="someone/news")
+    answers: dict[str, str | None] = {"reached": "a" * 40, "remembered": "b" * 40}
+
+    def resolve(name: str, revision: str | None, *, kind: str) -> str:
+        if answers["reached"] is None:
+            raise HubError("out of reach")
+        return answers["reached"]
+
+    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", resolve)
+    monkeypatch.setattr(
+        "gaam_cache.sources.hub.recall", lambda *asked, **kind: answers["remembered"]
+    )
+    first = workers._key(config)
+    assert first == workers._key(config)
+    answers["reached"] = "c" * 40
+    moved = workers._key(config)
+    answers["reached"] = None
+    remembered = workers._key(config)
+    answers["remembered"] = "a" * 40
+    assert workers._key(config) == first
+    answers["remembered"] = None
+    assert workers._key(config) is None, "then each rank reads for itself"
+    assert len({first, moved, remembered}) == 3
+    assert None not in (first, moved, remembered)
