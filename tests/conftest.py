@@ -253,9 +253,14 @@ def cluster() -> Iterator[None]:
     """One cluster of Ray for all tests: it takes seconds to start."""
     ray = pytest.importorskip("ray", reason="the package ray (extra 'ray') is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    own = {"env_vars": {"OMP_NUM_THREADS": "1"}}  # the bits of one thread, on any machine
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # the bits of one thread, on any machine
     options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init(num_cpus=4, runtime_env=own, **options)
+    ray.init(num_cpus=4, **options)
+    if threads is None:
+        del os.environ["OMP_NUM_THREADS"]
+    else:
+        os.environ["OMP_NUM_THREADS"] = threads
     yield
     ray.shutdown()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -80,8 +81,19 @@ def extraction(bench: Bench, root: Path, out: Path) -> list[str]:
     return ["extract", *map(str, places), *more.split()]
 
 
-@pytest.mark.parametrize("killed", [0, 1, 3])
-@pytest.mark.parametrize("start", STARTS)
+def mostly_slow(quick: set[Any], *axes: Any) -> list[Any]:
+    """All combinations; those that are not ``quick`` take more than a minute together."""
+    every = itertools.product(*axes)
+    return [
+        case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in every
+    ]
+
+
+QUICK = {("torchrun", 0), ("array", 1), ("srun", 3), ("--rank", 1)}
+QUICK_TRAININGS = {(False, "array", 1), (True, "torchrun", 1), (False, "torchrun", 3)}
+
+
+@pytest.mark.parametrize(("start", "killed"), mostly_slow(QUICK, STARTS, [0, 1, 3]))
 def test_ranks_make_the_bytes_of_one_and_read_the_rows_once(
     start: str, killed: int, forks: Forks, bench: Bench, alone: Path, tmp_path: Path
 ) -> None:
@@ -130,9 +142,10 @@ def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
     server.process.wait()
 
 
-@pytest.mark.parametrize("killed", [0, 1, 3])
-@pytest.mark.parametrize("start", ["torchrun", "array"])
-@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize(
+    ("tuned", "start", "killed"),
+    mostly_slow(QUICK_TRAININGS, [False, True], ["torchrun", "array"], [0, 1, 3]),
+)
 def test_ranks_train_the_bits_of_one(
     tuned: bool, start: str, killed: int, trainers: Forks, bench: Bench, tmp_path: Path
 ) -> None:

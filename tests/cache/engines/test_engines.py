@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaam_cache.engines._base import load_engine
-from gaam_cache.errors import GaamError, GaamWarning
+from gaam_cache.errors import DataError, GaamError, GaamWarning, StorageError
 from gaam_cache.placing import Placing
 from tests.cache.engines import tasks
 
@@ -72,7 +72,14 @@ def test_what_workers_say_arrives_whole_and_in_order_and_so_do_large_results(
         assert said == [*counted, ("large", bytes(tasks.LARGE)), *[warned] * 3]
 
 
-@pytest.mark.parametrize("cls", tasks.ERRORS, ids=lambda cls: cls.__name__)
+def errors_through_engines() -> list[Any]:
+    """All of ours through each; rarely through one whose workers take long to start."""
+    quick = [("local", cls) for cls in tasks.ERRORS] + [("ray", StorageError), ("ray", DataError)]
+    rest = [("ray", cls) for cls in tasks.ERRORS if ("ray", cls) not in quick]
+    return [*quick, *[pytest.param(*case, marks=pytest.mark.slow) for case in rest]]
+
+
+@pytest.mark.parametrize(("engine", "cls"), errors_through_engines(), indirect=["engine"])
 def test_an_error_of_ours_arrives_as_itself_and_is_not_tried_again(
     cls: type[GaamError], engine: str, tmp_path: Path
 ) -> None:
