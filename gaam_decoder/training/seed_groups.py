@@ -87,7 +87,8 @@ class SeedGroups:
             seed_batch=shared.config.seed_batch,
             compile=shared.config.compile,
         )
-        chosen = _shared_out(chosen, len(self.seeds), shared.workers, num_items)
+        if shared.config.seed_batch is None:
+            chosen = _shared_out(chosen, len(self.seeds), shared.workers, num_items)
         work = self._store.load()
         published = {s for run in runs_of_key(shared.config.runs, item.key) for s in run.seeds}
         self._results = {s: kept for s, kept in work.results.items() if s not in published}

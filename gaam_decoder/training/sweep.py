@@ -109,12 +109,12 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         with storage_errors(runs / LEASE_FOLDER, option="--runs"):
             make_folder(runs)
     names = {item.key: work_name(item) for item in items}
-    count, pause = len(waiting), SHORTEST_PAUSE_SECONDS
+    pause = SHORTEST_PAUSE_SECONDS
     holders: dict[str, Holder] = {}
     while waiting:
         postponed = []
         for item in waiting:
-            holder = train_item(item, list(seeds), shared, num_items=count)
+            holder = train_item(item, list(seeds), shared, num_items=len(items))
             found[item.key] = runs_of_key(runs, item.key)
             if holder is None:
                 tracker.finish(item.key)
