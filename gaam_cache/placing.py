@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 
-MOST_WORKERS = 4096
-"""Of one call; more is a slip of the finger."""
 ENGINES = "gaam_cache.engines"
 DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
 """What may be asked for."""
@@ -60,6 +58,15 @@ class Placing:
     def alone(self) -> bool:
         """Whether this process does the work itself."""
         return self.engine == "local" and self.devices == "1"
+
+
+P = TypeVar("P", bound=Placing)
+
+
+def placed(config: P) -> P:
+    """The same configuration for a worker, which places nobody."""
+    values: dict[str, Any] = {one.name: one.default for one in fields(Placing)}
+    return replace(config, **values)
 
 
 def check_placing(placing: Placing) -> None:

@@ -96,6 +96,20 @@ def load_engine(placing: Placing) -> Engine:
     return engine
 
 
+def warning_once(hear: Hear) -> Hear:
+    """Who hears all but warnings, which are given here: each once, however many workers say it."""
+    said: set[str] = set()
+
+    def heard(number: int, kind: str, value: Any) -> None:
+        if kind != "warning":
+            hear(number, kind, value)
+        elif value not in said:
+            said.add(value)
+            warnings.warn(value, GaamWarning, stacklevel=6)
+
+    return heard
+
+
 def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +11,11 @@ from typing import Any, NamedTuple
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Facts
-from gaam_cache.engines._base import Place, Task, Tell, load_engine
+from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines.sharing.holder import Holder
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.ranks import Rank, device_of
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
-from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.job import prepare_job, read_rows
 from gaam_cache.extraction.missing import ROWS, Role, in_thread, make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize
@@ -27,6 +25,7 @@ from gaam_cache.format.files import canonical_json
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, adopt_plan, read_plan
 from gaam_cache.format.shard import prepare_folder
+from gaam_cache.placing import placed
 from gaam_cache.sources._base import find_source
 from gaam_cache.sources._handed_over import (
     CheckedRows,
@@ -81,9 +80,7 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     in_thread(prepare_folder, config.out)
     shared = own is None or in_thread(hand_over, checked, config.out, own)
     argument = Argument(
-        config=replace(
-            config, engine="local", devices="1", rank=None, address=None, gpus_per_worker=None
-        ),
+        config=placed(config),
         key=(own or key) if shared else None,
         start=rank.start if rank else 0.0,
         share=1 / rank.total if rank else 1.0,
@@ -92,7 +89,9 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     course = _Course(config, sum(len(part) for part in checked.rows.values()), report)
     began = time.perf_counter()
     try:
-        results = engine.run(Task(work, argument, config.out, config.device), config, course.hear)
+        results = engine.run(
+            Task(work, argument, config.out, config.device), config, warning_once(course.hear)
+        )
     finally:
         if own is not None:
             in_thread(put_away, config.out, own)
@@ -185,16 +184,11 @@ class _Course:
         self._before = self._published()
         self._rows: dict[int, int] = {}
         self._tokens: dict[int, int] = {}
-        self._lost = 0
         self._began = time.perf_counter()
-        self._said: set[str] = set()
 
     def hear(self, worker: int, kind: str, value: Any) -> None:
         """Take note of what a worker says."""
-        if kind == "warning" and value not in self._said:
-            self._said.add(value)
-            warnings.warn(value, GaamWarning, stacklevel=5)
-        elif kind == "died":
+        if kind == "died":
             # of what it had encoded, what it had published stays
             self._rows.pop(worker, None)
             self._before = max(self._before, self._published() - sum(self._rows.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -83,9 +84,9 @@ class PackedTexts(Sequence[str]):
         ends = self._ends[start : stop + 1]
         return [content[first - begin : last - begin].decode() for first, last in pairwise(ends)]
 
+    @abstractmethod
     def _pread(self, offset: int, count: int) -> bytes:
         """Bytes of the file."""
-        raise NotImplementedError
 
     def _ready(self) -> None:
         """Before anything is read."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache import devices
-from gaam_cache.engines._base import Place, Task, Tell, load_engine
+from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines.sharing.ranks import Rank, device_of, find_rank
-from gaam_cache.errors import GaamWarning
 from gaam_cache.format.plan import PLAN_FILE
+from gaam_cache.placing import placed
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_reader import read_run
@@ -94,10 +93,7 @@ def _by_engine(
     Raises:
         GaamError: whatever a worker raised, or all of them died.
     """
-    own = replace(
-        config, engine="local", devices="1", rank=None, address=None, gpus_per_worker=None
-    )
-    done, said = 0, set()
+    done = 0
 
     def hear(worker: int, kind: str, value: Any) -> None:
         nonlocal done
@@ -109,13 +105,10 @@ def _by_engine(
             report(0, 0, value)
         elif kind == "run":
             on_run(Path(value))
-        elif kind == "warning" and value not in said:
-            said.add(value)
-            warnings.warn(value, GaamWarning, stacklevel=5)
 
-    argument = _Argument(own, rank.total if rank else 1, rank is None)
+    argument = _Argument(placed(config), rank.total if rank else 1, rank is None)
     task = Task(_work, argument, config.runs, config.device, (config.cache / PLAN_FILE,))
-    results = load_engine(config).run(task, config, hear)
+    results = load_engine(config).run(task, config, warning_once(hear))
     paths, left = min(results, key=lambda result: result[1] is not None)
     return Swept(runs=[read_run(Path(path)) for path in paths], left=left)
 

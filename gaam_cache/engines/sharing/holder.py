@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.engines.sharing.processes import stat_fields, this_machine
+from gaam_cache.engines.sharing.processes import is_alive, stat_fields, this_machine
 from gaam_cache.format.files import read_bytes
 from gaam_cache.messages.foreign_text import visible
 
@@ -28,6 +28,14 @@ class Holder(NamedTuple):
     started: str | None = None
     """Start of the process in ticks, which tells it from a later one of the same number."""
     given_back: bool = False
+
+    def is_of(self, machine: str | None) -> bool:
+        """Whether it is a process of that machine."""
+        return self.machine is not None and self.machine == machine
+
+    def is_dead(self, machine: str | None) -> bool:
+        """Whether it was a process of that machine, which is this one, and has ended."""
+        return self.is_of(machine) and not is_alive(self.pid, self.started)
 
     def in_words(self) -> str:
         """For people."""

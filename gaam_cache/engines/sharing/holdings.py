@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.engines.sharing.entries import Entry, entries_of
 from gaam_cache.engines.sharing.holder import parse, read_content
-from gaam_cache.engines.sharing.processes import is_alive, this_machine
-
-_ENTRY = re.compile(r"([^.].*)\.([0-9]{1,9})")
+from gaam_cache.engines.sharing.processes import this_machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,29 +36,25 @@ class Holding:
 
 def holdings(folder: Path) -> list[Holding]:
     """All that is announced in a folder of leases, by name; nothing where there is none."""
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except OSError:
-        return []
-    last: dict[str, int] = {}
-    for match in filter(None, map(_ENTRY.fullmatch, names)):
-        last[match[1]] = max(last.get(match[1], 0), int(match[2]))
+    last: dict[str, Entry] = {}
+    for entry in entries_of(folder):
+        if entry.maker is None and entry.number >= last.get(entry.name, entry).number:
+            last[entry.name] = entry
     here, found = this_machine(), []
-    for name, number in sorted(last.items()):
+    for name, entry in sorted(last.items()):
         try:
-            holder = parse(read_content(folder / f"{name}.{number}"))
+            holder = parse(read_content(entry.path))
         except OSError:
             continue  # finished meanwhile
         if holder.given_back or not holder.pid:
             continue
-        ours = holder.machine is not None and holder.machine == here
         found.append(
             Holding(
                 name=name,
                 host=holder.host,
                 process=holder.pid,
                 since=holder.since,
-                dead=ours and not is_alive(holder.pid, holder.started),
+                dead=holder.is_dead(here),
             )
         )
     return found

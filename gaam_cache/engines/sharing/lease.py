@@ -213,7 +213,7 @@ class Leases:
         except FileNotFoundError:
             return None  # the work is done
         holder = parse(content)
-        if holder.given_back or self._is_dead(holder):
+        if holder.given_back or holder.is_dead(self.us.machine):
             self._alive.discard(name)
             return None
         now = self._clock()
@@ -221,18 +221,12 @@ class Leases:
         last, since = self._seen.get(path, (None, now))
         if pulse != last:
             self._seen[path] = (pulse, now)
-            if last is not None or self._is_of_here(holder):
+            if last is not None or holder.is_of(self.us.machine):
                 self._alive.add(name)
         elif now - since > self.patience:
             self._alive.discard(name)
             return None
         return holder
-
-    def _is_of_here(self, holder: Holder) -> bool:
-        return holder.machine is not None and holder.machine == self.us.machine
-
-    def _is_dead(self, holder: Holder) -> bool:
-        return self._is_of_here(holder) and not is_alive(holder.pid, holder.started)
 
     def _renew_until_closed(self) -> None:
         while not self._closing.wait(RENEW_SECONDS):

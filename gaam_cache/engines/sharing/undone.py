@@ -74,10 +74,6 @@ class Undone:
             else:
                 self._left.append(shard)
 
-    def held(self) -> int:
-        """Shards that others make, as far as we know."""
-        return len(self._left)
-
     def others_live(self) -> bool:
         """Whether all that is left is held, now, by those who were seen to be alive."""
         return {shard.name for shard in self._left} <= self._leases.alive()
