@@ -15,6 +15,11 @@ from gaam_cache.placing import Placing, check_placing
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_DATASET = "news-sample"
+RECORDED = "recorded"
+"""Metadata of a field that a plan records where it is not at its default: under ``dataset`` what it
+takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
+OF_ROWS = {RECORDED: "dataset"}
+OF_ENCODER = {RECORDED: "encoder"}
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
@@ -55,12 +60,50 @@ class ExtractConfig(Placing):
     """Columns joined by a space; default: 'text'."""
     label_column: str = "label"
     """Column that holds the class."""
+    file_column: str | None = field(default=None, metadata=OF_ROWS)
+    """Column of the sounds or pictures: paths, or what the data set holds itself; default: 'file',
+    'audio' or 'image', where there is no column of texts."""
+    allow_outside: bool = field(default=False, metadata=OF_ROWS)
+    """Take files that lie outside of the folder of the table that names them."""
+    keep_columns: tuple[str, ...] = field(
+        default=(), metadata={"option": "--keep-column"} | OF_ROWS
+    )
+    """Columns of strings that the cache keeps, such as who speaks."""
+    delimiter: str | None = field(default=None, metadata=OF_ROWS)
+    """What parts the fields of a CSV file: a character, or 'tab'; default: a comma."""
+    encoding: str | None = field(default=None, metadata=OF_ROWS)
+    """Of the characters in CSV and JSON lines; default: UTF-8."""
+    strip_labels: bool = field(default=False, metadata=OF_ROWS)
+    """Leave out white space around class names."""
+    skip_empty: bool = field(default=False, metadata=OF_ROWS)
+    """Leave out rows of which nothing is to be encoded; they are counted and named."""
+    test_fraction: float | None = field(default=None, metadata=OF_ROWS)
+    """Part of the rows of a single file that becomes the split 'test', stratified."""
+    split_seed: int = field(default=0, metadata=OF_ROWS)
+    """Which rows those are."""
+    unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS)
+    """Splits without labels: to predict on, never to report on."""
+    clip_seconds: float | None = field(default=None, metadata=OF_ROWS)
+    """Longest sound; default: what the encoder takes at most, and nothing is cut before that."""
+    clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS)
+    """What becomes of a longer one: its beginning, or a row for every piece."""
+    published_audio: bool = field(default=False, metadata=OF_ENCODER)
+    """Sounds as the published code has them: filled with zeros to 5 s, not normalised, the mean
+    over what was filled too."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
     """Splits to encode; class names come from 'train', or else from the first."""
     out: Path = Path("cache")
     """Folder of the cache."""
     pool: tuple[str, ...] = ("mean",)
     """How a layer's token states become one vector: files in ``encoders/poolings``."""
+    pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER)
+    """Which tokens are pooled: all, or those of the row's own text without the prompt."""
+    prompt: str | None = field(default=None, metadata=OF_ENCODER)
+    """Text around every text, which stands where '{text}' is."""
+    prompt_file: Path | None = field(default=None, metadata=OF_ENCODER)
+    """A file that holds it."""
+    layer_zero: bool = field(default=False, metadata=OF_ENCODER)
+    """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
     """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"

@@ -12,6 +12,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
+from gaam_cache.extraction.recorded import recorded_settings
 from gaam_cache.format.digest import hash_rows
 from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
@@ -134,6 +135,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
             "path": None if encoder.called else _local_path(config.encoder),
             "revision": encoder.revision,
             "batching": encoder.batching,
+            **recorded_settings(config, "encoder"),
         },
         dataset=_provenance(config, rows) | {"shared_texts": job.shared_texts},
         num_layers=encoder.num_layers,
@@ -161,6 +163,7 @@ def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
         "label_column": config.label_column,
         "limit": config.limit,
         "origin": {name: part.origin for name, part in rows.items()},
+        **recorded_settings(config, "dataset"),
     }
 
 

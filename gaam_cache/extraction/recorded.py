@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.plan import Plan
 from gaam_cache.messages.checks import option_of
@@ -39,6 +40,7 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
         "dtype": identity["dtype"],
         "storage_dtype": plan.storage_dtype,
         "shard_rows": plan.shard_rows,
+        **{name: part[name] for name, part in _parts(plan) if name in part},
         **changes,
     }
     try:
@@ -49,6 +51,31 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
             found=" ".join(str(error).split()),
             where=str(out.absolute()),
         ) from error
+
+
+def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
+    """What a plan records under ``part`` beside what it always does; nothing at its default.
+
+    Fractions as text: there are none in a plan.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.metadata.get(RECORDED) != part or value == field.default:
+            continue
+        if isinstance(value, Path):
+            value = value.expanduser().absolute()
+        whole = isinstance(value, bool | int | tuple)
+        found[field.name] = value if whole else str(value)
+    return found
+
+
+def _parts(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names of what is recorded where it is not at its default, and where it would be."""
+    parts = {"dataset": plan.dataset, "encoder": plan.encoder}
+    for field in dataclasses.fields(ExtractConfig):
+        if RECORDED in field.metadata:
+            yield field.name, parts[field.metadata[RECORDED]]
 
 
 def extract_command(config: ExtractConfig) -> str:

@@ -18,6 +18,7 @@ from gaam_cache.engines.sharing.ranks import Rank, device_of
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.extraction.job import prepare_job, read_rows
 from gaam_cache.extraction.missing import ROWS, Role, in_thread, make_missing
+from gaam_cache.extraction.recorded import recorded_settings
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import digest_of
@@ -154,7 +155,8 @@ def _key(config: ExtractConfig) -> str | None:
     if state is None:
         return None
     about = (state, config.text_columns, config.label_column, config.splits, config.limit)
-    return digest_of(canonical_json(about))
+    more = recorded_settings(config, "dataset")
+    return digest_of(canonical_json((*about, more) if more else about))
 
 
 def _rows_of_rank(config: ExtractConfig, key: str, report: Report) -> CheckedRows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gaam_cache import plugins
@@ -19,6 +19,8 @@ class Rows(ABC):
 
     kind: ClassVar[str]
     """What the inputs are, which is the name of the kind of encoder that reads them."""
+    noun: ClassVar[str] = "row"
+    """What people call one of them."""
     inputs: Sequence[Any]
     """One per row, as it stands in the data."""
     labels: Sequence[str]
@@ -29,6 +31,12 @@ class Rows(ABC):
     """Where the rows came from, for messages and provenance."""
     revision: str | None = None
     """Commit on the hub, where they came from there."""
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that the cache keeps: one string per row."""
+    skipped: Sequence[str] = ()
+    """Where rows stood that were left out, as ``--skip-empty`` asks for."""
+    labelled: bool = True
+    """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -45,6 +53,10 @@ class Rows(ABC):
     @abstractmethod
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
+
+
+NO_LABEL = ""
+"""Of a row whose class nobody knows; no class can be called so."""
 
 
 class Source(ABC):

@@ -93,7 +93,7 @@ def leaks(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) -> list[s
                 count += len(there)
                 example = min(example or (there[0], here[0]), (there[0], here[0]))
         if example:
-            total, kind = len(rows[second]), rows[second].kind
+            total, kind = len(rows[second]), rows[second].noun
             messages.append(
                 f"{count:,} of {total:,} rows of '{second}' ({_percent(count, total)}) have a "
                 f"{kind} that '{first}' has too, which inflates accuracy; for example row "
@@ -116,7 +116,7 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
                 example = min(example or (here[0], other), (here[0], other))
         if example:
             labels = " and ".join(excerpt(part.labels[row]) for row in example)
-            what = f"1 {part.kind} has" if count == 1 else f"{count:,} {part.kind}s have"
+            what = f"1 {part.noun} has" if count == 1 else f"{count:,} {part.noun}s have"
             messages.append(
                 f"{what} several labels in '{name}', so that no decoder can get every row "
                 f"right; for example rows {example[0] + 1:,} and {example[1] + 1:,} are "

@@ -17,6 +17,7 @@ class Texts(Rows):
     """Rows whose inputs are texts; never blank, always encodable as UTF-8."""
 
     kind: ClassVar[str] = "text"
+    noun: ClassVar[str] = "text"
     inputs: Sequence[str]
 
     def contents(self) -> Iterator[bytes]:

@@ -1,0 +1,85 @@
+"""Rows whose inputs lie in files of their own: sounds, pictures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.messages.checks import excerpt
+from gaam_cache.sources._base import Rows
+from gaam_cache.sources.media._blob import Blob
+
+
+class Item(Protocol):
+    """One input."""
+
+    @property
+    def blob(self) -> Blob:
+        """Its bytes."""
+
+    @property
+    def identity(self) -> bytes:
+        """What it is made of: the digest of its bytes, and which part of them it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Media(Rows):
+    """Rows whose inputs are decoded when they are needed."""
+
+    inputs: Sequence[Any]
+    """An ``Item`` each."""
+
+    def contents(self) -> Iterator[bytes]:
+        """Of every input a digest that covers all of its bytes, and which part of them it is."""
+        return (item.identity for item in self.inputs)
+
+    def essences(self) -> Iterator[bytes]:
+        """The same: two files are one if they have the same bytes."""
+        return self.contents()
+
+    def excerpt(self, row: int) -> str:
+        """Where an input lies."""
+        return excerpt(self.inputs[row].blob.where)
+
+
+class Medium(ABC):
+    """A kind of inputs that lie in files; the file that defines it is called as its kind."""
+
+    rows: ClassVar[type[Media]]
+    """What its rows are."""
+    suffixes: ClassVar[frozenset[str]]
+    """Of the files that are looked for in folders, in lower case, with the dot; what a file holds
+    is told by its content."""
+
+    @classmethod
+    @abstractmethod
+    def claims(cls, head: bytes) -> bool:
+        """Whether a file that begins so is of this kind, whatever it is called.
+
+        Args:
+            head: the first 64 bytes.
+        """
+
+    @classmethod
+    @abstractmethod
+    def look(cls, blob: Blob, config: ExtractConfig) -> Sequence[Mapping[str, Any]]:
+        """Decode it, so that nothing is found wrong later, and say of what rows it is made.
+
+        Args:
+            blob: the file.
+            config: says what becomes of what is too long.
+
+        Returns:
+            For every row that it gives what ``item`` needs to know: JSON values. One or more.
+
+        Raises:
+            DataError: it is empty, damaged, too large to be what it says, or of another kind.
+        """
+
+    @classmethod
+    @abstractmethod
+    def item(cls, blob: Blob, facts: Mapping[str, Any]) -> Item:
+        """The input that a row stands for; nothing is read yet."""
