@@ -6,7 +6,7 @@ import os
 import tempfile
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
@@ -138,6 +138,19 @@ class TextSpool(PackedTexts):
             except OSError as error:
                 raise _full(error) from error
             self._flushed = True
+
+
+def spooled(texts: Iterable[str]) -> TextSpool:
+    """A spool of these texts."""
+    spool = TextSpool()
+    for text in texts:
+        spool.append(text)
+    return spool
+
+
+def packed(texts: Sequence[str]) -> PackedTexts:
+    """The same texts, packed."""
+    return texts if isinstance(texts, PackedTexts) else spooled(texts)
 
 
 def _full(error: OSError) -> StorageError:

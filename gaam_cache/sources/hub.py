@@ -13,7 +13,9 @@ from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFo
 from gaam_cache.hub.errors import gated, hub_errors
 from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
 from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._table import collect
+from gaam_cache.sources._collect import collect
+from gaam_cache.sources._options import refuse_unused
+from gaam_cache.sources._table import Columns, Record, Table, choose
 from gaam_cache.terminal.progress import Report, silent
 
 
@@ -39,6 +41,7 @@ class HubSource(Source):
         import datasets
 
         name, revision = config.dataset, config.dataset_revision
+        refuse_unused(config, ("delimiter", "encoding", "allow_outside"), name)
         datasets.disable_progress_bars()
         report(0, 0, f"fetching '{split}' of {name}")
         commit, unreachable = self._commit(name, revision)
@@ -59,22 +62,8 @@ class HubSource(Source):
             ) from unreachable
         if commit is not None and unreachable is None:
             remember(name, revision, commit, kind="dataset")
-        feature = data.features.get(config.label_column)
-        declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
-
-        def records() -> Iterator[tuple[str, dict[str, Any]]]:
-            for number, record in enumerate(data, start=1):
-                yield f"row {number}", record
-
-        rows = collect(
-            records(),
-            data.column_names,
-            config,
-            origin=f"{name}@{commit or there or 'local copy'}, {split}",
-            class_names=declared,
-            report=report,
-        )
-        return replace(rows, revision=commit or there)
+        origin = f"{name}@{commit or there or 'local copy'}, {split}"
+        return replace(_rows(data, config, split, origin, report), revision=commit or there)
 
     def state(self, config: ExtractConfig) -> str | None:
         """The commit, where it is known."""
@@ -88,6 +77,23 @@ class HubSource(Source):
             except HubError as error:
                 self._asked = recall(name, revision, kind="dataset"), error
         return self._asked
+
+
+def _rows(data: Any, config: ExtractConfig, split: str, origin: str, report: Report) -> Rows:
+    """The rows of a table of the ``datasets`` library."""
+    import datasets
+
+    feature = data.features.get(config.label_column)
+    declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+
+    def records(columns: Columns) -> Iterator[Record]:
+        # what is not asked for is not decoded
+        for number, record in enumerate(data.select_columns(columns.all), start=1):
+            yield f"row {number}", record
+
+    table = Table(data.column_names, records, class_names=declared)
+    columns = choose(table, config, split, origin)
+    return collect(table, columns, config, origin=origin, report=report)
 
 
 def _load(name: str, commit: str | None, split: str) -> Any:
