@@ -14,6 +14,7 @@ from gaam_cache.hub.errors import gated, hub_errors
 from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
+from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._table import Columns, Record, Table, choose
 from gaam_cache.terminal.progress import Report, silent
@@ -30,6 +31,7 @@ class HubSource(Source):
 
     def __init__(self) -> None:
         self._asked: tuple[str | None, HubError | None] | None = None
+        self._divided = Divided()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
@@ -40,15 +42,23 @@ class HubSource(Source):
         """Download (or take from the local copy) and read one split."""
         import datasets
 
-        name, revision = config.dataset, config.dataset_revision
-        refuse_unused(config, ("delimiter", "encoding", "allow_outside"), name)
+        refuse_unused(config, ("delimiter", "encoding", "allow_outside"), config.dataset)
         datasets.disable_progress_bars()
-        report(0, 0, f"fetching '{split}' of {name}")
+        if config.test_fraction is None:
+            return self._read(config, split, split, report)
+        return self._divided.read(config, split, lambda: self._read(config, None, split, report))
+
+    def _read(self, config: ExtractConfig, wanted: str | None, split: str, report: Report) -> Rows:
+        """One split; where none is named, the only one."""
+        name, revision = config.dataset, config.dataset_revision
+        report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         commit, unreachable = self._commit(name, revision)
         if unreachable is None:
-            data = _load(name, commit, split)
+            data = _load(name, commit, wanted)
         else:
-            data = _load_copy(name, commit, split, unreachable)
+            data = _load_copy(name, commit, wanted, unreachable)
+        if wanted is None:
+            wanted, data = _only(data, name)
         there = _commit_of(data)
         asked = commit or revision
         if asked and there != asked and (there or unreachable):
@@ -62,7 +72,7 @@ class HubSource(Source):
             ) from unreachable
         if commit is not None and unreachable is None:
             remember(name, revision, commit, kind="dataset")
-        origin = f"{name}@{commit or there or 'local copy'}, {split}"
+        origin = f"{name}@{commit or there or 'local copy'}, {wanted}"
         return replace(_rows(data, config, split, origin, report), revision=commit or there)
 
     def state(self, config: ExtractConfig) -> str | None:
@@ -96,8 +106,25 @@ def _rows(data: Any, config: ExtractConfig, split: str, origin: str, report: Rep
     return collect(table, columns, config, origin=origin, report=report)
 
 
-def _load(name: str, commit: str | None, split: str) -> Any:
-    """One split at a commit, fetched where it is not there yet.
+def _only(splits: Any, name: str) -> tuple[str, Any]:
+    """The only split there is, and its name.
+
+    Raises:
+        ConfigError: there are several, which are to be taken as they are.
+    """
+    if len(splits) != 1:
+        raise ConfigError(
+            "--test-fraction makes splits of data with a single one",
+            expected="no --test-fraction",
+            found=f"the splits {', '.join(splits)}",
+            where=name,
+            hint="name those to encode with --split",
+        )
+    return next(iter(splits.items()))
+
+
+def _load(name: str, commit: str | None, split: str | None) -> Any:
+    """One split at a commit (or all where none is named), fetched where it is not there yet.
 
     Raises:
         NotFoundError: no such split, or no data files.
@@ -141,7 +168,7 @@ def _load(name: str, commit: str | None, split: str) -> Any:
             ) from error
 
 
-def _load_copy(name: str, commit: str | None, split: str, unreachable: HubError) -> Any:
+def _load_copy(name: str, commit: str | None, split: str | None, unreachable: HubError) -> Any:
     """One split from what the ``datasets`` library keeps; the hub is left alone."""
     with _without_hub():
         try:
