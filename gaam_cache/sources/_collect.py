@@ -10,11 +10,16 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.sources._bad_rows import BadRows
 from gaam_cache.sources._base import NO_LABEL
+from gaam_cache.sources._kinds import OneKind
+from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._spool import TextSpool
 from gaam_cache.sources._table import Columns, Table
 from gaam_cache.sources._texts import Texts, empty_text, text_of
 from gaam_cache.sources._values import Labels, kept_text
 from gaam_cache.terminal.progress import Report, counting, silent
+
+OF_MEDIA = ("allow_outside", "clip_seconds", "clip_mode")
+"""Settings that say nothing about texts."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,7 @@ def collect(
     config: ExtractConfig,
     *,
     origin: str,
+    kind: OneKind,
     report: Report = silent,
 ) -> Texts:
     """Turn records into rows of text, checking each; labels are kept as they stand.
@@ -65,6 +71,7 @@ def collect(
         columns: those that make a row.
         config: says what is left out, and the limit.
         origin: file or hub id.
+        kind: of the data set, as far as it is known.
         report: told how many rows there are so far.
 
     Raises:
@@ -72,6 +79,8 @@ def collect(
             first are: a text that is empty or no string, a label that is missing or neither a
             string nor a whole number, a lone surrogate in either, a kept value that is no string.
     """
+    kind.check(Texts.kind)
+    refuse_unused(config, OF_MEDIA, origin)
     labels = Labels(table.class_names, strip=config.strip_labels)
     texts, cells, bad, skipped = TextSpool(), Cells(columns, labels), BadRows(origin), TextSpool()
     limit = None if config.test_fraction is not None else config.limit  # of splits, when made

@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
-from gaam_cache.format.files import Identity
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
 from gaam_cache.sources._divide import Divided
+from gaam_cache.sources._kinds import OneKind
 from gaam_cache.sources._options import refuse_unused
-from gaam_cache.sources._table import choose
+from gaam_cache.sources._table import Table, choose
+from gaam_cache.sources.media._collect import collect_media
+from gaam_cache.sources.media._state import state_of, state_of_named
 from gaam_cache.terminal.progress import Report, silent
 
 FORMATS = "gaam_cache.sources.formats"
@@ -24,7 +26,7 @@ SUFFIXES = tuple(f".{name}" for name in plugins.names(FORMATS))
 class FileSource(Source):
     """A folder that holds ``<split>.csv`` (or of another format), or one file that is one split."""
 
-    priority: ClassVar[int] = 1
+    priority: ClassVar[int] = 2
     is_path: ClassVar[bool] = True
 
     @classmethod
@@ -38,6 +40,7 @@ class FileSource(Source):
 
     def __init__(self) -> None:
         self._divided = Divided()
+        self._kind = OneKind()
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the file that holds ``split``."""
@@ -45,22 +48,44 @@ class FileSource(Source):
             raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
         path = find_file(config, split)
         if config.test_fraction is None:
-            return _read(path, config, split, report)
-        return self._divided.read(config, split, lambda: _read(path, config, split, report))
+            return self._read(path, config, split, report)
+        return self._divided.read(config, split, lambda: self._read(path, config, split, report))
+
+    def _read(self, path: Path, config: ExtractConfig, split: str, report: Report) -> Rows:
+        table, origin = _open(path, config), str(path)
+        columns = choose(table, config, split, origin)
+        if columns.of_files:
+            return collect_media(
+                table,
+                columns,
+                config,
+                folder=path.parent,
+                origin=origin,
+                kind=self._kind,
+                report=report,
+            )
+        return collect(table, columns, config, origin=origin, kind=self._kind, report=report)
 
     def state(self, config: ExtractConfig) -> Any:
-        """What the file system says of the files."""
-        paths = [find_file(config, split).absolute() for split in config.splits]
-        # no device: the same file has another on another machine
-        return [[str(path), *Identity.of(path.stat())[1:]] for path in paths]
+        """What the file system says of the files, and of those that they name."""
+        found: list[Any] = []
+        for split in config.splits:
+            path = find_file(config, split).absolute()
+            table = _open(path, config)
+            columns = choose(table, config, split, str(path))
+            found.append([str(path), *state_of(path)])
+            if columns.of_files:
+                if columns.inputs[0] in table.stored:
+                    return None
+                found.append(state_of_named(table, columns, path.parent))
+        return found
 
 
-def _read(path: Path, config: ExtractConfig, split: str, report: Report) -> Rows:
+def _open(path: Path, config: ExtractConfig) -> Table:
     format = plugins.load(FORMATS, path.suffix[1:], kind="format of data files")
     refuse_unused(config, {"delimiter", "encoding"} - format.reads, str(path))
-    table = format().open(path, config)
-    columns = choose(table, config, split, str(path))
-    return collect(table, columns, config, origin=str(path), report=report)
+    table: Table = format().open(path, config)
+    return table
 
 
 def find_file(config: ExtractConfig, split: str) -> Path:

@@ -15,8 +15,10 @@ from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
 from gaam_cache.sources._divide import Divided
+from gaam_cache.sources._kinds import OneKind
 from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._table import Columns, Record, Table, choose
+from gaam_cache.sources.media._collect import collect_media
 from gaam_cache.terminal.progress import Report, silent
 
 
@@ -27,11 +29,12 @@ class HubSource(Source):
     of the commit that was asked for.
     """
 
-    priority: ClassVar[int] = 2
+    priority: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self._asked: tuple[str | None, HubError | None] | None = None
         self._divided = Divided()
+        self._kind = OneKind()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
@@ -73,7 +76,32 @@ class HubSource(Source):
         if commit is not None and unreachable is None:
             remember(name, revision, commit, kind="dataset")
         origin = f"{name}@{commit or there or 'local copy'}, {wanted}"
-        return replace(_rows(data, config, split, origin, report), revision=commit or there)
+        rows = self._collect(_table(data, config), config, split, origin, report)
+        return replace(rows, revision=commit or there)
+
+    def _collect(
+        self, table: Table, config: ExtractConfig, split: str, origin: str, report: Report
+    ) -> Rows:
+        columns = choose(table, config, split, origin)
+        if not columns.of_files:
+            return collect(table, columns, config, origin=origin, kind=self._kind, report=report)
+        if columns.inputs[0] not in table.stored:
+            raise ConfigError(
+                f"the column '{columns.inputs[0]}' holds no sounds or pictures",
+                expected="one of: " + (", ".join(table.stored) or "no column does"),
+                where=origin,
+                hint="name another column with --file-column, or one of texts with --text-column",
+            )
+        return collect_media(
+            table,
+            columns,
+            config,
+            folder=Path(),
+            origin=origin,
+            kind=self._kind,
+            anywhere=True,  # where the library has put it
+            report=report,
+        )
 
     def state(self, config: ExtractConfig) -> str | None:
         """The commit, where it is known."""
@@ -89,21 +117,24 @@ class HubSource(Source):
         return self._asked
 
 
-def _rows(data: Any, config: ExtractConfig, split: str, origin: str, report: Report) -> Rows:
-    """The rows of a table of the ``datasets`` library."""
+def _table(data: Any, config: ExtractConfig) -> Table:
+    """A table of the ``datasets`` library; sounds and pictures stay the bytes that they are."""
     import datasets
 
+    stored = []
+    for column, feature in data.features.items():
+        if isinstance(feature, datasets.Audio | datasets.Image):
+            # decoding is ours
+            data = data.cast_column(column, type(feature)(decode=False))
+            stored.append(column)
     feature = data.features.get(config.label_column)
     declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
 
     def records(columns: Columns) -> Iterator[Record]:
-        # what is not asked for is not decoded
         for number, record in enumerate(data.select_columns(columns.all), start=1):
             yield f"row {number}", record
 
-    table = Table(data.column_names, records, class_names=declared)
-    columns = choose(table, config, split, origin)
-    return collect(table, columns, config, origin=origin, report=report)
+    return Table(data.column_names, records, tuple(stored), declared)
 
 
 def _only(splits: Any, name: str) -> tuple[str, Any]:

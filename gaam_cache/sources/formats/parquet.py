@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS = 4096
+BATCH_FILES = 16
+"""The same of rows that hold sounds or pictures: some megabytes each at worst."""
 
 
 class ParquetFormat(Format):
@@ -30,7 +32,8 @@ class ParquetFormat(Format):
             schema = file.schema_arrow
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(path, "the whole file", error) from error
-        return Table(list(schema.names), lambda columns: _records(path, file, columns))
+        stored = tuple(field.name for field in schema if _holds_files(field.type))
+        return Table(list(schema.names), lambda columns: _records(path, file, columns), stored)
 
 
 def _records(path: Path, file: pyarrow.parquet.ParquetFile, columns: Columns) -> Iterator[Record]:
@@ -46,14 +49,28 @@ def _records(path: Path, file: pyarrow.parquet.ParquetFile, columns: Columns) ->
             )
         _check_type(path, column, schema.field(column).type, columns)
     row = 0
+    size = BATCH_FILES if columns.of_files else BATCH_ROWS
     try:
-        for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+        for batch in file.iter_batches(size, columns=wanted):
             parts = [_values(path, batch.column(name), name, row) for name in wanted]
             for values in zip(*parts, strict=True):
                 row += 1
                 yield f"row {row}", dict(zip(wanted, values, strict=True))
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, f"row {row + 1} or after", error) from error
+
+
+def _holds_files(type_: pyarrow.DataType) -> bool:
+    """Whether sounds and pictures are stored so: as bytes, or a struct of bytes and path."""
+    from pyarrow import types
+
+    def binary(type_: pyarrow.DataType) -> bool:
+        return bool(types.is_binary(type_) or types.is_large_binary(type_))
+
+    if not types.is_struct(type_):
+        return binary(type_)
+    fields = {field.name: field.type for field in type_}
+    return set(fields) == {"bytes", "path"} and binary(fields["bytes"])
 
 
 def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Columns) -> None:
@@ -66,15 +83,24 @@ def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Colum
     if is_string or (whole and types.is_integer(inner)):
         return
     what, option = "text", "--text-column"
+    if columns.of_files and not whole:
+        if _holds_files(type_):
+            return
+        what, option = "sound or picture", "--file-column"
     if whole:
         is_label = column == columns.label
         what, option = ("label", "--label-column") if is_label else ("kept column", "--keep-column")
     raise DataError(
         f"the column '{column}' cannot be a {what}",
-        expected="strings or whole numbers" if whole else "strings",
+        expected="paths, or a struct of bytes and path"
+        if option == "--file-column"
+        else "strings or whole numbers"
+        if whole
+        else "strings",
         found=f"values of type {type_}",
         where=f"{path}, column '{column}'",
-        hint=f"store it as strings, or name another column with {option}",
+        hint=f"store it as {'bytes' if option == '--file-column' else 'strings'}, or name another "
+        f"column with {option}",
     )
 
 

@@ -15,6 +15,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import hash_rows
 from gaam_cache.sources._collect import collect
+from gaam_cache.sources._kinds import OneKind
 from gaam_cache.sources._table import Columns, Table
 from gaam_cache.sources._texts import is_blank
 
@@ -49,7 +50,9 @@ def test_a_hash_of_rows_is_that_of_lengths_and_bytes() -> None:
 def read(labels: list[Any], class_names: tuple[str, ...] | None) -> list[str]:
     records = [(f"row {i + 1}", {"text": "x", "label": label}) for i, label in enumerate(labels)]
     table = Table(["text", "label"], lambda columns: iter(records), class_names=class_names)
-    rows = collect(table, Columns(("text",), "label"), ExtractConfig(), origin="here")
+    rows = collect(
+        table, Columns(("text",), "label"), ExtractConfig(), origin="here", kind=OneKind()
+    )
     return list(rows.labels)
 
 
