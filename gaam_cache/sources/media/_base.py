@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages.checks import LONGEST_WORD, excerpt
 from gaam_cache.sources._base import Packed, Rows
 from gaam_cache.sources.media._blob import Blob
 from gaam_cache.sources.media._items import Items, Place
@@ -45,8 +45,9 @@ class Media(Rows):
         return self.contents()
 
     def excerpt(self, row: int) -> str:
-        """Where an input lies."""
-        return excerpt(self.inputs[row].blob.where)
+        """Where an input lies; the beginning is cut off where that is long."""
+        where = self.inputs[row].blob.where
+        return excerpt(where if len(where) <= LONGEST_WORD else f"...{where[3 - LONGEST_WORD :]}")
 
     def units(self) -> Sequence[int]:
         """Pieces of one input are never parted."""

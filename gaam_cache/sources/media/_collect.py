@@ -17,7 +17,7 @@ from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._spool import ByteSpool, TextSpool
 from gaam_cache.sources._table import Columns, Record, Table
 from gaam_cache.sources._texts import is_blank
-from gaam_cache.sources._values import Labels
+from gaam_cache.sources._values import Labels, kept_text
 from gaam_cache.sources.media._base import Media, Medium
 from gaam_cache.sources.media._in_order import in_order
 from gaam_cache.sources.media._items import Items, Place, note
@@ -90,6 +90,9 @@ def collect_media(
             kind.check(found.medium.rows.kind)
             medium = medium or _checked(found.medium, config, origin)
             taken = found.facts[: None if limit is None else limit - len(facts)]
+            clip = ""
+            if config.clip_mode == "split":
+                clip = kept_text(found.about.get("path") or row.where, CLIP_OF)
             cells.add(row.record, len(taken))
         except DataError as error:
             bad.add(row.where, error)
@@ -97,7 +100,7 @@ def collect_media(
             for fact in taken:
                 note(facts, found.about, fact)
                 units.append(unit)
-                pieces.append(found.about.get("path") or row.where)
+                pieces.append(clip)
             unit += 1
         if limit is not None and max(total, len(facts)) >= limit:
             break
