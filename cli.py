@@ -203,6 +203,7 @@ def train(
     tune_seeds: Annotated[Strings, _train("tune_seeds", "--tune-seeds", metavar="0-4", help="Seeds that choose between several --lr and --weight-decay by validation; --seeds then train what is chosen.")] = None,
     head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(plugins.names('gaam_decoder.losses'))}.")] = None,
+    class_weights: Annotated[str | None, _train("class_weights", "--class-weights", metavar="none|balanced", help="Weights of the classes in the training loss, from the training labels.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,

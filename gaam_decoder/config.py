@@ -14,6 +14,7 @@ from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
     TEST_SPLIT,
     check_choices,
+    check_loss,
     check_precision,
     check_protocol,
     check_sweep,
@@ -31,7 +32,7 @@ from gaam_decoder.parse import (
     whole,
     yes_or_no,
 )
-from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, parse_loss
+from gaam_decoder.specs import USUAL_DECAY, parse_attention, parse_head
 
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
@@ -55,6 +56,8 @@ class TrainConfig(Placing):
     """Classifier heads: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
     loss: str = "cross-entropy"
     """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: in training the loss of a row counts by its class, so that all count alike."""
     cache: Path = Path("cache")
     """Folder of the cache."""
     runs: Path = Path("runs")
@@ -166,7 +169,7 @@ class TrainConfig(Placing):
         check_precision(self)
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
-        build(parse_loss(self.loss), "loss")
+        check_loss(self)
         check_sweep(self, self._axes())
         check_tuning(self)
 

@@ -26,6 +26,7 @@ OF_STEPS: dict[str, Any] = {
     "clip_order": "unscale-first",
     "ties": "loss",
     "eval_dtype": "same",
+    "class_weights": "none",
     "shuffle": "full",
     "shard_rows": None,
 }
@@ -103,6 +104,7 @@ class Recipe:
     shuffle: str = "full"
     shard_rows: int | None = None
     """Of the cache, where the order of the rows depends on it."""
+    class_weights: Literal["none", "balanced"] = "none"
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""

@@ -145,6 +145,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
             ties=config.ties,
             eval_dtype=config.eval_dtype if dtype != "float32" else "same",
             shuffle=config.shuffle,
+            class_weights=config.class_weights,
         )
         for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
             *specs,
