@@ -23,6 +23,7 @@ from gaam_decoder.config_checks import (
 )
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import (
+    parse_groups,
     parse_list,
     parse_pools,
     parse_rates,
@@ -38,7 +39,7 @@ MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
-PATHS = ("cache", "runs", "groups")
+PATHS = ("cache", "runs")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
 
 
@@ -109,9 +110,9 @@ class TrainConfig(Placing):
     folds: int | None = None
     """Cross-validation: the train split in so many parts, each tested by decoders that learned from
     the others, each a run of its own; the test split is left alone. Default: none."""
-    groups: Path | None = None
-    """A text file with one name per row of the train split, such as a session or a speaker: rows of
-    one name are never in two folds. Default: folds keep the share of every class."""
+    groups: str | Path | None = field(default=None, metadata={"parse": parse_groups})
+    """A kept column of the cache, or a text file with one name per row of train, such as a session:
+    rows of one name are never in two folds. Default: folds keep the share of every class."""
     repeats: int = 1
     """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
     fold: int | None = None
@@ -181,9 +182,9 @@ class TrainConfig(Placing):
             **dict.fromkeys(PATHS, (Path, "a path")),
             **dict.fromkeys(YES_OR_NO, (yes_or_no, "True or False")),
             "attn": (parse_list, ""),
-            "seeds": (parse_seeds, ""),
-            "tune_seeds": (parse_seeds, ""),
+            **dict.fromkeys(("seeds", "tune_seeds"), (parse_seeds, "")),
             "shuffle": (parse_shuffle, ""),
+            "groups": (parse_groups, ""),
         }
         for name, (kind, expected) in kinds.items():
             value = getattr(self, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
@@ -58,11 +59,22 @@ class Groups:
     """One per row of the train split."""
     source: str
     """Where they were read."""
+    kind: Literal["column", "file"] = "file"
+    """What that is: a kept column of the cache, or a file."""
 
     @cached_property
     def digest(self) -> str:
-        """Of the names."""
+        """Of the names: from a column or a file, the same names are the same recipe."""
         return digest_of("\n".join(self.names).encode())[:16]
+
+    def in_words(self) -> str:
+        """What they were read from."""
+        return f"the kept column '{self.source}'" if self.kind == "column" else f"'{self.source}'"
+
+    def to_dict(self) -> dict[str, str]:
+        """Where they were read, as JSON values."""
+        source = self.source if self.kind == "column" else str(Path(self.source).absolute())
+        return {"kind": self.kind, "source": source}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -72,6 +72,9 @@ class RunResult:
     highest, tried, kept, edge, unconverged. The epochs of such a run are the values that were
     tried; its recipe has none, and no rate. Empty for all others."""
 
+    groups: dict[str, Any] = field(default_factory=dict)
+    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``;
+    empty without groups, and in runs of earlier versions."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)

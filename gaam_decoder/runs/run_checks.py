@@ -96,6 +96,8 @@ def check_about(content: Mapping[str, Any]) -> None:
     chosen_by = content.get("tuning", {"seeds": []})
     _check_fields(chosen_by, {"seeds": list}, "tuning")
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
+    if groups := content.get("groups", {}):
+        _check_fields(groups, {"kind": str, "source": str}, "groups")
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")

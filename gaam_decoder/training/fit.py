@@ -51,6 +51,7 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         ConfigError: the cache has no such split, or rows to test on are those to learn from.
     """
     named = {"--train-split": config.train_split}
+    unlabelled = getattr(cache, "unlabelled", ())  # TODO
     if config.folds is None:
         named["--test-split"] = config.test_split
     for option, split in named.items():
@@ -65,6 +66,8 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 tuple(cache),
                 f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
             )
+        if split in unlabelled:
+            raise _unlabelled(option, split, cache)
     content = cache.plan.fingerprint_fields["content"]
     same = config.folds is None and content[config.train_split] == content[config.test_split]
     if same and not config.allow_train_as_test:
@@ -72,6 +75,24 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
         )
     return replace(config, allow_train_as_test=same)
+
+
+def _unlabelled(option: str, split: str, cache: EmbeddingCache) -> ConfigError:
+    """The refusal to learn from, or report on, rows of which nobody knows the class."""
+    unlabelled = getattr(cache, "unlabelled", ())  # TODO
+    others = [name for name in cache if name not in unlabelled]
+    is_test = option == "--test-split"
+    hint = f"{option} {others[-1]}" if others else None
+    if is_test:
+        hint = "--folds 5, which tests on parts of --train-split, or a --test-split with labels"
+    return ConfigError(
+        f"the split '{shortened(split)}' has no labels: nothing can be "
+        + ("reported on it" if is_test else "learned from it"),
+        expected=f"a split with labels: {', '.join(others) or 'the cache has none'}",
+        found=f"{option} {shortened(split)}",
+        where=str(cache.root.absolute()),
+        hint=hint,
+    )
 
 
 def _check_pools(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:

@@ -63,6 +63,8 @@ def publish(
         },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
+    if recipe.groups is not None:
+        about["groups"] = recipe.groups.to_dict()
     if fit is not None:
         about["fit"] = fit.to_dict()
     elif config.tune_seeds is not None:
