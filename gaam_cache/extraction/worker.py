@@ -115,7 +115,9 @@ class ShardWorker:
         """
         asked, length_N = self._batch_tokens, np.asarray(inputs.lengths)
         while True:
-            batches = token_budget_batches(length_N, self._batch_tokens, self.batching)
+            batches = token_budget_batches(
+                length_N, self._batch_tokens, self.batching, inputs.extents
+            )
             encoded = self._encode_batches(inputs, batches, tick)
             if isinstance(encoded, list):
                 break
@@ -144,8 +146,8 @@ class ShardWorker:
         encoded, tally, done = [], self.tally, 0
         before = tally.rows, tally.tokens, tally.padded_tokens
         length_N = np.asarray(inputs.lengths)
-        for batch in batches:
-            encode = partial(self._encode_batch, inputs.batch(batch))
+        for batch, items in zip(batches, inputs.batches(batches), strict=True):
+            encode = partial(self._encode_batch, items)
             states = attempt(encode, self._encoder.device)
             if isinstance(states, NoRoom):
                 tally.rows, tally.tokens, tally.padded_tokens = before
