@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.layout import shard_attributes
-from gaam_cache.format.plan import Plan, ShardSpec, read_plan, rows_per_shard, write_plan
+from gaam_cache.format.plan import Plan, ShardSpec, read_plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES, read_receipt, receipt_path
 from gaam_cache.format.shard import build_image, publish
+from gaam_cache.format.write_plan import write_plan
 
 
 def write_cache(
