@@ -51,7 +51,6 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         ConfigError: the cache has no such split, or rows to test on are those to learn from.
     """
     named = {"--train-split": config.train_split}
-    unlabelled = getattr(cache, "unlabelled", ())  # TODO
     if config.folds is None:
         named["--test-split"] = config.test_split
     for option, split in named.items():
@@ -66,7 +65,7 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 tuple(cache),
                 f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
             )
-        if split in unlabelled:
+        if split in cache.unlabelled:
             raise _unlabelled(option, split, cache)
     content = cache.plan.fingerprint_fields["content"]
     same = config.folds is None and content[config.train_split] == content[config.test_split]
@@ -79,8 +78,7 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
 
 def _unlabelled(option: str, split: str, cache: EmbeddingCache) -> ConfigError:
     """The refusal to learn from, or report on, rows of which nobody knows the class."""
-    unlabelled = getattr(cache, "unlabelled", ())  # TODO
-    others = [name for name in cache if name not in unlabelled]
+    others = [name for name in cache if name not in cache.unlabelled]
     is_test = option == "--test-split"
     hint = f"{option} {others[-1]}" if others else None
     if is_test:

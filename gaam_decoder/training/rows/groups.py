@@ -30,8 +30,8 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
         NotFoundError: no such column, and no such file, or one that is not UTF-8.
         CacheError: a row has no name in the column.
     """
-    if given in columns_of(cache):
-        names = tuple(getattr(cache[split], "column")(given))  # noqa: B009 TODO
+    if given in cache.columns:
+        names = tuple(cache[split].column(given))
         if nameless := sum(not name.strip() for name in names):
             raise CacheError(
                 f"the kept column '{shortened(given)}' does not say which rows belong together",
@@ -51,14 +51,9 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     return Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
 
 
-def columns_of(cache: EmbeddingCache) -> tuple[str, ...]:
-    """TODO until main has it."""
-    return getattr(cache, "columns", ())
-
-
 def _not_there(given: str, cache: EmbeddingCache, error: Exception) -> NotFoundError:
-    kept = ", ".join(map(shortened, columns_of(cache)))
-    meant = nearest(given, columns_of(cache))
+    kept = ", ".join(map(shortened, cache.columns))
+    meant = nearest(given, cache.columns)
     return NotFoundError(
         f"cannot read the groups '{shortened(given)}'",
         expected=(

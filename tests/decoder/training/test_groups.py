@@ -31,8 +31,8 @@ def columns(tiny_cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list
     def column(split: Split, name: str) -> list[str]:
         return there[name][: len(split)]
 
-    monkeypatch.setattr(EmbeddingCache, "columns", property(lambda self: tuple(there)), False)
-    monkeypatch.setattr(Split, "column", column, False)
+    monkeypatch.setattr(EmbeddingCache, "columns", property(lambda self: tuple(there)))
+    monkeypatch.setattr(Split, "column", column)
     return there
 
 
@@ -131,7 +131,7 @@ def test_groups_that_are_no_name_are_refused(value: object) -> None:
 def unlabelled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Splits without labels of every cache."""
     names: list[str] = []
-    monkeypatch.setattr(EmbeddingCache, "unlabelled", property(lambda self: tuple(names)), False)
+    monkeypatch.setattr(EmbeddingCache, "unlabelled", property(lambda self: tuple(names)))
     return names
 
 
