@@ -89,7 +89,8 @@ def resolve(
             written[name] = key
             parse = fields[name].metadata.get("parse") or parser(hints[name])
             try:
-                values[name] = parse(_checked(value))
+                prose = fields[name].metadata.get("prose")
+                values[name] = parse(value if prose else _checked(value))
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise

@@ -46,6 +46,7 @@ class ModelEncoder(Encoder):
     in the batch, is not read off its name: a probe measures it when the weights are loaded.
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
     reads: ClassVar[str]
     """What it reads, for messages: 'a text encoder and tokenizer'."""
     _seen: Mapping[str, Identity] = {}

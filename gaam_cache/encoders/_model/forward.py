@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.devices import out_of_memory, send
+from gaam_cache.encoders._model.span import Span
 from gaam_cache.encoders.poolings._base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
@@ -37,6 +38,8 @@ class Batch(NamedTuple):
     """Whether rows differ in length."""
     positions: int | None
     """T; None where only the model knows."""
+    span: Span | None = None
+    """Which of these positions are pooled, where it is a part of them."""
 
 
 class Forward(ABC):
@@ -151,7 +154,10 @@ class Forward(ABC):
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """The states of one layer, pooled: (B, D) for every pooling."""
-        here_B = batch.length_B.to(x_BTD.device)
+        length_B = batch.length_B
+        if batch.span is not None:
+            x_BTD, length_B = batch.span.of(x_BTD), batch.span.length_B
+        here_B = length_B.to(x_BTD.device)
         return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
 
     def _hooked(
