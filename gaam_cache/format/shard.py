@@ -50,11 +50,10 @@ def build_image(
         specs = {}
         for name, (dtype, array) in arrays.items():
             stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
-            data, kind = stored, stored.dtype
+            data = stored
             if dtype == "utf8":  # so that whoever opens the file sees strings
-                width = stored.shape[1]
-                data, kind = stored.view(f"S{width}")[:, 0], h5py.string_dtype("utf-8", width)
-            dataset = file.create_dataset(name, data=data, dtype=kind, track_times=False)
+                data = stored.view(h5py.string_dtype("utf-8", stored.shape[1]))[:, 0]
+            dataset = file.create_dataset(name, data=data, track_times=False)
             dataset.attrs["dtype"] = dtype
             offset = dataset.id.get_offset()
             specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)
