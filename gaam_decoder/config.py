@@ -100,7 +100,7 @@ class TrainConfig(Placing):
     """Pooling to read, or several; default: the first in the cache."""
     layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
     """Encoder layers to learn from, counted from 1 as in the paper: layer n is ``hidden_states[n]``
-    of transformers. Or several such sets, None for all layers. Default: all."""
+    of transformers (0: of ``--layer-zero``). Or several such sets, None for all. Default: all."""
     train_split: str = "train"
     """Split to train on."""
     test_split: str = TEST_SPLIT

@@ -105,7 +105,8 @@ class TextEncoder(ModelEncoder):
         """Shape and cost from the configuration alone."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
             found = outline_of_text(self._model_config, self.max_length, self.name)
-        self.num_layers, self.hidden_size, cost = found
+        num_layers, self.hidden_size, cost = found
+        self.num_layers = num_layers + 1 - self.first_layer
         self.batching = "padded"
         return cost
 
@@ -149,5 +150,7 @@ class TextEncoder(ModelEncoder):
             f"'{self.name}' does not yield a state for every layer and token",
             expected="a text encoder whose hidden states transformers returns from token ids alone",
             found=str(reason),
-            hint="choose another encoder, or fewer tokens with --max-length",
+            hint="leave --layer-zero out"
+            if "--layer-zero" in str(reason)
+            else "choose another encoder, or fewer tokens with --max-length",
         )

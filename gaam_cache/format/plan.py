@@ -31,6 +31,8 @@ MAX_VALUE_BYTES = 4096
 PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
+CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+"""How an encoder's layers are numbered, by the number of the first that is kept."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
 """From the cheapest to the strictest."""
 
@@ -83,6 +85,11 @@ class Plan:
         """Seed of the encoder's random weights; None where they are trained."""
         untrained = self.fingerprint_fields["encoder"].get("untrained")
         return None if untrained is None else untrained["seed"]
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
+        return 0 if self.fingerprint_fields["encoder"].get("layers") == CONVENTIONS[0] else 1
 
     @property
     def batching(self) -> Batching:

@@ -54,7 +54,7 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names."""
+    class_names; ``first_layer`` where that is 0."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float
@@ -169,9 +169,9 @@ class RunResult:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """Layers that it learned from, as the encoder counts them from 1."""
-        some = self.recipe.get("layers")
-        return parse_layers(some) if some else tuple(range(1, self.cache["layers"] + 1))
+        """Layers that it learned from, by number: 0 is what the first one reads."""
+        some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
+        return parse_layers(some) if some else tuple(range(first, first + self.cache["layers"]))
 
     @property
     def finished(self) -> tuple[int, ...]:

@@ -75,6 +75,7 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")
     _require(min(recipe["epochs"], cache["layers"], cache["hidden_size"]) >= 1, "a size below 1")
     _require(cache["layers"] <= MAX_NUMBERS, f"{cache['layers']} layers")
+    _require(cache.get("first_layer", 1) in (0, 1), "a first layer that is neither 0 nor 1")
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")

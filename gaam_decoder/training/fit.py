@@ -24,7 +24,7 @@ def fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """
     config = _check_splits(config, cache)
     config = _check_pools(config, cache)
-    return _check_layers(config, cache.num_layers)
+    return _check_layers(config, cache)
 
 
 def check_session() -> None:
@@ -127,20 +127,24 @@ def _not_there(
     )
 
 
-def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
+def _check_layers(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """The config, in which naming all layers is the same as naming none.
 
     Raises:
         ConfigError: the encoder has no such layer, or two sets turn out to be the same.
     """
-    sets = config.layer_sets
-    beyond = sorted({layer for one in sets for layer in one or () if layer > num_layers})
+    sets, num_layers, first = config.layer_sets, cache.num_layers, cache.first_layer
+    there = range(first, first + num_layers)
+    beyond = sorted({layer for one in sets for layer in one or () if layer not in there})
     if beyond:
         raise ConfigError(
             "the encoder of the cache has no such layer",
-            expected=f"--layers from 1 to {num_layers}",
+            expected=f"--layers from {there[0]} to {there[-1]}",
             found=spell_numbers(beyond),
             where=str(config.cache.absolute()),
+            hint="gaam extract --layer-zero keeps layer 0, what the first one reads"
+            if beyond == [0]
+            else None,
         )
     return replace(
         config, layers=tuple(None if len(one or ()) == num_layers else one for one in sets)

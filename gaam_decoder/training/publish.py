@@ -82,6 +82,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "encoder": cache.plan.encoder_label,
         "dataset": cache.plan.dataset["name"],
         "layers": cache.num_layers,
+        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
         "hidden_size": cache.hidden_size,
         "rows": cache.plan.rows,
         "shared_texts": cache.plan.shared_texts,
