@@ -229,7 +229,8 @@ class ShardWorker:
         limit = proof_limit(self._encoder.dtype, dtype)
         if worst.share > limit:
             where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
-            raise unproven(worst, limit, self.batching, where)
+            first = self._plan.first_layer
+            raise unproven(worst, limit, self.batching, where, first_layer=first)
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
@@ -239,7 +240,8 @@ class ShardWorker:
         items = self._encoder.prepare([part.inputs[row]]).items
         value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
         where = f"{part.origin}, row {row + 1}"
-        return unstorable(error, value, self._plan.storage_dtype, where)
+        plan = self._plan
+        return unstorable(error, value, plan.storage_dtype, where, first_layer=plan.first_layer)
 
     def speed(self) -> str:
         """Tokens per second so far, for people."""

@@ -38,6 +38,8 @@ class Recomputed:
     """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
     limit: float
     """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    first_layer: int
+    """Number of the first of these layers."""
     far: dict[str, str]
     """Shard -> why it counts as bad."""
 
@@ -50,7 +52,10 @@ class Recomputed:
             f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
             "explains"
         )
-        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
+        layers = [
+            f"{layer}: {value:.1e}"
+            for layer, value in enumerate(self.deviation, start=self.first_layer)
+        ]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
 
@@ -114,10 +119,10 @@ def recompute(
             why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
         elif not here_L.max() <= limit:
-            layer = int(here_L.argmax())
+            layer = int(here_L.argmax()) + plan.first_layer
             far.setdefault(
                 shard.name,
-                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer}, "
                 f"more than {limit:.1e}",
             )
         report(done, len(chosen), "encoding rows alone")
@@ -127,6 +132,7 @@ def recompute(
         device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
         limit=limit,
+        first_layer=plan.first_layer,
         far=far,
     )
 
