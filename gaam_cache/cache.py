@@ -15,6 +15,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.layout import embeddings_key, missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.format.receipt import DatasetSpec, Receipt
+from gaam_cache.import_config import maker_of
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.reading.shard_reader import ShardReader
 from gaam_cache.reading.sharded_array import ShardedArray
@@ -102,7 +103,7 @@ class EmbeddingCache(Mapping[str, Split]):
                 expected=f"{total} shards",
                 found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
                 where=str(root.absolute()),
-                hint="run the gaam extract that made it again; it goes on where it stopped",
+                hint=f"run the {maker_of(self.plan.encoder)} that made it again; it goes on where it stopped",
             )
         memory = CheckMemory()
         self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}

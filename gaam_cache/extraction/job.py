@@ -176,15 +176,19 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
     reference = "train" if "train" in rows else next(iter(rows))
     declared = rows[reference].class_names
-    labels = set(rows[reference].labels)
-    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
-    # '1' and '01' are one number: without a second key their order would be that of the set
-    names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
+    names = declared or class_order(set(rows[reference].labels))
     for split, part in rows.items():
         unknown = set(part.labels) - set(names)
         if unknown:
             raise _unknown_label(min(unknown), split, reference, part, names, config)
     return names
+
+
+def class_order(labels: set[str]) -> tuple[str, ...]:
+    """Classes in the order in which they are numbered, where nobody declares another."""
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
+    # '1' and '01' are one number: without a second key their order would be that of the set
+    return tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
 
 
 def _unknown_label(

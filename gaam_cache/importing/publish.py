@@ -1,0 +1,255 @@
+"""Checked states become the shards of a cache; an interrupted import goes on where it stopped."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gaam_cache
+from gaam_cache.engines.sharing.lease import Lease, Leases
+from gaam_cache.engines.sharing.undone import LEASE_FOLDER, Undone
+from gaam_cache.errors import GaamWarning
+from gaam_cache.extraction.job import content_of
+from gaam_cache.extraction.repair import discard_broken
+from gaam_cache.format.fingerprint import fingerprint
+from gaam_cache.format.layout import (
+    ROW_DATASETS,
+    embeddings_key,
+    missing_shards,
+    shard_attributes,
+)
+from gaam_cache.format.plan import (
+    FORMAT_VERSION,
+    PLAN_FILE,
+    Plan,
+    ShardSpec,
+    adopt_plan,
+    read_plan,
+    rows_per_shard,
+    write_plan,
+)
+from gaam_cache.format.receipt import ITEM_BYTES, receipt_path
+from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.shard import build_image, prepare_folder, publish
+from gaam_cache.import_config import IMPORTED
+from gaam_cache.importing.job import ImportJob, changed
+from gaam_cache.importing.rows import ImportedRows, digests_of, look_at
+from gaam_cache.importing.summary import ImportSummary
+from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.terminal.interruption import in_thread
+from gaam_cache.terminal.progress import Report
+
+LAYERS = "as in the files"
+"""What a plan says of its layers: nobody knows more of them than their order."""
+UNKNOWN = "unknown"
+PAUSE_SECONDS = 0.2
+"""Between two looks at what another import makes."""
+
+
+def publish_states(
+    job: ImportJob,
+    out: Path,
+    *,
+    names: Mapping[str, str],
+    files: Mapping[str, str],
+    again: Mapping[str, Any] | None,
+    pool: str,
+    shard_rows: int,
+    report: Report,
+) -> ImportSummary:
+    """Make what a cache of these states lacks.
+
+    Args:
+        job: what to take.
+        out: folder of the cache.
+        names: what reports call the encoder and the data set.
+        files: their names and hashes; none where arrays came from memory.
+        again: what it takes to read them again; None where nothing does.
+        pool: name of the pooling.
+        shard_rows: rows of a shard at most.
+        report: called with (rows done, rows in all, what is going on).
+
+    Raises:
+        ConfigError: the folder holds another cache.
+        NumericsError: a state that is no number, or that cannot be stored.
+        DataError: a file is damaged, or is written to meanwhile.
+        StorageError: the file system refused.
+
+    Warns:
+        GaamWarning: splits share states, or a split lacks a class.
+    """
+    began = time.perf_counter()
+    fields = _fields(job, files, pool)
+    _check_folder(out, fields)
+    rows = look_at(job.materials, job.origins, job.storage_dtype, report)
+    job.check_unchanged()
+    groups = list(row_checks.repeated_texts(rows, report))
+    for message in row_checks.check_rows(rows, job.class_names, groups):
+        warnings.warn(message, GaamWarning, stacklevel=4)
+    fields["content"] = content_of(rows, report)
+    plan = _plan(job, fields, names, again, pool, shard_rows)
+    plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
+    in_thread(prepare_folder, out)
+    plan = in_thread(write_plan, out, plan)
+    for name, why in in_thread(discard_broken, out, plan).items():
+        warnings.warn(f"{name} is made again: {why}", GaamWarning, stacklevel=4)
+    made = _make_missing(_Maker(out, plan, job, rows), report)
+    job.check_unchanged()
+    return ImportSummary(
+        path=str(out),
+        fingerprint=plan.fingerprint,
+        encoder=plan.encoder_label,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
+        storage_dtype=plan.storage_dtype,
+        rows=plan.rows,
+        shards=sum(1 for _ in plan.shards()),
+        shards_made=made,
+        seconds=time.perf_counter() - began,
+        left=tuple(job.left),
+    )
+
+
+def _fields(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, Any]:
+    """All that decides the numbers of the cache, but for the numbers themselves."""
+    tokens = all(m.num_tokens is not None for m in job.materials.values())
+    return {
+        "format_version": FORMAT_VERSION,
+        "encoder": {
+            "imported": {"files": dict(files), "taken": job.taken, "tokens_known": tokens},
+            "pooling": [pool],
+            "layers": LAYERS,
+            "dtype": UNKNOWN,
+            "max_length": job.max_length,
+        },
+        "storage_dtype": job.storage_dtype,
+        "class_names": list(job.class_names),
+        "rows": {split: len(material) for split, material in job.materials.items()},
+        "content": {},
+    }
+
+
+def _check_folder(out: Path, fields: dict[str, Any]) -> None:
+    """Refuse a folder with another cache before the states are read.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    with storage_errors(out / PLAN_FILE):
+        there = (out / PLAN_FILE).exists()
+    if there:
+        content = read_plan(out).fingerprint_fields["content"]
+        adopt_plan(out, {**fields, "content": content})
+
+
+def _plan(
+    job: ImportJob,
+    fields: dict[str, Any],
+    names: Mapping[str, str],
+    again: Mapping[str, Any] | None,
+    pool: str,
+    shard_rows: int,
+) -> Plan:
+    from importlib.metadata import version
+
+    bytes_per_row = job.num_layers * job.hidden_size * ITEM_BYTES[job.storage_dtype]
+    return Plan(
+        fingerprint=fingerprint(fields),
+        fingerprint_fields=fields,
+        encoder={
+            "kind": IMPORTED,
+            "name": names["encoder"],
+            "path": None,
+            "revision": None,
+            "batching": "alone",
+        },
+        dataset={
+            "name": names["dataset"],
+            "path": None,
+            "revision": None,
+            "origin": dict(job.origins),
+            "shared_texts": {},
+            **({} if again is None else {"import": dict(again)}),
+        },
+        num_layers=job.num_layers,
+        hidden_size=job.hidden_size,
+        pooling=(pool,),
+        storage_dtype=job.storage_dtype,
+        class_names=job.class_names,
+        rows=fields["rows"],
+        shard_rows=rows_per_shard(bytes_per_row, shard_rows),
+        created_with={
+            "gaam": gaam_cache.__version__,
+            **{name: version(name) for name in ("h5py", "numpy")},
+        },
+    )
+
+
+class _Maker:
+    """Makes the shards of a plan."""
+
+    def __init__(
+        self, out: Path, plan: Plan, job: ImportJob, rows: Mapping[str, ImportedRows]
+    ) -> None:
+        self.out, self.plan = out, plan
+        self._job, self._rows = job, rows
+
+    def exists(self, shard: ShardSpec) -> bool:
+        """Whether it has its receipt by now."""
+        return receipt_path(self.out, shard.name).exists()
+
+    def make(self, shard: ShardSpec) -> None:
+        """Read and publish one; what was read before must be what is read now."""
+        plan, material = self.plan, self._job.materials[shard.split]
+        states = material.states.stored(shard.start, shard.stop, plan.storage_dtype)
+        if digests_of(states) != self._rows[shard.split].inputs[shard.start : shard.stop]:
+            raise changed(self._job.origins[shard.split])
+        count = shard.stop - shard.start
+        tokens = material.num_tokens
+        values = {
+            "label": material.labels.numbers[shard.start : shard.stop],
+            "row": np.arange(shard.start, shard.stop),
+            "num_tokens": np.ones(count)
+            if tokens is None
+            else tokens[shard.start : shard.stop],
+        }
+        arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
+        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        image, specs = build_image(arrays, shard_attributes(plan, shard))
+        receipt = {
+            "fingerprint": plan.fingerprint,
+            "split": shard.split,
+            "start": shard.start,
+            "stop": shard.stop,
+            "truncated": 0,
+            "datasets": specs,
+        }
+        in_thread(publish, self.out, shard.name, image, receipt)
+
+
+def _make_missing(maker: _Maker, report: Report) -> int:
+    """How many shards were made; others that import the same beside us may make the rest."""
+    out, plan = maker.out, maker.plan
+    missing = set(missing_shards(out, plan))
+    todo = [shard for shard in plan.shards() if shard.name in missing]
+    total, made = sum(plan.rows.values()), 0
+    with Leases(out / LEASE_FOLDER) as leases:
+        undone = Undone(todo, leases, maker.exists)
+        while undone.rows:
+            report(total - undone.rows, total, "writing shards")
+            taken: tuple[ShardSpec, Lease] | None = undone.take()
+            if taken is None:
+                time.sleep(PAUSE_SECONDS)
+                continue
+            shard, lease = taken
+            maker.make(shard)
+            undone.finish(shard)
+            lease.done()
+            made += 1
+        leases.clear({shard.name for shard in plan.shards()})
+    return made
