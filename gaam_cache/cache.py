@@ -103,7 +103,8 @@ class EmbeddingCache(Mapping[str, Split]):
                 expected=f"{total} shards",
                 found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
                 where=str(root.absolute()),
-                hint=f"run the {maker_of(self.plan.encoder)} that made it again; it goes on where it stopped",
+                hint=f"run the {maker_of(self.plan.encoder)} that made it again; "
+                "it goes on where it stopped",
             )
         memory = CheckMemory()
         self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}

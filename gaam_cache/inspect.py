@@ -72,6 +72,7 @@ def describe(path: Path) -> dict[str, Any]:
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
         "layers": encoder.get("layers"),
+        "imported_from": encoder.get("imported", {}).get("files"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
         "splits": splits,
@@ -129,13 +130,19 @@ def in_words(about: dict[str, Any]) -> str:
         state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
     revision = f" at {about['revision'][:12]}" if about["revision"] else ""
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
+    imported = about["imported_from"] is not None
+    tokens = not imported or about["max_length"] > 1
+    how = f"computed in {about['compute_dtype']}" if not imported else "computed elsewhere"
+    pooled = f"{' and '.join(about['pooling'])} pooled"
+    if imported:
+        pooled = f"pooling called {', '.join(about['pooling'])}"
     lines = [
         f"cache {about['path']}: {state}",
-        f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}; its layers: "
-        f"{about['layers'] or 'not said'}",
-        f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
+        f"  encoder      {encoder}{revision}, {how}; its layers: {about['layers'] or 'not said'}",
+        f"  data set     {about['dataset']}"
+        + (f", at most {about['max_length']} tokens a text" if tokens else ""),
         f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
-        f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
+        f"{pooled}, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",
     ]
     for name, split in about["splits"].items():
@@ -144,8 +151,10 @@ def in_words(about: dict[str, Any]) -> str:
             classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
             shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
             line += (
-                f" ({shown}), {split['mean_tokens']} tokens on average, "
-                f"{split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"
+                f" ({shown})"
+                + (f", {split['mean_tokens']} tokens on average, " if tokens else ", ")
+                + (f"{split['truncated_rows']:,} truncated, " if not imported else "")
+                + f"{split['bytes'] / 1e6:,.1f} MB"
             )
         lines.append(line)
     return "\n".join([*lines, *damage])

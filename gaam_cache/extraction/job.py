@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     return CheckedRows(rows, class_names, content_of(rows, report), shared_texts)
 
 
-def content_of(rows: dict[str, Rows], report: Report = silent) -> dict[str, str]:
+def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
     """Hash of the rows of every split."""
     return {
         name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)

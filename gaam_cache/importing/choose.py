@@ -14,16 +14,11 @@ from gaam_cache.importing.names import (
     LABELS,
     NUM_TOKENS,
     STATES,
-    UNDERSTOOD,
     in_order,
     meaning,
-    numbers_of,
     split_of_file,
 )
-from gaam_cache.messages.checks import excerpt, shortened
-
-MOST_SHOWN = 40
-"""Arrays that a message lists."""
+from gaam_cache.importing.offer import Offer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,101 +42,13 @@ class Chosen:
     """Arrays that are not taken."""
 
 
-class _Files:
-    """All arrays of all files, and how they are asked for."""
-
-    def __init__(self, containers: Sequence[Container]) -> None:
-        self.containers = containers
-        self.pairs = [(one, array) for one in containers for array in one.arrays]
-
-    def find(self, asked: str, option: str) -> list[Array]:
-        """The array of that name, or those of a pattern, in the order of their numbers."""
-        pairs, name = self.pairs, asked
-        if not any(array.name == name for _, array in pairs):
-            file, colon, rest = asked.rpartition(":")
-            there = [pair for pair in pairs if file in (str(pair[0].path), pair[0].path.name)]
-            if colon and there:
-                pairs, name = there, rest
-        found = [array for _, array in pairs if array.name == name]
-        if not found and name.count("*") == 1:
-            return self._layers(asked, numbers_of(name, [array.name for _, array in pairs]), pairs)
-        if len(found) != 1:
-            what = "there is no array" if not found else "several files have an array"
-            raise self.unclear(
-                f"{what} {excerpt(asked)}",
-                expected=f"{option} SPLIT=NAME, or SPLIT=FILE:NAME",
-                hint="name one of these",
-            )
-        return found
-
-    def _layers(
-        self, asked: str, numbers: dict[int, list[str]], pairs: list[tuple[Container, Array]]
-    ) -> list[Array]:
-        if not numbers:
-            raise self.unclear(
-                f"no array is called {excerpt(asked)}",
-                expected="a number where '*' stands",
-                hint="name one of these",
-            )
-        self.check_numbers(numbers, asked)
-        by_name = {array.name: array for _, array in pairs}
-        return [by_name[names[0]] for names in numbers.values()]
-
-    def check_numbers(self, numbers: Mapping[int, Sequence[object]], what: str) -> None:
-        """Refuse layers that are missing or there twice."""
-        listed = list(numbers)
-        gaps = sorted(set(range(listed[0], listed[-1])) - set(listed))
-        if twice := [number for number, there in numbers.items() if len(there) > 1]:
-            raise self.unclear(
-                f"layer {twice[0]} of {excerpt(what)} is there twice", hint="--array names one"
-            )
-        if gaps:
-            raise self.unclear(
-                f"layer {gaps[0]} of {excerpt(what)} is missing",
-                expected=f"all from {listed[0]} to {listed[-1]}",
-                hint="give every layer that is to be taken its own --array SPLIT=NAME",
-            )
-
-    def unclear(
-        self, message: str, *, expected: str | None = None, hint: str | None = None
-    ) -> ConfigError:
-        """The one refusal of what is not clear: it lists what there is."""
-        lines = [f"{one.path.name}: {array}" for one, array in self.pairs[:MOST_SHOWN]]
-        if len(self.pairs) > MOST_SHOWN:
-            lines.append(f"and {len(self.pairs) - MOST_SHOWN:,} more")
-        names = {array.name for _, array in self.pairs}
-        if {"embeddings", "label", "row", "num_tokens"} <= names:
-            hint = (
-                "this is a shard of a gaam cache: use the cache as it is (gaam train --cache), or "
-                "name its arrays (--array train=embeddings --labels train=label)"
-            )
-        return ConfigError(
-            message,
-            expected=expected or UNDERSTOOD,
-            found="\n".join(lines) or "no arrays at all",
-            where=", ".join(shortened(str(one.path)) for one in self.containers[:4]),
-            hint=hint or self._remedy(),
-        )
-
-    def _remedy(self) -> str:
-        numbers = ("float16", "bfloat16", "float32", "float64")
-        states = [a.name for _, a in self.pairs if a.dtype in numbers and len(a.shape) in (2, 3)]
-        labels = [
-            a.name
-            for _, a in self.pairs
-            if len(a.shape) == 1 and (a.dtype == STRINGS or "int" in a.dtype)
-        ]
-        one = (states or ["NAME"])[0], (labels or ["NAME"])[0]
-        return f"say which is which: --array 'train={one[0]}' --labels 'train={one[1]}', and so on"
-
-
 def choose(containers: Sequence[Container], config: ImportConfig) -> Chosen:
     """Find the arrays of every split.
 
     Raises:
         ConfigError: something is not clear; the message lists what there is.
     """
-    files = _Files(containers)
+    files = Offer(containers)
     said = _by_names(files)
     explicit = of_splits(config, "arrays")
     if explicit:
@@ -182,7 +89,7 @@ Roles = dict[str, dict[int | None, list[Array]]]
 """Role -> layer, or None -> arrays that say to be it."""
 
 
-def _by_names(files: _Files) -> dict[str, Roles]:
+def _by_names(files: Offer) -> dict[str, Roles]:
     """What the names of arrays and files say, by split."""
     found: dict[str, Roles] = {}
     for container, array in files.pairs:
@@ -199,7 +106,7 @@ def _by_names(files: _Files) -> dict[str, Roles]:
     return found
 
 
-def _states(files: _Files, split: str, roles: Roles) -> tuple[Array, ...]:
+def _states(files: Offer, split: str, roles: Roles) -> tuple[Array, ...]:
     found = roles[STATES]
     whole = found.get(None, [])
     layers = {number: arrays for number, arrays in sorted(found.items(), key=_number) if arrays}
@@ -223,20 +130,18 @@ def _number(item: tuple[int | None, list[Array]]) -> int:
     return -1 if item[0] is None else item[0]
 
 
-def _one(files: _Files, split: str, role: str, roles: Roles) -> Array | None:
+def _one(files: Offer, split: str, role: str, roles: Roles) -> Array | None:
     found = roles.get(role, {}).get(None, [])
     if len(found) > 1:
         raise files.unclear(f"several arrays could be the {role} of '{split}'")
     return found[0] if found else None
 
 
-def _class_names(
-    files: _Files, config: ImportConfig
-) -> tuple[tuple[str, ...] | None, list[Array]]:
+def _class_names(files: Offer, config: ImportConfig) -> tuple[tuple[str, ...] | None, list[Array]]:
     """What the classes are called, and the arrays that say so."""
     said: dict[str, tuple[str, ...]] = {}
     used = []
-    for container, array in files.pairs:
+    for _, array in files.pairs:
         found = meaning(array.name)
         if found is not None and found.role == CLASS_NAMES and array.dtype == STRINGS:
             said[array.where] = tuple(array.read(0, array.shape[0]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.importing.job import hash_files, opened
 from gaam_cache.importing.publish import publish_states
 from gaam_cache.importing.summary import ImportPreview, ImportSummary, preview_of
-from gaam_cache.extraction.recorded import settings_of_import
 from gaam_cache.terminal.progress import Report, silent
 
 

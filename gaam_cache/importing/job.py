@@ -126,8 +126,9 @@ def make_job(
         split: Material(
             states=states[split],
             labels=NamedLabels(classes.numbers[split], classes.names),
-            num_tokens=taken.num_tokens
-            and read_num_tokens(taken.num_tokens, states[split].rows, split),
+            num_tokens=None
+            if taken.num_tokens is None
+            else read_num_tokens(taken.num_tokens, states[split].rows, split),
         )
         for split, taken in splits.items()
     }

@@ -17,7 +17,9 @@ WORDS = {
     **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
     **dict.fromkeys(("X",), STATES),
     **dict.fromkeys(("labels", "label", "targets", "target", "y"), LABELS),
-    **{"num_tokens": NUM_TOKENS, "class_names": CLASS_NAMES, "label_names": CLASS_NAMES},
+    "num_tokens": NUM_TOKENS,
+    "class_names": CLASS_NAMES,
+    "label_names": CLASS_NAMES,
 }
 """What an array may be called, and what it then is."""
 SPLITS = (
@@ -29,10 +31,12 @@ LAYERED = "embeddings|embedding|hidden_states|states|features|layers|layer"
 """What may stand before the number of a layer."""
 UNDERSTOOD = (
     "arrays called embeddings, hidden_states, states, features or X (or layer_0, layer_1, ...) and "
-    "labels, label, targets or y, in files called train.*, test.*, or with the split in their name: "
-    "train/embeddings, train_embeddings, X_train"
+    "labels, label, targets or y, in files called train.*, test.*, or with the split in their "
+    "name: train/embeddings, train_embeddings, X_train"
 )
-_BODY = rf"(?:(?P<word>{'|'.join(WORDS)})|(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}}))"
+_BODY = (
+    rf"(?:(?P<word>{'|'.join(WORDS)})|(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}}))"
+)
 _SPLIT = "|".join(SPLITS)
 _NAMED = re.compile(
     rf"(?:(?P<before>{_SPLIT})[/._-])?{_BODY}(?:[/._-](?P<after>{_SPLIT}))?", re.ASCII

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-import gaam_cache
 from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER, Undone
 from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.job import content_of
 from gaam_cache.extraction.repair import discard_broken
-from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.layout import (
     ROW_DATASETS,
     embeddings_key,
@@ -24,29 +22,20 @@ from gaam_cache.format.layout import (
     shard_attributes,
 )
 from gaam_cache.format.plan import (
-    FORMAT_VERSION,
-    PLAN_FILE,
     Plan,
     ShardSpec,
-    adopt_plan,
-    read_plan,
-    rows_per_shard,
     write_plan,
 )
-from gaam_cache.format.receipt import ITEM_BYTES, receipt_path
-from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.receipt import receipt_path
 from gaam_cache.format.shard import build_image, prepare_folder, publish
-from gaam_cache.import_config import IMPORTED
 from gaam_cache.importing.job import ImportJob, changed
+from gaam_cache.importing.plan import check_folder, fields_of, plan_of
 from gaam_cache.importing.rows import ImportedRows, digests_of, look_at
 from gaam_cache.importing.summary import ImportSummary
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.terminal.interruption import in_thread
 from gaam_cache.terminal.progress import Report
 
-LAYERS = "as in the files"
-"""What a plan says of its layers: nobody knows more of them than their order."""
-UNKNOWN = "unknown"
 PAUSE_SECONDS = 0.2
 """Between two looks at what another import makes."""
 
@@ -84,15 +73,15 @@ def publish_states(
         GaamWarning: splits share states, or a split lacks a class.
     """
     began = time.perf_counter()
-    fields = _fields(job, files, pool)
-    _check_folder(out, fields)
+    fields = fields_of(job, files, pool)
+    check_folder(out, fields)
     rows = look_at(job.materials, job.origins, job.storage_dtype, report)
     job.check_unchanged()
     groups = list(row_checks.repeated_texts(rows, report))
     for message in row_checks.check_rows(rows, job.class_names, groups):
         warnings.warn(message, GaamWarning, stacklevel=4)
     fields["content"] = content_of(rows, report)
-    plan = _plan(job, fields, names, again, pool, shard_rows)
+    plan = plan_of(job, fields, names, again, pool, shard_rows)
     plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
     in_thread(prepare_folder, out)
     plan = in_thread(write_plan, out, plan)
@@ -112,81 +101,6 @@ def publish_states(
         shards_made=made,
         seconds=time.perf_counter() - began,
         left=tuple(job.left),
-    )
-
-
-def _fields(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, Any]:
-    """All that decides the numbers of the cache, but for the numbers themselves."""
-    tokens = all(m.num_tokens is not None for m in job.materials.values())
-    return {
-        "format_version": FORMAT_VERSION,
-        "encoder": {
-            "imported": {"files": dict(files), "taken": job.taken, "tokens_known": tokens},
-            "pooling": [pool],
-            "layers": LAYERS,
-            "dtype": UNKNOWN,
-            "max_length": job.max_length,
-        },
-        "storage_dtype": job.storage_dtype,
-        "class_names": list(job.class_names),
-        "rows": {split: len(material) for split, material in job.materials.items()},
-        "content": {},
-    }
-
-
-def _check_folder(out: Path, fields: dict[str, Any]) -> None:
-    """Refuse a folder with another cache before the states are read.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
-    with storage_errors(out / PLAN_FILE):
-        there = (out / PLAN_FILE).exists()
-    if there:
-        content = read_plan(out).fingerprint_fields["content"]
-        adopt_plan(out, {**fields, "content": content})
-
-
-def _plan(
-    job: ImportJob,
-    fields: dict[str, Any],
-    names: Mapping[str, str],
-    again: Mapping[str, Any] | None,
-    pool: str,
-    shard_rows: int,
-) -> Plan:
-    from importlib.metadata import version
-
-    bytes_per_row = job.num_layers * job.hidden_size * ITEM_BYTES[job.storage_dtype]
-    return Plan(
-        fingerprint=fingerprint(fields),
-        fingerprint_fields=fields,
-        encoder={
-            "kind": IMPORTED,
-            "name": names["encoder"],
-            "path": None,
-            "revision": None,
-            "batching": "alone",
-        },
-        dataset={
-            "name": names["dataset"],
-            "path": None,
-            "revision": None,
-            "origin": dict(job.origins),
-            "shared_texts": {},
-            **({} if again is None else {"import": dict(again)}),
-        },
-        num_layers=job.num_layers,
-        hidden_size=job.hidden_size,
-        pooling=(pool,),
-        storage_dtype=job.storage_dtype,
-        class_names=job.class_names,
-        rows=fields["rows"],
-        shard_rows=rows_per_shard(bytes_per_row, shard_rows),
-        created_with={
-            "gaam": gaam_cache.__version__,
-            **{name: version(name) for name in ("h5py", "numpy")},
-        },
     )
 
 
@@ -214,9 +128,7 @@ class _Maker:
         values = {
             "label": material.labels.numbers[shard.start : shard.stop],
             "row": np.arange(shard.start, shard.stop),
-            "num_tokens": np.ones(count)
-            if tokens is None
-            else tokens[shard.start : shard.stop],
+            "num_tokens": np.ones(count) if tokens is None else tokens[shard.start : shard.stop],
         }
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
         arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}

@@ -79,11 +79,16 @@ class ImportedRows(Rows):
 
 def digests_of(rows_NLD: NDArray[np.generic]) -> bytes:
     """Of every row, one behind the other."""
-    return b"".join(bytes.fromhex(digest_of(row.data)) for row in rows_NLD.reshape(len(rows_NLD), -1))
+    return b"".join(
+        bytes.fromhex(digest_of(row.data)) for row in rows_NLD.reshape(len(rows_NLD), -1)
+    )
 
 
 def look_at(
-    materials: Mapping[str, Material], origins: Mapping[str, str], storage_dtype: str, report: Report
+    materials: Mapping[str, Material],
+    origins: Mapping[str, str],
+    storage_dtype: str,
+    report: Report,
 ) -> dict[str, ImportedRows]:
     """Read and check every number once.
 

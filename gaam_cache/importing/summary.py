@@ -81,7 +81,8 @@ class ImportPreview:
             names = first if first == last else f"{first} to {last}, one for each layer"
             lines += [
                 f"{visible(name)}: {split['rows']:,} rows",
-                f"  states       {visible(names)}, {'/'.join(split['dtypes'])}, axes {split['axes']}",
+                f"  states       {visible(names)}, {'/'.join(split['dtypes'])}, "
+                f"axes {split['axes']}",
                 f"  labels       {visible(split['labels'])}: {_counts(split['rows_per_class'])}",
                 f"  tokens       {visible(split.get('num_tokens', 'not known'))}",
             ]

@@ -45,7 +45,7 @@ class Array(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int, outer: int | None = None) -> NDArray[Any]:
-        """Entries ``start`` to ``stop`` of the first axis; of the second with ``outer`` on the first.
+        """Entries ``start`` to ``stop`` of the first axis, or, at ``outer`` of it, of the second.
 
         bfloat16 comes as its bits in uint16, strings as objects.
 
@@ -60,6 +60,7 @@ class Array(ABC):
         Raises:
             DataError: they are others.
         """
+        return
 
     def __str__(self) -> str:
         """Name, type and shape, for people."""

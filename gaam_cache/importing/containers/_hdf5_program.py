@@ -2,8 +2,8 @@
 
 The file may be damaged or hostile, and libhdf5 is a large parser: it runs here, under limits on
 memory and processor time, and imports nothing of gaam. Only what lies in the file itself is read:
-no link but hard ones is followed, no other file opened, no filter loaded that libhdf5 does not have.
-Each line of the input is a question in JSON; the answer is a line of JSON and the bytes it announces.
+no link but hard ones is followed, no other file opened, no filter loaded that libhdf5 lacks. Each
+line of the input is a question in JSON; the answer is a line of JSON and the bytes it announces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY_BYTES = 2**30
-"""What reading may take beyond what the process has: a chunk and its cache, and what is asked for."""
+"""What reading may take beyond what the process has: a chunk, its cache, and what is asked for."""
 CHUNK_CACHE_BYTES = 256 * 2**20
 """Also the largest chunk: more than that is read whole for every row in it."""
 PROCESSOR_SECONDS = 60
@@ -180,13 +180,15 @@ def _serve() -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         _set_soft(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + PROCESSOR_SECONDS)
         question = json.loads(line)
+        about: dict[str, Any] = {}
         try:
             if file is None:
                 options = {"locking": False, "rdcc_nbytes": CHUNK_CACHE_BYTES, "rdcc_nslots": 10007}
                 file = h5py.File(question["path"], "r", **options)
             if question["name"] is None:
                 listing = _Listing(file)
-                about, raw = {"class_names": listing.class_names}, json.dumps(listing.arrays).encode()
+                about = {"class_names": listing.class_names}
+                raw = json.dumps(listing.arrays).encode()
             else:
                 about, raw = _read(file[question["name"]], question)
         except Exception as error:  # noqa: BLE001 whatever the library raises: the file is bad

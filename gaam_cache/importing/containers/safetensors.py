@@ -14,9 +14,19 @@ from gaam_cache.importing.containers._base import BITS, Container, FlatArray, re
 
 _LENGTH_BYTES = 8
 _DTYPES = {
-    **{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"},
-    **{"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8"},
-    **{"U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8"},
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
 }
 
 
@@ -49,7 +59,9 @@ class Safetensors(Container):
                 raise ValueError(f"'{tensor.name}' does not begin where the one before it ends")
             end += tensor.nbytes
         if end != size - start:
-            raise ValueError(f"its arrays take {end:,} bytes, behind the header are {size - start:,}")
+            raise ValueError(
+                f"its arrays take {end:,} bytes, behind the header are {size - start:,}"
+            )
         return found
 
 
