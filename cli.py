@@ -211,6 +211,8 @@ def import_(
     labels: Annotated[Strings, _import("", "--labels", metavar="SPLIT=NAME", help="Labels of a split: whole numbers from 0, or strings; repeatable.")] = None,
     num_tokens: Annotated[Strings, _import("", "--num-tokens", metavar="SPLIT=NAME", help="How many tokens each row was pooled from; repeatable.")] = None,
     axes: Annotated[str | None, _import("axes", "--axes", metavar="nld|lnd|nd", help="What the axes of the states are: rows n, layers l, features d.")] = None,
+    keep_columns: Annotated[Strings, _import("", "--keep-column", metavar="NAME", help="Array of strings that the cache keeps; repeatable.")] = None,
+    unlabelled: Annotated[Strings, _import("", "--unlabelled", metavar="SPLIT", help="Split without labels, to predict on; repeatable.")] = None,
     class_names: Annotated[Strings, _import("", "--class-name", metavar="NAME", help="Name of a class, in order; repeatable.")] = None,
     storage_dtype: Annotated[str | None, _import("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
     encoder_name: Annotated[str | None, _import("encoder_name", "--encoder-name", metavar="NAME", help="What reports call the encoder.")] = None,

@@ -6,19 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.layout import embeddings_key, missing_shards, planned_receipt
+from gaam_cache.format.layout import column_key, embeddings_key, missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.format.receipt import DatasetSpec, Receipt
+from gaam_cache.format.strings import unpacked
 from gaam_cache.import_config import maker_of
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.reading.shard_reader import ShardReader
 from gaam_cache.reading.sharded_array import ShardedArray
+
+if TYPE_CHECKING:
+    import datasets
+
+    from gaam_cache.reading.torch_rows import TorchRows
 
 
 class Split:
@@ -76,6 +82,56 @@ class Split:
     def num_tokens(self) -> NDArray[np.int32]:
         """Tokens of every row after truncation, (rows,)."""
         return self._array("num_tokens")[:]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the classes of its rows are known; else every label is -1."""
+        return self.name not in self._plan.unlabelled
+
+    def column(self, name: str) -> list[str]:
+        """A kept column, one string per row.
+
+        Raises:
+            ConfigError: the cache keeps no such column.
+        """
+        if name not in self._plan.columns:
+            raise ConfigError(
+                f"the cache keeps no column '{name}'",
+                expected=f"one of: {', '.join(self._plan.columns)}"
+                if self._plan.columns
+                else "none: it keeps no columns",
+                where=str(self._root),
+                hint="extract it with --keep-column",
+            )
+        return unpacked(self._array(column_key(name))[:])
+
+    def to_torch(self, pooling: str | None = None) -> TorchRows:
+        """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label).
+
+        Args:
+            pooling: of the states; None: the first in the cache.
+        """
+        from gaam_cache.reading.torch_rows import TorchRows
+
+        return TorchRows(self, pooling)
+
+    def to_dataset(
+        self, *, streaming: bool = False, folder: Path | None = None
+    ) -> datasets.Dataset | datasets.IterableDataset:
+        """Rows for the library ``datasets``; its file on disk holds a copy of them all.
+
+        Its columns: ``embeddings`` (num_layers, hidden_size) as stored (bfloat16 as the equal
+        float32), ``label`` with class names (-1 where nobody knows it), ``num_tokens``, kept ones.
+
+        Args:
+            streaming: read rows when they are asked for, in order, and copy none.
+            folder: of the copy; None: where ``datasets`` keeps its files.
+        """
+        from gaam_cache.reading.arrow_rows import arrow_rows
+
+        return arrow_rows(
+            self, self._root, self._plan, open_cache, streaming=streaming, folder=folder
+        )
 
     @property
     def truncated(self) -> int:
@@ -163,6 +219,16 @@ class EmbeddingCache(Mapping[str, Split]):
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes; a label is an index into them."""
         return self.plan.class_names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the kept columns."""
+        return tuple(self.plan.columns)
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Splits without labels: to predict on."""
+        return self.plan.unlabelled
 
     @property
     def num_layers(self) -> int:

@@ -23,6 +23,8 @@ OF_ENCODER = {RECORDED: "encoder"}
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
+COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+"""What a kept column may be called: it becomes part of the name of an array."""
 
 
 def parse_device_map(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config import COLUMN_PATTERN, NAME_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import excerpt, shortened
@@ -71,6 +71,10 @@ class ImportConfig:
     of an array of two."""
     class_names: tuple[str, ...] = _words("--class-name")
     """Names of the classes in order, where labels are numbers."""
+    keep_columns: tuple[str, ...] = _words("--keep-column")
+    """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
+    unlabelled: tuple[str, ...] = _words("--unlabelled")
+    """Splits without labels: to predict on, never to report on."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
     """What the cache stores; default: the type of the states, or float32."""
     encoder_name: str = IMPORTED
@@ -91,6 +95,12 @@ class ImportConfig:
             raise ConfigError(f"'{shortened(min(repeated))}' is given twice")
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)
+        for name in self.keep_columns:
+            if not COLUMN_PATTERN.fullmatch(name):
+                raise ConfigError(
+                    f"--keep-column {shortened(name)!r} cannot be the name of a column",
+                    expected="a letter, then letters, digits and '_', at most 64",
+                )
         if not POOLING.fullmatch(self.pool):
             raise ConfigError(
                 f"--pool {shortened(self.pool)!r} cannot be a name",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -33,12 +35,35 @@ class Inputs:
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
+    extents: Sequence[int] | NDArray[np.int64] | None = None
+    """What must be equal where only rows of equal length may share a batch, if that is finer than
+    tokens and grows with them: of a sound its samples."""
+    decoded: bool = False
+    """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
+    thread while the encoder is busy."""
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """The items of some rows, as ``Encoder.encode`` takes them."""
         if isinstance(self.items, TokenIds):
             return self.items.take(row_B)
         return [self.items[row] for row in row_B]
+
+    def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
+        """The items of every batch in turn; what has to be decoded is, one batch ahead.
+
+        Raises:
+            DataError: one cannot be decoded any more.
+        """
+        if not self.decoded:
+            yield from map(self.batch, batches)
+            return
+        with ThreadPoolExecutor(1, "decode") as reader:
+            ahead = deque(reader.submit(self.batch, batch) for batch in batches[:1])
+            for batch in [*batches[1:], None]:
+                items = ahead.popleft().result()
+                if batch is not None:
+                    ahead.append(reader.submit(self.batch, batch))
+                yield items
 
 
 class Facts(NamedTuple):

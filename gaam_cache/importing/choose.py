@@ -27,8 +27,16 @@ class Taken:
 
     states: tuple[Array, ...]
     """One; or one for every layer."""
-    labels: Array
+    labels: Array | None
+    """None where nobody knows them."""
     num_tokens: Array | None = None
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    """Those that the cache keeps."""
+
+    def all(self) -> list[Array]:
+        """Every one of them."""
+        others = [self.labels, self.num_tokens, *self.columns.values()]
+        return [*self.states, *(array for array in others if array is not None)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +57,7 @@ def choose(containers: Sequence[Container], config: ImportConfig) -> Chosen:
         ConfigError: something is not clear; the message lists what there is.
     """
     files = Offer(containers)
-    said = _by_names(files)
+    said = _by_names(files, config.keep_columns)
     explicit = of_splits(config, "arrays")
     if explicit:
         states = {
@@ -67,19 +75,24 @@ def choose(containers: Sequence[Container], config: ImportConfig) -> Chosen:
         one_each[role] = named
     if not states:
         raise files.unclear("it is not clear which arrays are states")
-    for split in [*said, *one_each[LABELS]]:
-        if split not in states and not explicit:
+    for split in [*said, *one_each[LABELS], *config.unlabelled]:
+        if split not in states and (not explicit or split in config.unlabelled):
             raise files.unclear(f"'{split}' has no states")
     splits = {}
     for split in states if explicit else in_order(list(states)):
         labels = one_each[LABELS].get(split)
-        if labels is None:
+        if split in config.unlabelled:
+            labels = None
+        elif labels is None:
             raise files.unclear(f"it is not clear which array has the labels of '{split}'")
         splits[split] = Taken(
-            states=states[split], labels=labels, num_tokens=one_each[NUM_TOKENS].get(split)
+            states=states[split],
+            labels=labels,
+            num_tokens=one_each[NUM_TOKENS].get(split),
+            columns={name: _column(files, split, name, said) for name in config.keep_columns},
         )
     names, of_names = _class_names(files, config)
-    used = {id(a) for one in splits.values() for a in (*one.states, one.labels, one.num_tokens)}
+    used = {id(array) for one in splits.values() for array in one.all()}
     used |= {id(array) for array in of_names}
     left = [array for _, array in files.pairs if id(array) not in used]
     return Chosen(splits=splits, class_names=names, left=left)
@@ -89,11 +102,11 @@ Roles = dict[str, dict[int | None, list[Array]]]
 """Role -> layer, or None -> arrays that say to be it."""
 
 
-def _by_names(files: Offer) -> dict[str, Roles]:
+def _by_names(files: Offer, kept: tuple[str, ...]) -> dict[str, Roles]:
     """What the names of arrays and files say, by split."""
     found: dict[str, Roles] = {}
     for container, array in files.pairs:
-        said = meaning(array.name)
+        said = meaning(array.name, kept)
         if said is None or said.role == CLASS_NAMES:
             continue
         of_file = split_of_file(Path(container.path).stem)
@@ -135,6 +148,17 @@ def _one(files: Offer, split: str, role: str, roles: Roles) -> Array | None:
     if len(found) > 1:
         raise files.unclear(f"several arrays could be the {role} of '{split}'")
     return found[0] if found else None
+
+
+def _column(files: Offer, split: str, name: str, said: Mapping[str, Roles]) -> Array:
+    found = _one(files, split, name, said.get(split, {}))
+    if found is None:
+        raise files.unclear(
+            f"'{split}' has no column '{name}'",
+            expected=f"an array {split}/{name}, {split}_{name}, or {name} in a file {split}.*",
+            hint="leave out --keep-column, or name one that every split has",
+        )
+    return found
 
 
 def _class_names(files: Offer, config: ImportConfig) -> tuple[tuple[str, ...] | None, list[Array]]:

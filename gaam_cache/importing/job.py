@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import CacheError, DataError
+import numpy as np
+
+from gaam_cache.errors import CacheError, ConfigError, DataError
 from gaam_cache.format.digest import chunks, digest_of_stream
+from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.format.strings import width_of
 from gaam_cache.import_config import ImportConfig, check_class_names
 from gaam_cache.importing.choose import Taken, choose
 from gaam_cache.importing.containers._base import Array, Container, open_container
 from gaam_cache.importing.labels import NamedLabels, read_labels
-from gaam_cache.importing.rows import Material, read_num_tokens
+from gaam_cache.importing.rows import Material, read_column, read_num_tokens
 from gaam_cache.importing.states import States
 from gaam_cache.importing.storing import default_storage
+from gaam_cache.sources._base import NO_LABEL
 from gaam_cache.terminal.progress import Report
 
 
@@ -44,6 +49,23 @@ class ImportJob:
     def hidden_size(self) -> int:
         """The same in every split."""
         return next(iter(self.materials.values())).states.hidden_size
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Splits of which nobody knows the labels."""
+        return tuple(split for split, one in self.materials.items() if not one.labelled)
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """Columns that are kept, and how many bytes the longest value takes."""
+        materials = list(self.materials.values())
+        return {c: max(width_of(m.kept[c]) for m in materials) for c in materials[0].kept}
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Of states and columns, as they are stored."""
+        states = self.num_layers * self.hidden_size * ITEM_BYTES[self.storage_dtype]
+        return states + sum(self.columns.values())
 
     @property
     def max_length(self) -> int:
@@ -114,18 +136,28 @@ def make_job(
     """
     if class_names is not None:
         check_class_names(class_names)
-    reference = "train" if "train" in splits else next(iter(splits))
+    labels = {split: one.labels for split, one in splits.items() if one.labels is not None}
+    if not labels:
+        raise ConfigError("no split has labels", expected="one at least that has")
     states = {}
     for split, taken in splits.items():
-        rows = taken.labels.shape[0] if taken.labels.shape else 0
+        rows = None
+        if split in labels:
+            rows = labels[split].shape[0] if labels[split].shape else 0
         states[split] = States(split, taken.states, rows, axes)
     _check_equal(states)
-    labels = {split: taken.labels for split, taken in splits.items()}
-    classes = read_labels(labels, class_names, reference)
+    classes = read_labels(labels, class_names, "train" if "train" in labels else next(iter(labels)))
     materials = {
         split: Material(
             states=states[split],
-            labels=NamedLabels(classes.numbers[split], classes.names),
+            labels=NamedLabels(classes.numbers[split], classes.names)
+            if split in labels
+            else NamedLabels(np.zeros(states[split].rows, np.int64), (NO_LABEL,)),
+            labelled=split in labels,
+            kept={
+                name: read_column(array, states[split].rows, split)
+                for name, array in taken.columns.items()
+            },
             num_tokens=None
             if taken.num_tokens is None
             else read_num_tokens(taken.num_tokens, states[split].rows, split),
@@ -166,6 +198,7 @@ def _in_json(taken: Taken, states: States) -> dict[str, Any]:
         "states": [array.name for array in taken.states],
         "dtypes": sorted(states.dtypes),
         "axes": states.axes,
+        "columns": {name: array.name for name, array in taken.columns.items()},
         **{role: array.name for role, array in one_each.items() if array is not None},
     }
 

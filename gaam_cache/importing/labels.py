@@ -5,7 +5,7 @@ N rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -33,6 +33,10 @@ class NamedLabels(Sequence[str]):
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.numbers)
+
+    def __iter__(self) -> Iterator[str]:
+        """All of them in order."""
+        return (self._names[number] for number in self.numbers.tolist())
 
     @overload
     def __getitem__(self, index: int) -> str: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from gaam_cache.config import NAME_PATTERN
@@ -34,14 +35,7 @@ UNDERSTOOD = (
     "labels, label, targets or y, in files called train.*, test.*, or with the split in their "
     "name: train/embeddings, train_embeddings, X_train"
 )
-_BODY = (
-    rf"(?:(?P<word>{'|'.join(WORDS)})|(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}}))"
-)
 _SPLIT = "|".join(SPLITS)
-_NAMED = re.compile(
-    rf"(?:(?P<before>{_SPLIT})[/._-])?{_BODY}(?:[/._-](?P<after>{_SPLIT}))?", re.ASCII
-)
-_GROUPED = re.compile(rf"(?P<before>{NAME_PATTERN.pattern})/{_BODY}(?P<after>)", re.ASCII)
 
 
 class Meaning(NamedTuple):
@@ -54,17 +48,34 @@ class Meaning(NamedTuple):
     """Where the array is one of several layers."""
 
 
-def meaning(name: str) -> Meaning | None:
-    """What the name of an array says; None where it says nothing that is understood."""
-    found = _NAMED.fullmatch(name)
+@cache
+def _patterns(kept: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Names with a usual word for the split, and names in a group of any name."""
+    words = "|".join((*WORDS, *map(re.escape, kept)))
+    number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+    body = rf"(?:(?P<word>{words})|{number})"
+    named = rf"(?:(?P<before>{_SPLIT})[/._-])?{body}(?:[/._-](?P<after>{_SPLIT}))?"
+    grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"
+    return re.compile(named, re.ASCII), re.compile(grouped, re.ASCII)
+
+
+def meaning(name: str, kept: tuple[str, ...] = ()) -> Meaning | None:
+    """What the name of an array says; None where it says nothing that is understood.
+
+    Args:
+        name: of the array.
+        kept: further words, each of which is a role of its own.
+    """
+    named, grouped = _patterns(kept)
+    found = named.fullmatch(name)
     if found is None:
-        found = _GROUPED.fullmatch(name)
+        found = grouped.fullmatch(name)
         if found is None or found["before"] in WORDS:
             return None
     before, after = found["before"], found["after"]
     if before and after and before != after:
         return None
-    role = WORDS[found["word"]] if found["word"] else STATES
+    role = WORDS.get(found["word"], found["word"]) if found["word"] else STATES
     return Meaning(role, before or after or None, int(found["layer"]) if found["layer"] else None)
 
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import gaam_cache
-from gaam_cache.format.digest import digest_of
+from gaam_cache.format.digest import digest_of, hash_values
 from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import (
     FORMAT_VERSION,
     PLAN_FILE,
     Plan,
-    adopt_plan,
     read_plan,
     rows_per_shard,
 )
-from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.import_config import IMPORTED
 from gaam_cache.importing.job import ImportJob
 
@@ -35,7 +34,7 @@ def fields_of(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, 
         for split, material in job.materials.items()
         if material.num_tokens is not None
     }
-    return {
+    fields = {
         "format_version": FORMAT_VERSION,
         "encoder": {
             "imported": {"files": dict(files), "taken": job.taken, "num_tokens": tokens},
@@ -49,6 +48,15 @@ def fields_of(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, 
         "rows": {split: len(material) for split, material in job.materials.items()},
         "content": {},
     }
+    columns = {
+        column: {split: hash_values(one.kept[column]) for split, one in job.materials.items()}
+        for column in job.columns
+    }
+    if columns:
+        fields["columns"] = columns
+    if job.unlabelled:
+        fields["unlabelled"] = list(job.unlabelled)
+    return fields
 
 
 def check_folder(out: Path, fields: dict[str, Any]) -> None:
@@ -73,7 +81,6 @@ def plan_of(
     shard_rows: int,
 ) -> Plan:
     """The plan, but for what rows the splits share."""
-    bytes_per_row = job.num_layers * job.hidden_size * ITEM_BYTES[job.storage_dtype]
     return Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
@@ -98,7 +105,9 @@ def plan_of(
         storage_dtype=job.storage_dtype,
         class_names=job.class_names,
         rows=fields["rows"],
-        shard_rows=rows_per_shard(bytes_per_row, shard_rows),
+        columns=job.columns,
+        unlabelled=job.unlabelled,
+        shard_rows=rows_per_shard(job.bytes_per_row, shard_rows),
         created_with={
             "gaam": gaam_cache.__version__,
             **{name: version(name) for name in ("h5py", "numpy")},

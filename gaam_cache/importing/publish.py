@@ -15,8 +15,8 @@ from gaam_cache.engines.sharing.undone import LEASE_FOLDER, Undone
 from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.job import content_of
 from gaam_cache.extraction.repair import discard_broken
+from gaam_cache.extraction.row_arrays import RowArrays
 from gaam_cache.format.layout import (
-    ROW_DATASETS,
     embeddings_key,
     missing_shards,
     shard_attributes,
@@ -24,10 +24,10 @@ from gaam_cache.format.layout import (
 from gaam_cache.format.plan import (
     Plan,
     ShardSpec,
-    write_plan,
 )
 from gaam_cache.format.receipt import receipt_path
 from gaam_cache.format.shard import build_image, prepare_folder, publish
+from gaam_cache.format.write_plan import write_plan
 from gaam_cache.importing.job import ImportJob, changed
 from gaam_cache.importing.plan import check_folder, fields_of, plan_of
 from gaam_cache.importing.rows import ImportedRows, digests_of, look_at
@@ -112,6 +112,7 @@ class _Maker:
     ) -> None:
         self.out, self.plan = out, plan
         self._job, self._rows = job, rows
+        self._row_arrays = RowArrays(plan, rows)
 
     def exists(self, shard: ShardSpec) -> bool:
         """Whether it has its receipt by now."""
@@ -123,15 +124,10 @@ class _Maker:
         states = material.states.stored(shard.start, shard.stop, plan.storage_dtype)
         if digests_of(states) != self._rows[shard.split].inputs[shard.start : shard.stop]:
             raise changed(self._job.origins[shard.split])
-        count = shard.stop - shard.start
         tokens = material.num_tokens
-        values = {
-            "label": material.labels.numbers[shard.start : shard.stop],
-            "row": np.arange(shard.start, shard.stop),
-            "num_tokens": np.ones(count) if tokens is None else tokens[shard.start : shard.stop],
-        }
+        length_N = np.ones(len(material), np.int64) if tokens is None else tokens.astype(np.int64)
         arrays = {embeddings_key(plan, plan.pooling[0]): (plan.storage_dtype, states)}
-        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        arrays |= self._row_arrays.of(shard, length_N[shard.start : shard.stop])
         image, specs = build_image(arrays, shard_attributes(plan, shard))
         receipt = {
             "fingerprint": plan.fingerprint,

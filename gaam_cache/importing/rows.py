@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import digest_of
+from gaam_cache.format.plan import MAX_VALUE_BYTES
 from gaam_cache.import_config import IMPORTED
-from gaam_cache.importing.containers._base import Array
-from gaam_cache.importing.labels import NamedLabels
+from gaam_cache.importing.containers._base import STRINGS, Array
+from gaam_cache.importing.labels import READ_AT_A_TIME, NamedLabels
 from gaam_cache.importing.states import States
+from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._base import Rows
 from gaam_cache.terminal.progress import Report
 
@@ -29,6 +31,9 @@ class Material:
 
     states: States
     labels: NamedLabels
+    labelled: bool
+    kept: Mapping[str, Sequence[str]]
+    """Columns that the cache keeps."""
     num_tokens: NDArray[np.int32] | None
     """How many tokens each was pooled from, where somebody says so."""
 
@@ -110,8 +115,49 @@ def look_at(
             labels=material.labels,
             class_names=None,
             origin=origins[split],
+            kept=material.kept,
+            labelled=material.labelled,
         )
     return found
+
+
+def read_column(array: Array, rows: int, split: str) -> list[str]:
+    """A column that is kept; whole numbers become their digits.
+
+    Raises:
+        DataError: not one text for every row that a shard can keep.
+    """
+    whole = array.dtype.startswith(("int", "uint"))
+    if array.fault is not None or array.shape != (rows,) or not (whole or array.dtype == STRINGS):
+        raise DataError(
+            f"the array '{array.name}' cannot be a column of '{split}'",
+            expected=f"{rows:,} strings or whole numbers",
+            found=f"{array.dtype} {array.shape}",
+            where=array.where,
+        )
+    found: list[str] = []
+    known: dict[str, str] = {}  # one object for a value that many rows have
+    for start in range(0, rows, READ_AT_A_TIME):
+        part = array.read(start, min(start + READ_AT_A_TIME, rows)).tolist()
+        for row, value in enumerate(map(str, part), start):
+            content = value.encode("utf-8", "surrogatepass")
+            if "\0" in value or len(content) > MAX_VALUE_BYTES or not _is_whole(content):
+                raise DataError(
+                    f"a value of the column '{array.name}' cannot be kept",
+                    expected=f"text of at most {MAX_VALUE_BYTES:,} bytes without NUL",
+                    found=excerpt(value),
+                    where=f"{array.where}, row {row + 1}",
+                )
+            found.append(known.setdefault(value, value))
+    return found
+
+
+def _is_whole(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def read_num_tokens(array: Array, rows: int, split: str) -> NDArray[np.int32]:

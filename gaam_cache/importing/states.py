@@ -28,16 +28,17 @@ class States:
     Args:
         split: whose they are.
         arrays: one, or one for every layer.
-        rows: how many there must be.
+        rows: how many there must be; None: as many as there are.
         axes: what those of an array are; None: as its dimensions say, rows first.
 
     Raises:
         DataError: arrays that cannot be that.
     """
 
-    def __init__(self, split: str, arrays: Sequence[Array], rows: int, axes: str | None) -> None:
+    def __init__(
+        self, split: str, arrays: Sequence[Array], rows: int | None, axes: str | None
+    ) -> None:
         self.arrays = tuple(arrays)
-        self.rows = rows
         self._split = split
         for array in self.arrays:
             if array.fault is not None or array.dtype not in READABLE:
@@ -49,6 +50,10 @@ class States:
                     found=array.dtype + fault,
                 )
         self.axes = axes or ("nld" if len(self.arrays) == 1 and len(arrays[0].shape) == 3 else "nd")
+        self._labelled = rows is not None
+        self.rows = rows or 0
+        if rows is None and len(arrays[0].shape) == DIMENSIONS[self.axes]:
+            self.rows = arrays[0].shape[self.axes.index("n")]
         for array in self.arrays:
             self._check_shape(array, axes)
         first = self.arrays[0].shape
@@ -86,7 +91,7 @@ class States:
                 expected=f"{self.rows:,} rows, as there are labels",
                 hint=f"--axes {better}, if that is what its axes are" if fits else None,
             )
-        if axes is None and dimensions == 3 and shape[1] == self.rows:
+        if axes is None and dimensions == 3 and shape[1] == self.rows and self._labelled:
             raise self._refused(
                 array,
                 "has as many rows as layers",

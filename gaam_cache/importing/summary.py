@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.format.plan import rows_per_shard
-from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.importing.job import ImportJob
 from gaam_cache.messages.foreign_text import visible
 
@@ -66,7 +65,7 @@ class ImportPreview:
     storage_dtype: str
     shards: int
     bytes: int
-    """On disk, of the states."""
+    """On disk, of states and columns."""
     left: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,9 +82,11 @@ class ImportPreview:
                 f"{visible(name)}: {split['rows']:,} rows",
                 f"  states       {visible(names)}, {'/'.join(split['dtypes'])}, "
                 f"axes {split['axes']}",
-                f"  labels       {visible(split['labels'])}: {_counts(split['rows_per_class'])}",
+                f"  labels       {_labels(split)}",
                 f"  tokens       {visible(split.get('num_tokens', 'not known'))}",
             ]
+            kept = [visible(array) for array in split["columns"].values()]
+            lines += [f"  columns      {', '.join(kept)}"] if kept else []
         return "\n".join(
             [
                 *lines,
@@ -94,6 +95,12 @@ class ImportPreview:
                 *_not_taken(self.left),
             ]
         )
+
+
+def _labels(split: dict[str, Any]) -> str:
+    if "labels" not in split:
+        return "none: to predict on"
+    return f"{visible(split['labels'])}: {_counts(split['rows_per_class'])}"
 
 
 def _counts(rows_per_class: Mapping[str, int]) -> str:
@@ -108,14 +115,15 @@ def _not_taken(left: tuple[str, ...]) -> list[str]:
 
 def preview_of(job: ImportJob, shard_rows: int) -> ImportPreview:
     """What is known before any state is read."""
-    bytes_per_row = job.num_layers * job.hidden_size * ITEM_BYTES[job.storage_dtype]
     rows = {split: len(material) for split, material in job.materials.items()}
-    most = rows_per_shard(bytes_per_row, shard_rows)
+    most = rows_per_shard(job.bytes_per_row, shard_rows)
     splits = {}
     for split, material in job.materials.items():
-        counts = np.bincount(material.labels.numbers, minlength=len(job.class_names)).tolist()
-        per_class = dict(zip(job.class_names, counts, strict=True))
-        splits[split] = {"rows": rows[split], **job.taken[split], "rows_per_class": per_class}
+        splits[split] = {"rows": rows[split], **job.taken[split]}
+        if material.labelled:
+            counts = np.bincount(material.labels.numbers, minlength=len(job.class_names))
+            per_class = dict(zip(job.class_names, counts.tolist(), strict=True))
+            splits[split]["rows_per_class"] = per_class
     return ImportPreview(
         splits=splits,
         class_names=job.class_names,
@@ -123,6 +131,6 @@ def preview_of(job: ImportJob, shard_rows: int) -> ImportPreview:
         hidden_size=job.hidden_size,
         storage_dtype=job.storage_dtype,
         shards=sum(-(-count // most) for count in rows.values()),
-        bytes=sum(rows.values()) * bytes_per_row,
+        bytes=sum(rows.values()) * job.bytes_per_row,
         left=tuple(job.left),
     )

@@ -26,6 +26,7 @@ def write(
     *,
     class_names: Sequence[str] = (),
     num_tokens: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Mapping[str, Any]] | None = None,
     axes: Literal["nld", "lnd", "nd"] | None = None,
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None,
     encoder_name: str = IMPORTED,
@@ -51,9 +52,10 @@ def write(
     Args:
         out: folder of the cache.
         splits: name -> states (float16, bfloat16, float32 or float64, of NumPy, torch or h5py) and
-            labels (whole numbers from 0, or strings).
+            labels (whole numbers from 0, or strings; None of a split without, to predict on).
         class_names: in order, where labels are numbers; default: the numbers.
         num_tokens: name -> how many tokens each row was pooled from, (N,).
+        columns: name of a column that the cache keeps -> split -> a string for every row.
         axes: what those of an array are: n rows, l layers, d features.
         storage_dtype: default: the type of the states, or float32.
         encoder_name: what reports call the encoder.
@@ -75,21 +77,29 @@ def write(
         files=(dataset_name,),  # it checks what is the same for files
         out=Path(out).expanduser(),
         class_names=tuple(class_names),
+        keep_columns=tuple(columns or ()),
         axes=axes,
         storage_dtype=storage_dtype,
         encoder_name=encoder_name,
         pool=pool,
         shard_rows=shard_rows,
     )
-    tokens = num_tokens or {}
-    _check_splits(splits, tokens)
+    tokens, kept = num_tokens or {}, columns or {}
+    _check_splits(splits, {"num_tokens": tokens, **kept})
+    for column, of_splits in kept.items():
+        if missing := [split for split in splits if split not in of_splits]:
+            raise ConfigError(f"'{missing[0]}' has no column '{shortened(column)}'")
     taken = {
         split: Taken(
             states=_states(split, states),
-            labels=GivenArray(f"labels of '{split}'", labels),
+            labels=None if labels is None else GivenArray(f"labels of '{split}'", labels),
             num_tokens=GivenArray(f"num_tokens of '{split}'", tokens[split])
             if split in tokens
             else None,
+            columns={
+                name: GivenArray(f"column '{name}' of '{split}'", of_splits[split])
+                for name, of_splits in kept.items()
+            },
         )
         for split, (states, labels) in splits.items()
     }
@@ -111,7 +121,7 @@ def write(
     )
 
 
-def _check_splits(splits: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
+def _check_splits(splits: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> None:
     if not splits:
         raise ConfigError("nothing to write", expected="at least one split")
     for split, pair in splits.items():
@@ -124,11 +134,12 @@ def _check_splits(splits: Mapping[str, Any], tokens: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"'{split}' is no pair", expected="(states, labels)", found=type(pair).__name__
             )
-    if unknown := sorted(set(tokens) - set(splits)):
-        raise ConfigError(
-            f"num_tokens of '{shortened(unknown[0])}', which is no split",
-            expected=f"one of: {', '.join(splits)}",
-        )
+    for what, of_splits in others.items():
+        if unknown := sorted(set(of_splits) - set(splits)):
+            raise ConfigError(
+                f"{shortened(what)} of '{shortened(unknown[0])}', which is no split",
+                expected=f"one of: {', '.join(splits)}",
+            )
 
 
 def _states(split: str, states: Any) -> tuple[GivenArray, ...]:

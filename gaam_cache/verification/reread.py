@@ -16,8 +16,9 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_import
 from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import embeddings_key
+from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
+from gaam_cache.format.strings import unpacked
 from gaam_cache.importing.job import hash_files, opened
 from gaam_cache.terminal.progress import Report
 from gaam_cache.verification.rows_again import FILES, Recomputed, choose_rows, stored_row
@@ -62,9 +63,11 @@ def reread(
             kept = there[embeddings_key(plan, plan.pooling[0])]
             pair = as_numbers(kept, plan.storage_dtype), as_numbers(again, plan.storage_dtype)
             deviation_L = np.maximum(deviation_L, relative(*pair))
-            about = (int(material.labels.numbers[row]), tokens)
-            same = kept.tobytes() == again.tobytes()
-            if not same or about != (int(there["label"]), int(there["num_tokens"])):
+            label = int(material.labels.numbers[row]) if material.labelled else UNLABELLED
+            expected_row = (label, tokens, *(material.kept[name][row] for name in plan.columns))
+            texts = (unpacked(there[column_key(name)][None])[0] for name in plan.columns)
+            found_row = (int(there["label"]), int(there["num_tokens"]), *texts)
+            if kept.tobytes() != again.tobytes() or expected_row != found_row:
                 far.setdefault(shard.name, f"row {row} is not that of the files")
             report(done, len(chosen), "reading rows again")
     return Recomputed(

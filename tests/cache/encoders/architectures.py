@@ -35,7 +35,7 @@ import transformers
 import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._text import probe
+from gaam_cache.encoders._model import probe
 from gaam_cache.errors import GaamError
 from tests.conftest import WORDS, write_csv
 
@@ -280,15 +280,15 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     probe = PROBE
 
-    def spy(forward: Any, **options: Any) -> Any:
-        found = probe(forward, **options)
+    def spy(forward: Any, *rows: Any, **options: Any) -> Any:
+        found = probe(forward, *rows, **options)
         seen["how"] = "layers" if forward.stack is not None else "hidden states"
         seen["mask"] = forward.mask
         seen["batching"] = found.batching
         seen["leaks"] = {k: v for k, v in found.leaks.items() if v < 1e9}
         return found
 
-    sys.modules["gaam_cache.encoders.text"].probe = spy  # type: ignore[attr-defined]
+    sys.modules["gaam_cache.encoders._model.encoder"].probe = spy  # type: ignore[attr-defined]
     try:
         seen["runs"] = build(name, root / "encoder")
     except NotBuildable as error:
