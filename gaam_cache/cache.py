@@ -106,11 +106,7 @@ class Split:
         return unpacked(self._array(column_key(name))[:])
 
     def to_torch(self, pooling: str | None = None) -> TorchRows:
-        """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label).
-
-        Args:
-            pooling: of the states; None: the first in the cache.
-        """
+        """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
         from gaam_cache.reading.torch_rows import TorchRows
 
         return TorchRows(self, pooling)
