@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
-KEPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 """Codecs of Python that are said to be of text, and are of domain names and source code."""
@@ -99,7 +99,7 @@ def codec_of(encoding: str) -> str:
 
 def _check_kept(names: tuple[str, ...]) -> None:
     for name in names:
-        if not KEPT_NAME.fullmatch(name):
+        if not COLUMN_PATTERN.fullmatch(name):
             raise ConfigError(
                 f"a kept column cannot be called '{shortened(name)}'",
                 expected="a letter, then letters, digits and '_', 64 at most",
