@@ -37,6 +37,8 @@ class Batch(NamedTuple):
     """Whether rows differ in length."""
     positions: int | None
     """T; None where only the model knows."""
+    mask: Tensor | None = None
+    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
 
 
 class Forward(ABC):
