@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from gaam_cache.config_sounds import check_sounds
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
@@ -155,6 +156,7 @@ class ExtractConfig(Placing):
                     f"split '{shortened(split)}' cannot be part of a file name",
                     expected="letters, digits, '_' and '.'",
                 )
+        check_sounds(self)
         check_device(self.device)
         check_placing(self)
         if self.device_map is not None and not self.alone and self.engine == "local":

@@ -19,6 +19,7 @@ from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
+from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
@@ -49,11 +50,19 @@ class AudioEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
+        refuse_idle(config, ("prompt", "prompt_file", "pool_over"), cls.reads)
         try:
             hearing = cls._listen(located, config, model_config)
         except Unusable as reason:
             raise _refusal(config.encoder, reason) from reason
-        encoder = cls(located, config, model_config, hearing.positions(hearing.max_samples))
+        longest = hearing.positions(hearing.max_samples)
+        if config.max_length not in (None, longest):  # which is what a plan records
+            raise ConfigError(
+                "--max-length is for texts",
+                expected="--clip-seconds, the longest sound",
+                found=f"--max-length {config.max_length}",
+            )
+        encoder = cls(located, config, model_config, longest)
         encoder._hearing = hearing
         return encoder
 

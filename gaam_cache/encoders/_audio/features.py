@@ -92,7 +92,10 @@ class Features:
         return x_BT.movedim(1, self._axis + 1).contiguous()
 
     def _count_real(self, samples: int) -> int:
-        return self.of(_noise(samples))[1]
+        x, real = self.of(_noise(samples))
+        if not np.isfinite(x).all():
+            raise Unusable(f"its {self.name} yields no numbers of {samples:,} samples")
+        return real
 
     def _call(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """All that it makes of one sound, without the axis for the batch."""

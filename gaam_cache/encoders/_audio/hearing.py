@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gaam_cache.config_sounds import PUBLISHED_SECONDS
 from gaam_cache.encoders._audio.clip import Clip, Sound, resample, resampled_frames
 from gaam_cache.encoders._audio.features import Features
 from gaam_cache.encoders._audio.steps import Steps, measure
@@ -22,8 +23,6 @@ from gaam_cache.errors import ConfigError, DataError
 
 DEFAULT_SECONDS = 30.0
 """Longest sound where nobody says; what Whisper takes at most."""
-PUBLISHED_SECONDS = 5.0
-"""Of every sound in the published code."""
 
 
 class Hearing:
@@ -38,7 +37,7 @@ class Hearing:
         published: as in the published code: filled with zeros to 5 s, not normalised, all pooled.
 
     Raises:
-        ConfigError: it cannot hear so much at once.
+        ConfigError: it cannot hear so much at once, or not as in the published code.
         Unusable: the model does not make positions of features evenly.
     """
 
@@ -53,6 +52,12 @@ class Hearing:
         self.features = features
         self.published = published
         self.rate = features.rate
+        if published and not features.is_waveform:
+            raise ConfigError(
+                "--published-audio is for encoders of samples",
+                expected="such as WavLM, HuBERT or wav2vec 2.0",
+                found=f"a {features.name}, which makes {features.input_name} of them",
+            )
         self.seconds = seconds or (PUBLISHED_SECONDS if published else DEFAULT_SECONDS)
         if features.total is not None:
             self.seconds = self._bounded(seconds, features.real.last(features.total) / self.rate)

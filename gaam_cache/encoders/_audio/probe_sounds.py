@@ -9,6 +9,10 @@ from gaam_cache.encoders._audio.clip import Clip
 from gaam_cache.encoders._audio.hearing import Hearing
 from gaam_cache.encoders._text.probe_texts import SHORT_LENGTHS, probe_lengths
 
+LONGEST = 400
+"""Positions of the longest sound that is tried, 8 s of most encoders: each takes long on a CPU, and
+of longer ones the rows prove it by which every shard is checked."""
+
 
 def probe_sounds(hearing: Hearing, settings: dict[str, object]) -> tuple[list[Clip], int]:
     """Sounds from the shortest to the longest, and the samples of the longest one that has a twin.
@@ -21,11 +25,12 @@ def probe_sounds(hearing: Hearing, settings: dict[str, object]) -> tuple[list[Cl
     """
     least, most = hearing.positions(hearing.least_samples), hearing.positions(hearing.max_samples)
     if hearing.width is None:
-        lengths = probe_lengths(settings, least, most)
+        lengths = probe_lengths(settings, least, min(most, LONGEST))
         twins = SHORT_LENGTHS[-1]
     else:
         lengths, twins = [max(1, most // 3), most], most // 3
-    clips, longest = [], 0
+    clips: list[Clip] = []
+    longest = 0
     for number, length in enumerate(lengths):
         # at one end or the other of what has so many positions
         extent = hearing.last(length) if number % 2 else hearing.first(length)

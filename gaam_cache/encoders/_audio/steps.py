@@ -54,22 +54,22 @@ def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Step
     at_low, at_high = count(low), count(high)
     if at_high <= at_low + 1:
         raise Unusable(f"{what} grows by {at_high - at_low} from {low:,} to {high:,}")
-    stride = round((high - low) / (at_high - at_low))
     # the first length after low at which there is one more
-    below, above = low, min(low + 2 * stride, high)
+    longest = (high - low) // (at_high - at_low - 1)
+    below, above = low, min(low + longest, high)
     while above - below > 1:
         middle = (below + above) // 2
         if count(middle) > at_low:
             above = middle
         else:
             below = middle
-    for guess in sorted(range(max(1, stride - 2), stride + 3), key=lambda s: abs(s - stride)):
-        steps = Steps(offset=guess * (at_low + 1) - above, stride=guess)
-        far = steps.first(steps(high))
-        near = steps.first((steps(low) + steps(high)) // 2)
-        tried = [n for edge in (far, near) for n in (edge, edge - 1)]
-        if steps(high) == at_high and all(count(n) == steps(n) for n in tried):
-            return Steps(steps.offset, steps.stride, _least(count, steps, what))
+    for stride in range(max(1, (high - low) // (at_high - at_low + 1)), longest + 1):
+        steps = Steps(offset=stride * (at_low + 1) - above, stride=stride)
+        if (steps(low), steps(high)) != (at_low, at_high):
+            continue
+        edges = [steps.first(y) for y in (at_high, (at_low + at_high) // 2)]
+        if all(count(n) == steps(n) for edge in edges for n in (edge, edge - 1)):
+            return Steps(steps.offset, stride, _least(count, steps, what))
     raise Unusable(f"{what} does not grow evenly: {at_low} of {low:,}, {at_high} of {high:,}")
 
 

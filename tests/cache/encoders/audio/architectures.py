@@ -41,6 +41,20 @@ SECONDS = 1.5
 REAL = {"wav2vec2-bert": "SeamlessM4TFeatureExtractor"}
 """Where published models come with another feature extractor than transformers maps."""
 
+SIZES = {
+    "speech_to_text": {
+        "d_model": 32, "encoder_layers": 3, "decoder_layers": 1, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+        "vocab_size": 64, "conv_channels": 16,
+    },
+    "moonshine": {
+        "hidden_size": 32, "intermediate_size": 48, "encoder_num_hidden_layers": 3,
+        "decoder_num_hidden_layers": 1, "encoder_num_attention_heads": 4,
+        "decoder_num_attention_heads": 4, "vocab_size": 64,
+    },
+}  # fmt: skip
+"""Of those that cannot be shrunk field by field."""
+
 
 def names() -> list[str]:
     """All whose configuration has a feature extractor and a model."""
@@ -70,21 +84,42 @@ def extractor_of(name: str, config: Any) -> Any:
     raise NotBuildable(f"no {cls}")
 
 
-def build(name: str, folder: Path) -> None:
+def build(name: str, folder: Path) -> bool:
+    """Save one and its feature extractor; whether transformers itself runs the two together."""
     problems = []
-    for recipe in RECIPES:
+    for recipe in (*RECIPES, None):
         try:
-            config = shrink(transformers.CONFIG_MAPPING[name], recipe)
-            if name == "wav2vec2-bert":
-                config.feature_projection_input_dim = 16
+            config = configured(name, recipe)
             model = draw(config)
+            extractor = extractor_of(name, model.config)
         except Exception as error:  # noqa: BLE001 what a foreign class does not like
             problems.append(f"{type(error).__name__}: {error!s:.160}")
             continue
         model.save_pretrained(folder)
-        extractor_of(name, model.config).save_pretrained(folder)
-        return
-    raise NotBuildable(problems[0])
+        extractor.save_pretrained(folder)
+        try:
+            made = extractor(sounds.sounds()[2].wave, sampling_rate=extractor.sampling_rate,
+                             return_tensors="pt")  # fmt: skip
+            with torch.no_grad():
+                sounds.encoder_of(model)(**made, output_hidden_states=True)
+        except Exception:  # noqa: BLE001 the next recipe may do
+            continue
+        return True
+    if not (folder / "preprocessor_config.json").exists():
+        raise NotBuildable(problems[0])
+    return False
+
+
+def configured(name: str, recipe: dict[str, int] | None) -> Any:
+    cls = transformers.CONFIG_MAPPING[name]
+    if name in sounds.CONFIGS:
+        return sounds.CONFIGS[name]()
+    if recipe is None:
+        return cls(**SIZES.get(name, {}))
+    config = shrink(cls, recipe)
+    if name == "wav2vec2-bert":
+        config.feature_projection_input_dim = 16
+    return config
 
 
 def reference(folder: Path, rows: list[sounds.Tone]) -> dict[str, list[np.ndarray]]:
@@ -99,8 +134,8 @@ def reference(folder: Path, rows: list[sounds.Tone]) -> dict[str, list[np.ndarra
         )
         features = next(value for key, value in made.items() if key != "attention_mask")
         mask = made.get("attention_mask")
-        same = len({tuple(extractor(x, sampling_rate=row.rate, return_tensors="np")[k].shape)
-                    for x in (wave, wave[: len(wave) // 2]) for k in list(made)[:1]}) == 1  # fmt: skip
+        half = extractor(wave[: len(wave) // 2], sampling_rate=row.rate, return_tensors="pt")
+        same = next(iter(half.values())).shape == next(iter(made.values())).shape
         if same:
             made.pop("attention_mask", None)
         with torch.no_grad():
@@ -126,9 +161,9 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     """What becomes of one architecture: {"verdict", "about"}."""
     torch.set_num_threads(1)
     folder = root / "encoder"
-    seen: dict[str, Any] = {"runs": True}
+    seen: dict[str, Any] = {}
     try:
-        build(name, folder)
+        seen["runs"] = build(name, folder)
     except Exception as error:  # noqa: BLE001
         return {"verdict": "not buildable", "about": f"{type(error).__name__}: {error!s:.300}"}
     try:
