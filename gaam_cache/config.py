@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config_checks import check_prompt, check_rows, parse_delimiter
+from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
@@ -164,6 +164,7 @@ class ExtractConfig(Placing):
                     expected="letters, digits, '_' and '.'",
                 )
         check_rows(self)
+        check_sounds(self)
         check_device(self.device)
         check_placing(self)
         check_prompt(self)

@@ -46,6 +46,15 @@ class Inputs:
     decoded: bool = False
     """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
     thread while the encoder is busy."""
+    width: int | None = None
+    """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
+    filled to one length and there is no way around it."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What every row takes of a batch."""
+        length_N = np.asarray(self.lengths, dtype=np.int64)
+        return length_N if self.width is None else np.full_like(length_N, self.width)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """The items of some rows, as ``Encoder.encode`` takes them."""

@@ -12,6 +12,7 @@ from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
+from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign
 from gaam_cache.encoders._text.choices import choose_max_length
@@ -46,6 +47,7 @@ class TextEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
+        refuse_idle(config, ("published_audio",), cls.reads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             located.path, local_files_only=True, trust_remote_code=False
         )

@@ -40,6 +40,8 @@ class Batch(NamedTuple):
     """T; None where only the model knows."""
     span: Span | None = None
     """Which of these positions are pooled, where it is a part of them."""
+    mask: Tensor | None = None
+    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
 
 
 class Forward(ABC):
