@@ -112,10 +112,11 @@ class VisionEncoder(ModelEncoder):
 
     def _forward_of(self, part: Any, model: Any) -> VisionForward:  # noqa: ARG002
         forward = VisionForward(part, device=self.device, pooling=self._config.pool)
-        if more := self._processor.needs() & forward.takes:
+        beside = self._processor.gives_beside()
+        if more := sorted(name for name in beside if name in forward.takes or "mask" in name):
             raise Unusable(
-                f"its image processor gives {', '.join(sorted(more))} beside the picture, which "
-                "would have to reach the model"
+                f"its image processor gives {', '.join(more)} beside the picture, which would have "
+                "to reach the model"
             )
         forward.measure(self._processor.shape, self.dtype)
         start, stop = forward.layout
@@ -160,7 +161,8 @@ class _Processed(Sequence[NDArray[np.float32]]):
         return len(self._rows)
 
     def __getitem__(self, row: Any) -> Any:
-        return self._processor(self._rows[row].pixels())
+        item = self._rows[row]
+        return self._processor(item.pixels(), item.blob.where)
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return (self[row] for row in range(len(self)))

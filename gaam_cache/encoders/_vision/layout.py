@@ -58,8 +58,9 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> Layout:
         return Layout(start, stop)
     if np.intersect1d(upper, lower).size:
         raise Unusable(
-            "states before the first layer depend on the whole picture: which of them are "
-            "patches cannot be told"
+            "states before the first layer depend on the whole picture, or on random numbers, as "
+            "those of a masked autoencoder do (ViTMAEModel hides patches; the same weights saved "
+            "as ViTModel do not)"
         )
     if upper[0] != start or lower[-1] != stop - 1 or upper[-1] > lower[0]:
         raise Unusable("the patches do not stand in the order of the picture")
