@@ -74,6 +74,7 @@ def describe(path: Path) -> dict[str, Any]:
         "layers": encoder.get("layers"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
+        "columns": list(plan.columns),
         "splits": splits,
         "created_with": plan.created_with,
     }
@@ -94,8 +95,10 @@ def _receipts(
 
 
 def _describe_split(split: Split) -> dict[str, Any]:
-    counts = np.bincount(split.labels, minlength=len(split.class_names))
+    labels = split.labels if split.labelled else np.zeros(0, np.int64)
+    counts = np.bincount(labels, minlength=len(split.class_names))
     return {
+        "labelled": split.labelled,
         "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
         "mean_tokens": round(float(split.num_tokens.mean()), 1),
         "truncated_rows": split.truncated,
@@ -138,11 +141,14 @@ def in_words(about: dict[str, Any]) -> str:
         f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",
     ]
+    if about["columns"]:
+        lines.append(f"  columns      {', '.join(about['columns'])}")
     for name, split in about["splits"].items():
         line = f"  {name:<12} {split['rows']:,} rows"
         if "bytes" in split:
             classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
             shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+            shown = shown if split["labelled"] else "without labels"
             line += (
                 f" ({shown}), {split['mean_tokens']} tokens on average, "
                 f"{split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"

@@ -24,8 +24,9 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import canonical_json
 from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import PLAN_FILE, adopt_plan, read_plan
+from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.format.shard import prepare_folder
+from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.placing import placed
 from gaam_cache.sources._base import find_source
 from gaam_cache.sources._handed_over import (

@@ -18,9 +18,10 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import embeddings_key, planned_receipt
+from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
+from gaam_cache.format.strings import unpacked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,10 +106,12 @@ def recompute(
             stored_LD = stored[embeddings_key(plan, pooling)]
             here_L = np.maximum(here_L, relative(stored_LD, alone_LD, plan.storage_dtype))
         deviation_L = np.maximum(deviation_L, here_L)
-        expected = (plan.class_names.index(part.labels[row]), inputs.lengths[0])
-        found = (int(stored["label"]), int(stored["num_tokens"]))
+        label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
+        expected = (label, inputs.lengths[0], *(part.kept[name][row] for name in plan.columns))
+        texts = (unpacked(stored[column_key(name)][None])[0] for name in plan.columns)
+        found = (int(stored["label"]), int(stored["num_tokens"]), *texts)
         if found != expected:
-            why = f"row {row} has label and number of tokens {found}, must be {expected}"
+            why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
         elif not here_L.max() <= limit:
             layer = int(here_L.argmax())
