@@ -87,9 +87,10 @@ def resolve(
                     where=where,
                 )
             written[name] = key
-            parse = fields[name].metadata.get("parse") or parser(hints[name])
+            about = fields[name].metadata
+            parse = about.get("parse") or parser(hints[name])
             try:
-                values[name] = parse(_checked(value))
+                values[name] = parse(value if about.get("blank") else _checked(value))
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
