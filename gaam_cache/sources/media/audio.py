@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
 from gaam_cache.sources.media._base import Media, Medium
 from gaam_cache.sources.media._blob import Blob
 from gaam_cache.sources.media._sounds._decoder import Decoder
@@ -21,22 +20,8 @@ class Audio(Medium):
 
     rows: ClassVar[type[Media]] = Sounds
     suffixes: ClassVar[frozenset[str]] = frozenset(
-        [
-            ".wav",
-            ".wave",
-            ".rf64",
-            ".flac",
-            ".ogg",
-            ".oga",
-            ".opus",
-            ".mp3",
-            ".aif",
-            ".aiff",
-            ".aifc",
-            ".au",
-            ".snd",
-            ".caf",
-        ]
+        {".wav", ".wave", ".rf64", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".mp2"}
+        | {".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
     )
     reads: ClassVar[frozenset[str]] = frozenset({"clip_seconds", "clip_mode"})
 
@@ -53,10 +38,7 @@ class Audio(Medium):
             DataError: it is empty, damaged, too long, or no sound.
             ConfigError: what decodes sounds is not installed.
         """
-        content = blob.read()
-        if not content:
-            raise DataError("a sound is empty", found="0 bytes", where=blob.where)
-        decoder = Decoder(content, blob.where)
+        decoder = Decoder(blob.read(), blob.where)
         frames = sum(len(block_T) for block_T in decoder.blocks())
         rate = decoder.rate
         return [

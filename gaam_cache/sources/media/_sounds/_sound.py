@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.sources.media._base import Media
 from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._sounds._decoder import Decoder, damaged
+from gaam_cache.sources.media._sounds._decoder import Decoder
+from gaam_cache.sources.media._sounds._promise import damaged
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,18 +47,18 @@ class Sound:
             ConfigError: what decodes sounds is not installed.
         """
         decoder = Decoder(self.blob.read(), self.blob.where)
-        decoder.seek(self.start)
+        decoder.skip(self.start)
         x_T = np.empty(self.frames, np.float32)
         at = 0
         for block_T in decoder.blocks(self.stop):
             x_T[at : at + len(block_T)] = block_T
             at += len(block_T)
         if at != self.frames:
-            raise damaged(
+            found, expected = (
                 f"{at:,} samples from {self.start:,} on",
-                self.blob.where,
-                expected=f"{self.frames:,}, as when the rows were read",
+                f"{self.frames:,}, as before",
             )
+            raise damaged(found, expected).at(self.blob.where)
         return x_T
 
 
