@@ -86,14 +86,15 @@ def _wav_format(chunk: bytes, order: str) -> tuple[int, int, int]:
     """Rate, channels and bytes of a frame."""
     if len(chunk) < 16:
         raise damaged(f"a format of {len(chunk)} bytes", "16 or more")
-    tag, channels, rate, _, width, bits = struct.unpack(order + "HHIIHH", chunk[:16])
+    tag, channels, rate, speed, width, bits = struct.unpack(order + "HHIIHH", chunk[:16])
     if tag == 0xFFFE and len(chunk) >= 26:
         tag = struct.unpack(order + "H", chunk[24:26])[0]
     if tag not in WAV_CODES:
         raise not_read(f"WAV with format tag {tag:#06x}")
-    if width == 0 or width != channels * ((bits + 7) // 8):
+    if width == 0 or width != channels * ((bits + 7) // 8) or speed != rate * width:
         raise damaged(
-            f"{width} bytes a frame, {channels} channels and {bits} bits a sample",
+            f"{speed:,} bytes a second at {rate:,} Hz, {width} bytes a frame, {channels} channels "
+            f"and {bits} bits a sample",
             "numbers that fit",
         )
     return rate, channels, width
