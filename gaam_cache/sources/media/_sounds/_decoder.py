@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,7 @@ class Decoder:
             ).at(self._where)
 
 
+@cache
 def _forwards(library: Any) -> Any:
     """``SoundFile`` that does not seek."""
 
