@@ -30,5 +30,6 @@ def _rate_of_frame(content: bytes) -> int | None:
     while not last and at + 4 <= len(content):
         last = bool(content[at] & 0x80)
         at += 4 + int.from_bytes(content[at + 1 : at + 4], "big")
-    code = content[at + 2] & 15 if content[at : at + 2] in (b"\xff\xf8", b"\xff\xf9") else 0
+    head = content[at : at + 3]
+    code = head[2] & 15 if len(head) == 3 and head[:2] in (b"\xff\xf8", b"\xff\xf9") else 0
     return RATES[code - 1] if 1 <= code <= len(RATES) else None

@@ -60,9 +60,7 @@ class Promise(NamedTuple):
                 where=where,
             )
         if self.frames == 0:
-            raise DataError(
-                "a sound is empty", expected="one sample or more", found="0 samples", where=where
-            )
+            raise empty("0 samples").at(where)
         self.check_length(self.frames or 0, where)
 
     def check_length(self, frames: int, where: str) -> None:
@@ -92,6 +90,16 @@ class RefusedError(Exception):
     def at(self, where: str) -> DataError:
         """The same with its place."""
         return DataError(str(self), where=where, **self._details)
+
+
+def empty(found: str) -> RefusedError:
+    """A file holds nothing."""
+    return RefusedError(
+        "a sound is empty",
+        expected="one sample or more",
+        found=found,
+        hint="get the file again, or remove its row",
+    )
 
 
 def damaged(found: str, expected: str = "a whole sound") -> RefusedError:
