@@ -87,10 +87,10 @@ def _wav_format(chunk: bytes, order: str) -> tuple[int, int, int]:
     if len(chunk) < 16:
         raise damaged(f"a format of {len(chunk)} bytes", "16 or more")
     tag, channels, rate, speed, width, bits = struct.unpack(order + "HHIIHH", chunk[:16])
-    if tag == 0xFFFE and len(chunk) >= 26:
-        tag = struct.unpack(order + "H", chunk[24:26])[0]
-    if tag not in WAV_CODES:
-        raise not_read(f"WAV with format tag {tag:#06x}")
+    if tag == 0xFFFE and len(chunk) >= 28:
+        tag = struct.unpack(order + "I", chunk[24:28])[0]
+    if tag not in WAV_CODES or (tag == 1 and bits > 32):
+        raise not_read(f"WAV with format tag {tag:#06x} and {bits} bits a sample")
     if width == 0 or width != channels * ((bits + 7) // 8) or speed != rate * width:
         raise damaged(
             f"{speed:,} bytes a second at {rate:,} Hz, {width} bytes a frame, {channels} channels "

@@ -29,6 +29,10 @@ class Promise(NamedTuple):
     """Samples of each channel; None where only a decoder can tell."""
     begin: int = 0
     """Where it begins in the file: tags before it are not for the decoder."""
+    end: int | None = None
+    """One past its last byte, where other things may follow."""
+    claimed: int | None = None
+    """Bytes that the decoder is to be told there are, if it would else make too little of them."""
     bits: int = 0
     """Of a sample that ``md5`` covers."""
     md5: bytes | None = None

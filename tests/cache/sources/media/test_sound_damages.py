@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from gaam_cache.errors import DataError
 from gaam_cache.sources.media._sounds import _promise
+from gaam_cache.sources.media._sounds._mpeg import frame_of
 from gaam_cache.sources.media._sounds._promise import MOST_CHANNELS, MOST_RATE
 from gaam_cache.sources.media.audio import Audio
 from tests.cache.sources.media.sounds import BytesBlob, noise, settings, sounds_of, written
@@ -181,6 +183,38 @@ def test_tags_after_frames_of_mp3_change_nothing_and_other_bytes_are_refused() -
     for tags in (b"TAG" + bytes(125), bytes(500)):
         assert np.array_equal(sounds_of(content + tags)[0].samples(), expected)
     refusal(content + b"something else")
+
+
+def test_mp3_that_does_not_say_how_long_it_is_is_read_to_its_end() -> None:
+    soundfile = pytest.importorskip("soundfile")
+    for rate in (8000, 16000, 44100):
+        for channels in (1, 2):
+            x_TC = noise(3 * rate, channels)
+            x_TC[: len(x_TC) // 2] = 0
+            for turned in (x_TC, x_TC[::-1]):  # loud frames are larger: guesses are wrong
+                file = io.BytesIO()
+                shape = {"samplerate": rate, "channels": channels, "format": "MP3"}
+                with soundfile.SoundFile(file, "w", bitrate_mode="VARIABLE", **shape) as sound:
+                    sound.write(turned)
+                content = file.getvalue()
+                expected_T = sounds_of(content)[0].samples()
+                assert len(expected_T) == len(x_TC)
+                first = frame_of(content)
+                assert first is not None
+                (bare,) = sounds_of(content[first.size :])
+                at = 576 + 529  # what the encoder and the decoder need to begin
+                y_T = bare.samples()[at : at + len(x_TC)]
+                assert np.array_equal(y_T, expected_T)
+                refusal(content[first.size : -1])
+
+
+def test_layer_2_is_read() -> None:
+    head = b"\xff\xfd\x84\x00"
+    first = frame_of(head)
+    assert first is not None
+    (sound,) = sounds_of((head + bytes(first.size - 4)) * 20)
+    assert (sound.rate, sound.frames) == (48000, 20 * 1152)
+    assert not sound.samples().any()
 
 
 def test_pages_of_other_streams_are_refused() -> None:
