@@ -21,6 +21,7 @@ from gaam_cache.extraction.job import read_rows
 from gaam_cache.sources._base import NO_LABEL, Rows, find_source
 from gaam_cache.sources._handed_over import hand_over, take_over
 from gaam_cache.sources.folder_of_classes import FolderOfClasses
+from gaam_cache.sources.hub import HubSource
 
 pytestmark = pytest.mark.usefixtures("fake_media")
 
@@ -116,8 +117,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 def config_of(dataset: str, **options: Any) -> ExtractConfig:
-    if "parquet" in dataset and dataset.split("/")[-1] in ("parquet bytes",):
-        options.setdefault("file_column", "file")
     return ExtractConfig(dataset=dataset, **options)
 
 
@@ -587,3 +586,48 @@ def test_a_hub_data_set_names_its_feature(
         assert read(place, splits=("train",), text_columns=("who",))["train"].inputs == ["x"] * 2
         with pytest.raises(ConfigError, match=f"holds no sounds(.|\n)*{name}"):
             read(place, splits=("train",), file_column="who")
+
+
+def test_a_data_set_of_the_library_is_read_by_the_library_and_decoded_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's own loader on files that say which feature they have, as on the hub."""
+    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
+    for name in ("audio", "image"):
+        for split, files in FILES.items():
+            records = [
+                {"file": {"bytes": content, "path": None}, "label": path[:3], "who": path}
+                for path, content in files.items()
+            ]
+            (tmp_path / name).mkdir(exist_ok=True)
+            of_hub(name, records).to_parquet(tmp_path / name / f"{split}.parquet")
+        config = ExtractConfig(dataset=str(tmp_path / name), keep_columns=("who",))
+        source = HubSource()
+        for split, files in FILES.items():
+            rows = source.read(config, split)
+            assert content_of(rows) == list(files.values())
+            assert list(rows.kept["who"]) == list(files)
+            assert rows.packed_inputs() is None
+        # and the same files without the library
+        rows = find_source(config.dataset).read(config, "train")
+        assert content_of(rows) == list(FILES["train"].values())
+
+
+def test_what_a_table_holds_lies_on_disk(tmp_path: Path) -> None:
+    import tracemalloc
+
+    rows = 1500
+    content = [b"TONE" + bytes([number % 250]) * 20_000 for number in range(rows)]
+    records = [{"file": {"bytes": c, "path": None}, "label": "a"} for c in content]
+    table = pyarrow.Table.from_pylist(
+        records, pyarrow.schema([("file", STORED), ("label", pyarrow.string())])
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "train.parquet", row_group_size=100)
+    del records, table
+    tracemalloc.start()
+    found = read(str(tmp_path), splits=("train",))["train"]
+    assert sum(1 for _ in found.contents()) == rows
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.2 * 20_000 * rows
+    assert content_of(found) == content
