@@ -14,8 +14,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.extraction import workers
 from gaam_cache.extraction.job import read_rows
 from gaam_cache.sources._base import NO_LABEL, Rows, find_source
@@ -611,6 +612,38 @@ def test_a_data_set_of_the_library_is_read_by_the_library_and_decoded_by_nobody(
         # and the same files without the library
         rows = find_source(config.dataset).read(config, "train")
         assert content_of(rows) == list(FILES["train"].values())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_cache_of_files_is_made_checked_and_resumed(
+    source: str, make: Callable[..., str], tmp_path: Path
+) -> None:
+    config = ExtractConfig(
+        encoder="loudness",
+        dataset=make(source),
+        out=tmp_path / "cache",
+        clip_seconds=0.2,
+        clip_mode="split",
+        shard_rows=2,
+        strip_labels=True,
+    )
+    summary = gaam_cache.extract(config)
+    assert summary.rows == {"train": 4, "test": 3}
+    cache = gaam_cache.open_cache(config.out)
+    assert cache.class_names == ("cat", "dog")
+    found = cache["train"].embeddings[:, 0, 0]
+    expected = [sum(piece) / len(piece) / 255 for piece in (b"ab", b"c", b"x", b"de")]
+    assert [float(value) for value in found] == pytest.approx(expected, abs=1e-3)
+    assert gaam_cache.extract(config).shards_made == 0
+    checked = gaam_cache.verify(config.out, recompute_rows=5)
+    assert checked.good
+    assert checked.recomputed is not None
+    assert checked.recomputed.rows == 5
+    make(source, FILES | {"test": {"cat/2.tone": b"TONEr", "dog/b.tone": b"TONEfgh"}})
+    with pytest.raises(CacheError, match="no longer what the cache was made from"):
+        gaam_cache.verify(config.out, recompute_rows=5)
+    with pytest.raises(GaamError, match="another"):
+        gaam_cache.extract(config)
 
 
 def test_what_a_table_holds_lies_on_disk(tmp_path: Path) -> None:
