@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._bad_rows import BadRows
@@ -24,8 +25,6 @@ from gaam_cache.sources.media._items import Items, Place, note
 from gaam_cache.sources.media._look import Looker, Named, Stored
 from gaam_cache.terminal.progress import Report, counting, silent
 
-CLIP_OF = "clip_of"
-"""The kept column that says, where long sounds become several rows, which each is a piece of."""
 ROWS_PER_REPORT = 32
 """Each is decoded, which takes some milliseconds."""
 OF_A_KIND = ("clip_seconds", "clip_mode")

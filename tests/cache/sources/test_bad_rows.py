@@ -283,6 +283,7 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"delimiter": "\n"}, "--delimiter is none"),
     ({"delimiter": "\ud800"}, "--delimiter is none"),
     ({"keep_columns": ("who", "who")}, "given twice"),
+    ({"keep_columns": ("clip_of",), "clip_mode": "split"}, "makes a kept column 'clip_of'"),
     ({"test_fraction": 0.0}, "out of range"),
     ({"test_fraction": 1.0}, "out of range"),
     ({"test_fraction": -0.2}, "out of range"),
