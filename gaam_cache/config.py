@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config_checks import check_rows, parse_delimiter
+from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
@@ -21,6 +21,8 @@ RECORDED = "recorded"
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
 OF_ROWS = {RECORDED: "dataset"}
 OF_ENCODER = {RECORDED: "encoder"}
+UNCHECKED = "unchecked"
+"""Metadata of a field that may be any text, white space too."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
@@ -73,7 +75,7 @@ class ExtractConfig(Placing):
     """Columns of strings or whole numbers that the cache keeps, such as who speaks; of a folder of
     classes 'file', the path."""
     delimiter: str | None = field(
-        default=None, metadata={"parse": parse_delimiter, "blank": True} | OF_ROWS
+        default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | OF_ROWS
     )
     """What parts the fields of a CSV file: a character, or 'comma', 'semicolon', 'tab', 'pipe' or
     'space'; default: a comma."""
@@ -106,10 +108,10 @@ class ExtractConfig(Placing):
     """How a layer's token states become one vector: files in ``encoders/poolings``."""
     pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER)
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
-    prompt: str | None = field(default=None, metadata=OF_ENCODER)
+    prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
-    prompt_file: Path | None = field(default=None, metadata=OF_ENCODER)
-    """A file that holds it."""
+    prompt_file: Path | None = None
+    """A file that holds it, in UTF-8; a line end at its end is not part of it."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER)
     """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
@@ -164,8 +166,10 @@ class ExtractConfig(Placing):
                     expected="letters, digits, '_' and '.'",
                 )
         check_rows(self)
+        check_sounds(self)
         check_device(self.device)
         check_placing(self)
+        check_prompt(self)
         if self.device_map is not None and not self.alone and self.engine == "local":
             raise ConfigError(
                 "--device-map spreads one encoder over all GPUs",

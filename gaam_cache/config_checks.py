@@ -1,4 +1,4 @@
-"""What must hold of the settings that say how rows are read, before anything is."""
+"""Which settings of an extraction go together: what cannot work or has no effect is refused."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
-KEPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-"""What a kept column may be called: it becomes the name of an array."""
-RESERVED = re.compile(r"embeddings.*|label|row|num_tokens")
-"""Arrays that shards have anyway."""
+COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+"""What a kept column may be called: it becomes part of the name of an array."""
+PUBLISHED_SECONDS = 5.0
+"""Of every sound in the published code."""
 CLIP_OF = "clip_of"
 """The kept column that says, where long sounds become several rows, which each is a piece of."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
@@ -109,13 +109,12 @@ def codec_of(encoding: str) -> str:
 
 def _check_kept(names: tuple[str, ...]) -> None:
     for name in names:
-        if not KEPT_NAME.fullmatch(name) or RESERVED.fullmatch(name):
+        if not COLUMN_PATTERN.fullmatch(name):
             raise ConfigError(
                 f"a kept column cannot be called '{shortened(name)}'",
-                expected="a letter, then letters, digits and '_', 64 at most; not embeddings..., "
-                "label, row or num_tokens",
+                expected="a letter, then letters, digits and '_', 64 at most",
                 found=f"--keep-column {shortened(name)}",
-                hint="it becomes an array of every shard: give the column another name in the data",
+                hint="it becomes the name of an array: give the column another name in the data",
             )
         if names.count(name) > 1:
             raise ConfigError(f"--keep-column {name} is given twice")
@@ -164,3 +163,52 @@ def _check_unlabelled(config: ExtractConfig) -> None:
                 expected="labels in the split that says which classes there are",
                 found=f"--unlabelled {split}",
             )
+
+
+POOL_OVER = ("all", "text")
+
+
+def check_prompt(config: ExtractConfig) -> None:
+    """There is one prompt at most, and a text has a place in it.
+
+    Raises:
+        ConfigError: two, or one that is none.
+    """
+    if config.pool_over not in POOL_OVER:
+        raise ConfigError(
+            "--pool-over is out of range",
+            expected=f"one of: {', '.join(POOL_OVER)}",
+            found=shortened(str(config.pool_over)),
+        )
+    if config.prompt is not None and config.prompt_file is not None:
+        raise ConfigError(
+            "the prompt is given twice",
+            expected="--prompt or --prompt-file",
+            found=f"--prompt {shortened(config.prompt)!r} and --prompt-file {config.prompt_file}",
+        )
+    if config.prompt is not None:
+        from gaam_cache.encoders._text.prompt import Prompt
+
+        Prompt.parse(config.prompt, "--prompt")
+
+
+def check_sounds(config: ExtractConfig) -> None:
+    """Refuse settings that contradict what the published code does with a sound.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    if not config.published_audio:
+        return
+    if config.clip_seconds not in (None, PUBLISHED_SECONDS):
+        raise ConfigError(
+            "--published-audio has its own length",
+            expected=f"--clip-seconds {PUBLISHED_SECONDS:g}, or none",
+            found=f"--clip-seconds {config.clip_seconds:g}",
+        )
+    if config.pool != ("mean",):
+        raise ConfigError(
+            "--published-audio is the mean over all that the encoder hears",
+            expected="--pool mean",
+            found=f"--pool {','.join(config.pool)}",
+        )

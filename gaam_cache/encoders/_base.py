@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,12 +17,17 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
+from gaam_cache.messages.checks import option_of, shortened
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from gaam_cache.sources._base import Rows
+
+
+OF_SOME = ("prompt", "prompt_file", "pool_over", "layer_zero")
+"""Settings of an extraction that some kinds of encoders take; the others refuse them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,12 +40,44 @@ class Inputs:
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
     """Whether the row was longer than the maximum and was cut."""
+    extents: Sequence[int] | NDArray[np.int64] | None = None
+    """What must be equal where only rows of equal length may share a batch, if that is finer than
+    tokens and grows with them: of a sound its samples."""
+    decoded: bool = False
+    """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
+    thread while the encoder is busy."""
+    width: int | None = None
+    """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
+    filled to one length and there is no way around it."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What every row takes of a batch."""
+        length_N = np.asarray(self.lengths, dtype=np.int64)
+        return length_N if self.width is None else np.full_like(length_N, self.width)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """The items of some rows, as ``Encoder.encode`` takes them."""
         if isinstance(self.items, TokenIds):
             return self.items.take(row_B)
         return [self.items[row] for row in row_B]
+
+    def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
+        """The items of every batch in turn; what has to be decoded is, one batch ahead.
+
+        Raises:
+            DataError: one cannot be decoded any more.
+        """
+        if not self.decoded:
+            yield from map(self.batch, batches)
+            return
+        with ThreadPoolExecutor(1, "decode") as reader:
+            ahead = deque(reader.submit(self.batch, batch) for batch in batches[:1])
+            for batch in [*batches[1:], None]:
+                items = ahead.popleft().result()
+                if batch is not None:
+                    ahead.append(reader.submit(self.batch, batch))
+                yield items
 
 
 class Facts(NamedTuple):
@@ -75,6 +114,9 @@ class Encoder(ABC):
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """Of ``OF_SOME`` the settings that mean something to it."""
 
     name: str
     """Id or path as the user gave it."""
@@ -189,6 +231,28 @@ def open_encoder(
             expected=f"rows of {cls.called}",
             found=f"rows of {kind}: --dataset {config.dataset}",
         )
+    _refuse_others(cls, config)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
+
+
+def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
+    """Refuse a setting that means nothing to an encoder.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    defaults = {one.name: one.default for one in fields(ExtractConfig)}
+    for name in OF_SOME:
+        value = getattr(config, name)
+        if value != defaults[name] and name not in cls.takes:
+            option = option_of(name)
+            raise ConfigError(
+                f"{option} means nothing to this encoder",
+                expected="an encoder that has "
+                + ("layers of its own" if name == "layer_zero" else "tokens of a text"),
+                found=option if value is True else f"{option} {shortened(str(value))}",
+                where=shortened(config.encoder),
+                hint=f"leave {option} out",
+            )

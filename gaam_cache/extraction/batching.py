@@ -27,7 +27,10 @@ def budget_of(asked: int | None, device_type: str) -> int:
 
 
 def token_budget_batches(
-    lengths: Lengths, batch_tokens: int, batching: Batching = "padded"
+    lengths: Lengths,
+    batch_tokens: int,
+    batching: Batching = "padded",
+    extents: Lengths | None = None,
 ) -> list[NDArray[np.int64]]:
     """Split rows into the batches that cost least under a token budget.
 
@@ -41,18 +44,22 @@ def token_budget_batches(
         lengths: tokens of every row.
         batch_tokens: rows x longest row of one batch at most; a row longer than that goes alone.
         batching: which rows may share a batch.
+        extents: of every row what decides whether two are of equal length, if not its tokens.
 
     Returns:
         Arrays of row numbers that together hold every row once.
     """
     length_N = np.asarray(lengths, dtype=np.int64)
-    order_N = np.argsort(-length_N, kind="stable")
+    extent_N = length_N if extents is None else np.asarray(extents, dtype=np.int64)
+    order_N = np.argsort(-extent_N, kind="stable")
     longest_N = np.maximum(length_N[order_N], 1)
+    finer = batching == "equal lengths" and extents is not None
+    equal_N = extent_N[order_N] if finer else longest_N
     count = len(order_N)
     cost = np.full(count + 1, np.iinfo(np.int64).max)  # of the first i rows, in tokens
     cost[0] = 0
     start_of = np.zeros(count + 1, dtype=np.int64)  # of the batch that ends before row i
-    edges = [0, *(np.flatnonzero(np.diff(longest_N)) + 1).tolist(), count] if count else [0]
+    edges = [0, *(np.flatnonzero(np.diff(equal_N)) + 1).tolist(), count] if count else [0]
     for first, stop in pairwise(edges):  # rows of one length
         length = int(longest_N[first])
         rows = 1 if batching == "alone" else max(1, batch_tokens // length)

@@ -143,7 +143,7 @@ def estimate(
     if not loaded and config.device != "cpu":
         budget = budget_of(config.batch_tokens, "cuda")
     length_N = np.asarray(inputs.lengths)
-    batches = token_budget_batches(length_N, budget, encoder.batching)
+    batches = token_budget_batches(length_N, budget, encoder.batching, inputs.extents)
     cost, padded_cost = costs(length_N, budget, encoder.batching, batches)
     tokens = int(length_N.sum())
     rate: Rate

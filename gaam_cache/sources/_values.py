@@ -6,11 +6,9 @@ import sys
 from typing import Any
 
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.format.plan import MAX_VALUE_BYTES
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._texts import check_encodable, is_blank
-
-MAX_KEPT_BYTES = 4096
-"""Of a kept value in UTF-8: a name, not a text; the longest is what each costs in no array."""
 
 
 class Labels:
@@ -89,8 +87,8 @@ def kept_text(value: Any, column: str) -> str:
         raise _cannot_keep(column, "a string or a whole number, without NUL", value)
     check_encodable(value, "kept value")
     # a character has four bytes at most
-    if 4 * len(value) > MAX_KEPT_BYTES and len(value.encode()) > MAX_KEPT_BYTES:
-        raise _cannot_keep(column, f"at most {MAX_KEPT_BYTES:,} bytes of UTF-8", value)
+    if 4 * len(value) > MAX_VALUE_BYTES and len(value.encode()) > MAX_VALUE_BYTES:
+        raise _cannot_keep(column, f"at most {MAX_VALUE_BYTES:,} bytes of UTF-8", value)
     return value
 
 

@@ -36,7 +36,8 @@ from torch import Tensor, nn
 import gaam_cache
 from gaam_cache.bundle import data_path
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._text.forward import Forward
+from gaam_cache.encoders._model.forward import Batch
+from gaam_cache.encoders._text.forward import TextForward
 from gaam_cache.encoders.text import TextEncoder
 from tests.benchmarks._machine import describe, median_ratio
 
@@ -74,14 +75,12 @@ PARTS = {
 """What is timed, by the name under which it is called."""
 
 
-class FreeForward(Forward):
+class FreeForward(TextForward):
     """A model whose states cost nothing."""
 
-    def _reduced_hidden_states(
-        self, ids_BT: Tensor, mask_BT: Tensor | None, length_B: Tensor
-    ) -> list[dict[str, Tensor]]:
-        del mask_BT, length_B
-        return [{"mean": _STATE.expand(len(ids_BT), HIDDEN)} for _ in range(LAYERS)]
+    def _reduced_hidden_states(self, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
+        del mask
+        return [{"mean": _STATE.expand(len(batch.length_B), HIDDEN)} for _ in range(LAYERS)]
 
 
 _STATE = torch.linspace(-1, 1, HIDDEN)

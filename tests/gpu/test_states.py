@@ -14,8 +14,8 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import text
 from gaam_cache.encoders._deviation import ROUNDING, recompute_limit, relative
+from gaam_cache.encoders._model import encoder as module
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.verification.verify import verify
@@ -162,11 +162,13 @@ def test_a_model_whose_weights_wait_on_the_cpu_has_the_same_states(
     accelerate = pytest.importorskip(
         "accelerate", reason="accelerate (the extra 'gpu') is not installed"
     )
-    load = text.load_trained
+    load = module.load_trained
     monkeypatch.setattr(
-        text,
+        module,
         "load_trained",
-        lambda *given: accelerate.cpu_offload(load(*given[:-1], None), execution_device=device),
+        lambda *given: accelerate.cpu_offload(
+            load(*given[:-2], None, given[-1]), execution_device=device
+        ),
     )
     config = config_for(build_encoder(tmp_path / "encoder", value), tmp_path)
     ours = loaded(replace(config, device_map="auto"))

@@ -1,37 +1,18 @@
-"""What a text encoder computes in and how far it reads, where nobody says."""
+"""How far a text encoder reads, where nobody says."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 import transformers
 from torch import nn
 
-from gaam_cache.devices import check_arithmetic, has_bfloat16
+from gaam_cache.encoders._model.weights import skeleton
 from gaam_cache.encoders._text.forward import text_part
-from gaam_cache.encoders._text.weights import skeleton
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 
 DEFAULT_MAX_LENGTH = 512
-MOST_LAYERS = 10_000
-
-
-def choose_dtype(asked: str, device: torch.device) -> str:
-    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it.
-
-    Else float16 on a GPU of NVIDIA, float32 elsewhere.
-
-    Raises:
-        ConfigError: the device is not used for what is asked.
-    """
-    check_arithmetic(asked, device)
-    if asked != "auto":
-        return asked
-    if has_bfloat16(device):
-        return "bfloat16"
-    return "float16" if device.type == "cuda" else "float32"
 
 
 def choose_max_length(
@@ -78,21 +59,6 @@ def choose_max_length(
             found=str(asked),
         )
     return asked
-
-
-def check_depth(model_config: transformers.PretrainedConfig) -> None:
-    """Refuse a number of layers that no encoder has: only to build it would take for ever.
-
-    Raises:
-        ConfigError: naming it.
-    """
-    layers = getattr(model_config.get_text_config(), "num_hidden_layers", None)
-    if isinstance(layers, int) and layers > MOST_LAYERS:
-        raise ConfigError(
-            "the configuration of the encoder has too many layers",
-            expected=f"at most {MOST_LAYERS:,}",
-            found=f"num_hidden_layers: {layers:,}",
-        )
 
 
 def _positions_behind_padding(model: Any) -> list[int]:

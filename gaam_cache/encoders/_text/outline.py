@@ -1,115 +1,33 @@
-"""Shape and cost of a model without its weights: built and run where tensors have no memory.
-
-L layers, D hidden size, T tokens of a text.
-"""
+"""What a text costs."""
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
-
 import torch
 import transformers
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Tensor
 
 from gaam_cache.encoders._base import Outline
+from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._text.forward import text_part
-from gaam_cache.encoders._text.weights import skeleton
-from gaam_cache.errors import ConfigError
 
-LONGEST = 128
-"""Tokens of the longer of two texts that are counted."""
+LONGEST_COUNTED = 128
+"""Tokens of the longer of two texts whose operations are counted."""
 
 
-def outline(
+def outline_of_text(
     model_config: transformers.PretrainedConfig, max_length: int, name: str
 ) -> tuple[int, int, Outline]:
-    """L, D and what a text costs, without any weight.
-
-    The model runs on torch's meta device, where only shapes are computed, on texts of two lengths,
-    and torch's ``FlopCounterMode`` counts. Where a model cannot run so (its course depends on
-    numbers), the cost is ``2 P T + 4 L D T^2`` with P the parameters without embeddings: two
-    operations for each parameter and token, and attention's two products.
+    """Layers, hidden size and cost, without any weight; raises as ``outline``.
 
     Args:
         model_config: of the encoder.
         max_length: tokens of the longest text.
         name: what the user calls it.
-
-    Raises:
-        ConfigError: neither the model nor its configuration tells L and D.
     """
-    model = skeleton(model_config).to(torch.bfloat16).eval()  # some kernels know no other on meta
-    with suppress(ValueError, NotImplementedError, AttributeError):
-        model.set_attn_implementation("eager")  # fused kernels are not all counted
-    part = text_part(model)
-    tables = {
-        id(tensor)
-        for module in part.modules()
-        if isinstance(module, nn.Embedding)
-        for tensor in module.parameters()
-    }
-    parameters = sum(p.numel() for p in part.parameters())
-    dense = sum(p.numel() for p in part.parameters() if id(p) not in tables)
-    short, long = max(1, min(LONGEST, max_length) // 2), min(LONGEST, max_length)
-    ran = _run(part, (short, long), masked=True) or _run(part, (short, long), masked=False)
-    if ran is None:
-        text_config = model_config.get_text_config()
-        layers = getattr(text_config, "num_hidden_layers", None)
-        size = getattr(text_config, "hidden_size", None)
-        if type(layers) is not int or type(size) is not int:
-            raise ConfigError(
-                f"the shape of '{name}' cannot be told without its weights",
-                expected="a model that runs without them, or num_hidden_layers and hidden_size",
-                hint="leave out --card and --assume-tokens-per-second where the encoder can run",
-            )
-        found = Outline(
-            parameters=parameters, linear=2.0 * dense, quadratic=4.0 * layers * size, counted=False
-        )
-        return layers, size, found
-    layers, size, (cost_short, cost_long) = ran
-    quadratic = 0.0
-    if long > short:
-        quadratic = max(0.0, (cost_long / long - cost_short / short) / (long - short))
-    linear = cost_long / long - quadratic * long
-    found = Outline(parameters=parameters, linear=linear, quadratic=quadratic, counted=True)
-    return layers, size, found
+    longest = min(LONGEST_COUNTED, max_length)
+    lengths = (max(1, longest // 2), longest)
+    return outline(model_config, name, part_of=text_part, inputs_of=_token_ids, lengths=lengths)
 
 
-def _run(part: Any, lengths: Sequence[int], *, masked: bool) -> tuple[int, int, list[int]] | None:
-    """L, D and the operations of a text of each length; None where it does not run.
-
-    Some models look at numbers to make the mask that they are not given, others at those of one
-    that they are given.
-    """
-    takes = inspect.signature(part.forward).parameters
-    options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
-    costs, layers, size = [], 0, 0
-    for length in lengths:
-        ids_BT = torch.zeros((1, length), dtype=torch.long, device="meta")
-        if masked and "attention_mask" in takes:
-            options["attention_mask"] = torch.ones_like(ids_BT)
-        try:
-            with _quiet(), torch.no_grad(), FlopCounterMode(display=False) as counter:
-                output = part(input_ids=ids_BT, output_hidden_states=True, **options)
-            states = output.hidden_states[1:]
-            layers, size = len(states), int(states[-1].shape[-1])
-        except Exception:  # noqa: BLE001 a foreign model may fail in any way
-            return None
-        costs.append(counter.get_total_flops())
-    return layers, size, costs
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """What libraries say of kernels that are not there is not about the extraction."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+def _token_ids(length: int) -> dict[str, Tensor]:
+    return {"input_ids": torch.zeros((1, length), dtype=torch.long, device="meta")}

@@ -1,4 +1,4 @@
-"""Texts on which a model shows what neighbours do to them, and the batches to try them in."""
+"""Texts on which a model shows what neighbours do to them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.format.plan import Batching
+from gaam_cache.encoders._model.probe import ROWS
 
 SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
 """Of texts that are tried together: neighbours enough for what only now and then goes wrong, as
 choices among equals do."""
-TEXTS = 2
-"""Texts of each of those lengths; of a greater one there is one."""
 LONG_TEXTS = 4
 """Lengths just beyond a window or switch of the configuration that are tried, at most."""
 WINDOW = re.compile(
@@ -52,7 +50,7 @@ def probe_texts(
     # from the middle: ids that mean something and are not declared lie at the ends
     free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
     rng = np.random.default_rng(0)
-    counts = [TEXTS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
+    counts = [ROWS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
     texts = []
     for length, count in zip(lengths, counts, strict=True):
         for number in range(count):
@@ -61,22 +59,3 @@ def probe_texts(
                 ids[i * (length - 1) // max(1, len(marks) - 1)] = mark
             texts.append(ids)
     return texts
-
-
-def probe_batches(texts: list[list[int]], batching: Batching) -> Iterator[list[int]]:
-    """Batches, as numbers of texts, of the kind that an extraction would make; all of them."""
-    numbers = range(len(texts))
-    if batching == "alone":
-        yield from ([number] for number in numbers)
-        return
-    for length in sorted({len(ids) for ids in texts}):
-        same = [number for number in numbers if len(texts[number]) == length]
-        if len(same) > 1 or batching == "equal lengths":
-            yield same * (TEXTS // len(same))
-    if batching == "padded":
-        short = [number for number in numbers if len(texts[number]) <= SHORT_LENGTHS[-1]]
-        yield short
-        for number in numbers[len(short) :]:
-            # a single token hides what moves positions alone: to the first one, all are the same
-            for partner in dict.fromkeys((0, len(short) - 1, number - 1)):
-                yield [number, partner]

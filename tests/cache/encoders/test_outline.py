@@ -12,11 +12,12 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from gaam_cache.encoders._text.forward import text_part
+from gaam_cache.encoders._text.outline import outline_of_text
 from gaam_cache.errors import ConfigError
 from tests.cache.encoders import architectures
 from tests.conftest import ARCHITECTURES
 
-MODULE = importlib.import_module("gaam_cache.encoders._text.outline")
+MODULE = importlib.import_module("gaam_cache.encoders._model.outline")
 OTHERS = (
     "albert", "bart", "deberta-v2", "distilbert", "electra", "falcon", "gemma2", "gpt_neox",
     "mistral", "modernbert", "mpnet", "opt", "qwen3", "roberta", "t5", "xlm-roberta",
@@ -39,7 +40,7 @@ def count(model: Any, length: int) -> tuple[int, int, int]:
 
 
 def compare(model: Any, within: float, *, counted: bool = True) -> None:
-    layers, size, found = MODULE.outline(model.config, 60, "any")
+    layers, size, found = outline_of_text(model.config, 60, "any")
     assert found.counted == counted
     assert found.parameters == sum(p.numel() for p in text_part(model).parameters())
     model.set_attn_implementation("eager")
@@ -91,4 +92,4 @@ def test_a_shape_that_nobody_tells_is_refused(
     monkeypatch.setattr(MODULE, "_run", lambda *_, **__: None)
     monkeypatch.setattr(type(config), "get_text_config", lambda self, **_: object())
     with pytest.raises(ConfigError, match="cannot be told without its weights"):
-        MODULE.outline(config, 60, "any")
+        outline_of_text(config, 60, "any")

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import text
 from gaam_cache.encoders._located import INDEX, WEIGHTS
-from gaam_cache.encoders._text import weights
+from gaam_cache.encoders._model import encoder as module
+from gaam_cache.encoders._model import weights
 from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, GaamError
@@ -298,7 +298,7 @@ def test_an_encoder_that_changes_while_it_is_read_is_refused(
 ) -> None:
     split(folder)
     file = next(folder.glob(f"{name}*"))
-    load_trained = text.load_trained
+    load_trained = module.load_trained
 
     def changing(*arguments: Any) -> Any:
         model = load_trained(*arguments)
@@ -316,7 +316,7 @@ def test_an_encoder_that_changes_while_it_is_read_is_refused(
     if moment == "before hashing":
         change(file)
     if moment == "while loading":
-        monkeypatch.setattr(text, "load_trained", changing)
+        monkeypatch.setattr(module, "load_trained", changing)
     with pytest.raises(ConfigError):
         read()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,13 @@ from safetensors import safe_open
 from torch import nn
 
 from gaam_cache.devices import out_of_memory, said_of_memory
-from gaam_cache.encoders._text.forward import text_part
 from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError
+
+PartOf = Callable[[Any], Any]
+"""Of a model the part that is run."""
+IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
+"""Weights that play no part: a pooler sits on top of the last layer, and what stands for masked
+features of a sound is for training, and missing from models that were tuned without."""
 
 
 @contextmanager
@@ -56,6 +62,7 @@ def load_trained(
     name: str,
     dtype: str,
     device_map: str | None,
+    part_of: PartOf,
 ) -> Any:
     """The model with the weights of some files, which are opened here: no other one is.
 
@@ -65,6 +72,7 @@ def load_trained(
         name: what the user calls the encoder.
         dtype: arithmetic.
         device_map: 'auto' spreads it over GPUs.
+        part_of: the part of it whose weights must be there.
 
     Raises:
         ConfigError: weights that do not fit the architecture.
@@ -85,9 +93,8 @@ def load_trained(
             ignore_mismatched_sizes=True,  # said below, by name and size
             **options,
         )
-    # a pooler sits on top of the last layer and plays no part here
     _own(model)
-    used = {key for key in _names_in(model, text_part(model)) if "pooler" not in key}
+    used = {key for key in _names_in(model, part_of(model)) if not IDLE.search(key)}
     for key, there, expected in sorted(info["mismatched_keys"]):
         if key in used:
             raise ConfigError(
@@ -144,7 +151,11 @@ def _hooks(module: nn.Module) -> Sequence[Any]:
 
 @contextmanager
 def room_for(
-    name: str, model_config: transformers.PretrainedConfig, dtype: str, device: torch.device
+    name: str,
+    model_config: transformers.PretrainedConfig,
+    dtype: str,
+    device: torch.device,
+    part_of: PartOf,
 ) -> Iterator[None]:
     """While open, an encoder that the memory is too small for is said with what its weights take.
 
@@ -156,7 +167,7 @@ def room_for(
     except Exception as error:
         if not out_of_memory(error):
             raise
-        numbers = sum(p.numel() for p in text_part(skeleton(model_config)).parameters())
+        numbers = sum(p.numel() for p in part_of(skeleton(model_config)).parameters())
         raise ShortOfMemoryError(
             f"the encoder does not fit into the memory of {device}",
             expected=f"{numbers * getattr(torch, dtype).itemsize / 1e9:,.1f} GB for its weights in "

@@ -1,0 +1,1 @@
+"""What encoders of the transformers library have in common, whatever they read."""

@@ -1,0 +1,251 @@
+"""One batch through a model of the transformers library, every layer pooled at once.
+
+B batch, T positions (tokens, frames, patches), L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gaam_cache.devices import out_of_memory, send
+from gaam_cache.encoders._model.span import Span
+from gaam_cache.encoders.poolings._base import load_poolings
+
+Mask = Literal["never", "where padded", "always"]
+"""When a batch comes with an attention mask."""
+
+
+class Unusable(Exception):  # noqa: N818 caught within this package
+    """Why a model, or one way of running it, does not yield pooled states."""
+
+
+class Batch(NamedTuple):
+    """Rows as a model takes them, on its device."""
+
+    inputs: dict[str, Tensor]
+    """What it is called with, but for the mask."""
+    length_B: Tensor  # noqa: N815 a shape suffix
+    """How many positions of every row are pooled."""
+    padded: bool
+    """Whether rows differ in length."""
+    positions: int | None
+    """T; None where only the model knows."""
+    span: Span | None = None
+    """Which of these positions are pooled, where it is a part of them."""
+    mask: Tensor | None = None
+    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
+
+
+class Forward(ABC):
+    """Runs a model and pools its layers.
+
+    Either forward hooks on a stack of layers pool each layer as it is produced, and no layer's
+    states outlive the layer; or the model is asked for its hidden states and those are pooled.
+    Which of the two, and when there is a mask, is set from outside: see ``probe``.
+    """
+
+    mask: Mask = "always"
+    stack: nn.ModuleList | None = None
+    """The layers that are hooked; None asks the model for its hidden states."""
+    last_from_output = False
+    """Whether the last layer's states are the model's output rather than that of the last layer:
+    Llama and GPT-2 normalise in between."""
+    first_layer: Literal[0, 1] = 1
+    """Of the ``hidden_states`` of transformers the first that is kept: 0 is what its first layer
+    reads."""
+    reads: ClassVar[str] = "rows"
+    """What the model is given, for messages."""
+    state_of: ClassVar[str] = "position"
+    """What has a state, for messages."""
+    unit: ClassVar[str] = "positions"
+    """What the length of a row counts."""
+
+    def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
+        self.model = model
+        self.device = device
+        self._poolings = load_poolings(pooling)
+        self.takes = frozenset(inspect.signature(model.forward).parameters)
+        self.takes_mask = "attention_mask" in self.takes
+        self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in self.takes else {}
+        for setting, value in (("return_dict", True), ("output_hidden_states", False)):
+            if hasattr(config := getattr(model, "config", None), setting):
+                setattr(config, setting, value)
+
+    @abstractmethod
+    def batch(self, items: Sequence[Any]) -> Batch:
+        """Rows as the model takes them.
+
+        Raises:
+            Unusable: it cannot take them.
+        """
+
+    @abstractmethod
+    def mask_of(self, batch: Batch) -> Tensor:
+        """1 where there is something of a row, 0 where there is padding, (B, ...) in int64."""
+
+    def named(self, item: Any) -> str:
+        """What to call a row, for messages."""
+        return f"{len(item)} {self.unit}"
+
+    def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
+        """Whether what comes later in a row shifts no earlier state."""
+        return False
+
+    def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of a batch: (B, L, D) float32 for every pooling.
+
+        Raises:
+            Unusable: the model fails, or yields something else.
+        """
+        batch = self.batch(items)
+        mask = None
+        if self.mask == "always" or (self.mask == "where padded" and batch.padded):
+            mask = self.mask_of(batch)
+        if self.stack is None:
+            layers = self._reduced_hidden_states(batch, mask)
+        else:
+            layers = self._hooked(self.stack, batch, mask)
+        return self._together(layers)
+
+    def reference(self, item: Any) -> dict[str, Tensor]:
+        """The pooled hidden states of one row, computed by transformers alone."""
+        batch = self.batch([item])
+        return self._together(self._reduced_hidden_states(batch, self.mask_of(batch)))
+
+    def to_device(self, array: NDArray[Any]) -> Tensor:
+        """An array where the model reads it."""
+        return send(torch.from_numpy(array), self.device)
+
+    def _together(self, layers: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """(B, L, D) for every pooling, of layers that may be on several devices."""
+        return {
+            name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
+            for name in self._poolings
+        }
+
+    def hidden_states(self, batch: Batch, mask: Tensor | None) -> tuple[Any, tuple[Tensor, ...]]:
+        """The model's output, and its hidden states from ``first_layer`` on.
+
+        Raises:
+            Unusable: there are none, or they are not one state for every layer and position.
+        """
+        output = self.run(batch, mask, output_hidden_states=True)
+        states = getattr(output, "hidden_states", None)
+        if not isinstance(states, tuple | list) or len(states) < 2:
+            raise Unusable("the model returns no hidden states")
+        layers = tuple(states[self.first_layer :])
+        if not all(isinstance(x, Tensor) and x.is_floating_point() for x in layers):
+            raise Unusable("the hidden states are no tensors of numbers")
+        shapes = {tuple(x.shape) for x in layers}
+        some = tuple(layers[-1].shape)
+        if self.first_layer == 0 and layers[0].shape != some and len(shapes) == 2:
+            raise Unusable(
+                "--layer-zero cannot be kept beside the other layers: the input of the first one "
+                f"is {tuple(layers[0].shape)}, its output {tuple(layers[1].shape)}"
+            )
+        positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
+        expected = (len(batch.length_B), positions)
+        wrong = [s for s in shapes if len(s) != 3 or s[:2] != expected]
+        if wrong:
+            raise Unusable(
+                f"the hidden states are not one for every {self.state_of}: "
+                f"{_shape(batch)} {self.reads} give a layer of {wrong[0]}"
+            )
+        if len(shapes) > 1:
+            sizes = sorted(shape[2] for shape in shapes)
+            raise Unusable(f"the layers differ in hidden size: {', '.join(map(str, sizes))}")
+        return output, layers
+
+    def _reduced_hidden_states(self, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
+        _, layers = self.hidden_states(batch, mask)
+        return [self._reduce(x_BTD, batch) for x_BTD in layers]
+
+    def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+        """The states of one layer, pooled: (B, D) for every pooling."""
+        length_B = batch.length_B
+        if batch.span is not None:
+            x_BTD, length_B = batch.span.of(x_BTD), batch.span.length_B
+        here_B = length_B.to(x_BTD.device)
+        return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
+
+    def _hooked(
+        self, stack: nn.ModuleList, batch: Batch, mask: Tensor | None
+    ) -> list[dict[str, Tensor]]:
+        states: dict[int, dict[str, Tensor]] = {}
+
+        def keep(layer: int, x_BTD: Any) -> None:
+            states[layer] = self._reduce(x_BTD, batch)
+
+        with hooks(stack, keep, first_layer=self.first_layer):
+            output = self.run(batch, mask)
+        if self.last_from_output:
+            keep(len(stack), output.last_hidden_state)
+        numbers = range(self.first_layer, len(stack) + 1)
+        if len(states) != len(numbers):
+            raise Unusable("not every layer was run")
+        return [states[layer] for layer in numbers]
+
+    def run(self, batch: Batch, mask: Tensor | None, **options: Any) -> Any:
+        """The model's output.
+
+        Raises:
+            Unusable: it fails, for whatever reason; out of memory stays what it is.
+        """
+        if self.takes_mask and mask is not None:
+            options["attention_mask"] = mask
+        try:
+            return self.model(**batch.inputs, **self._always, **options)
+        except Unusable:
+            raise
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            # a foreign model may fail in any way
+            said = (str(error).strip().splitlines() or [""])[0]
+            shape = " x ".join(map(str, _shape(batch)))
+            raise Unusable(
+                f"it fails on {shape} {self.reads}: {type(error).__name__}: {said:.200}"
+            ) from error
+
+
+def _shape(batch: Batch) -> tuple[int, ...]:
+    return tuple(next(iter(batch.inputs.values())).shape)
+
+
+@contextmanager
+def hooks(
+    stack: nn.ModuleList, keep: Callable[[int, Any], None], *, first_layer: int
+) -> Iterator[None]:
+    """While open, every layer hands its number, from 1, and its output to ``keep``.
+
+    Where ``first_layer`` is 0, what the first one reads comes before them, as layer 0.
+    """
+
+    def hook(layer: int) -> Any:
+        def see(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
+            keep(layer, output if isinstance(output, Tensor) else output[0])
+
+        return see
+
+    def see_input(module: nn.Module, args: Any, options: Any) -> None:  # noqa: ARG001
+        x_BTD = args[0] if args else options.get("hidden_states")
+        if not isinstance(x_BTD, Tensor):
+            raise Unusable("what the first layer reads is no tensor")
+        keep(0, x_BTD)
+
+    handles = [layer.register_forward_hook(hook(i)) for i, layer in enumerate(stack, start=1)]
+    if first_layer == 0:
+        handles.append(stack[0].register_forward_pre_hook(see_input, with_kwargs=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

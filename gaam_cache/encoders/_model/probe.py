@@ -1,0 +1,190 @@
+"""What a loaded model does to a row that shares its batch, measured.
+
+Nothing is read off a model's name. Rows of mixed lengths run alone, through transformers' own
+``output_hidden_states``, and then in batches, through our path; from what differs follows how the
+layers are seen, when there is a mask, and which rows may share a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gaam_cache.encoders._deviation import ROUNDING, relative
+from gaam_cache.encoders._model.forward import Forward, Mask, Unusable, hooks
+from gaam_cache.format.plan import BATCHINGS, Batching
+
+ROWS = 2
+"""Rows of each of the lengths that are tried together; of a greater one there is one."""
+Items = Sequence[Any]
+"""Rows as a model's ``Forward`` takes them: their ``len`` decides what may share a batch, and
+``[::-1]`` makes another one of the same length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Isolation:
+    """Which rows may share a batch."""
+
+    batching: Batching
+    leaks: dict[str, float]
+    """For every batching that was turned down: by how much it moves states, of their norm."""
+    num_layers: int
+    hidden_size: int
+
+
+def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest: int) -> Isolation:
+    """Measure a model, and set ``forward`` to run it so that every state is that of a row alone.
+
+    Args:
+        forward: the model; its mask and its stack of layers are set here.
+        candidates: rows to try it on, from the shortest to the longest; where the model fails on
+            them, the next ones.
+        dtype: arithmetic, which says how much of a deviation is rounding.
+        longest: length up to which there are ``ROWS`` of each, which are tried together.
+
+    Raises:
+        Unusable: the model yields no state for every layer and position, or not the same twice.
+    """
+    for place, rows in enumerate(candidates):
+        try:
+            alone = _alone(forward, rows, dtype)
+            break
+        except Unusable:
+            if place == len(candidates) - 1:
+                raise
+    some = next(iter(alone[0].values()))
+    typical = [row for row in rows if len(row) <= longest][-1]
+    stack = _find_stack(forward, typical, some.shape[1])
+    masks: list[Mask] = ["where padded", "always"]
+    if forward.is_causal(rows):
+        masks.insert(0, "never")
+    if not forward.takes_mask:
+        masks = ["never"]
+    least = math.inf
+    for forward.stack in dict.fromkeys((stack, None)):
+        leaks: dict[str, float] = {}
+        for batching in BATCHINGS:
+            for forward.mask in masks:
+                worst = _worst(forward, rows, alone, batching, dtype, longest)
+                if worst <= ROUNDING[dtype]:
+                    return Isolation(
+                        batching=batching,
+                        leaks=leaks,
+                        num_layers=some.shape[1],
+                        hidden_size=some.shape[2],
+                    )
+                leaks[batching] = min(worst, leaks.get(batching, math.inf))
+        least = min(least, leaks["alone"])
+    raise Unusable(
+        f"run without a mask or with one, its states are off by {least:.1e} of their norm"
+    )
+
+
+def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]:
+    """States of every row alone, which must not depend on what was read before."""
+    first = [forward.reference(row) for row in reversed(rows)][::-1]
+    for number in [*range(0, len(rows), ROWS), len(rows) - 1]:
+        before = first[number]
+        for name, states in forward.reference(rows[number]).items():
+            if not bool(torch.isfinite(states).all()):
+                place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
+                layer = place + forward.first_layer
+                raise Unusable(
+                    f"layer {layer} yields numbers that are not finite in {dtype}: "
+                    "try another --dtype"
+                )
+            apart = _apart(before[name], states)
+            if not apart <= ROUNDING[dtype]:
+                raise Unusable(
+                    f"the same {forward.named(rows[number])} give other states the second "
+                    f"time, off by {apart:.1e} of their norm: the model keeps something of what it "
+                    "read before, or draws random numbers"
+                )
+    return first
+
+
+def _apart(states: Tensor, alone: Tensor) -> float:
+    return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
+
+
+def _find_stack(forward: Forward, row: Any, num_layers: int) -> nn.ModuleList | None:
+    """Find the list of layers whose outputs are the hidden states; none if there is none."""
+    batch = forward.batch([row, row[::-1]])
+    mask = forward.mask_of(batch)
+    stacks = [
+        module
+        for module in forward.model.modules()
+        if isinstance(module, nn.ModuleList) and len(module) == num_layers + forward.first_layer - 1
+    ]
+    for stack in stacks:
+        seen: dict[int, Any] = {}
+        try:
+            with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
+                output, expected = forward.hidden_states(batch, mask)
+        except Unusable:
+            return None
+        numbered = enumerate(expected, start=forward.first_layer)
+        same = [_same(seen.get(layer), x_BTD) for layer, x_BTD in numbered]
+        last = getattr(output, "last_hidden_state", None)
+        if all(same[:-1]) and (same[-1] or _same(last, expected[-1])):
+            forward.last_from_output = not same[-1]
+            return stack
+    return None
+
+
+def _same(seen: Any, expected_BTD: Tensor) -> bool:
+    """Whether a layer's output is its hidden state, but for more padding on the right."""
+    if not isinstance(seen, Tensor) or seen.ndim != 3 or len(seen) != len(expected_BTD):
+        return False
+    cut = seen[:, : expected_BTD.shape[1]]
+    # of a model on several devices, its output comes back to the first of them
+    return cut.shape == expected_BTD.shape and torch.equal(
+        cut.to(expected_BTD.device), expected_BTD
+    )
+
+
+def _worst(
+    forward: Forward,
+    rows: Items,
+    alone: list[dict[str, Tensor]],
+    batching: Batching,
+    dtype: str,
+    longest: int,
+) -> float:
+    """The largest deviation of a state in a batch from that of its row alone."""
+    worst = 0.0
+    for batch in _batches([len(row) for row in rows], batching, longest):
+        try:
+            states = forward([rows[number] for number in batch])
+        except Unusable:
+            return math.inf
+        for row, number in enumerate(batch):
+            for name, expected in alone[number].items():
+                worst = max(worst, _apart(states[name][row], expected[0]))
+        if worst > ROUNDING[dtype]:
+            break
+    return worst
+
+
+def _batches(lengths: Sequence[int], batching: Batching, longest: int) -> Iterator[list[int]]:
+    """Batches, as numbers of rows, of the kind that an extraction would make; all of them."""
+    numbers = range(len(lengths))
+    if batching == "alone":
+        yield from ([number] for number in numbers)
+        return
+    for length in sorted(set(lengths)):
+        same = [number for number in numbers if lengths[number] == length]
+        if len(same) > 1 or batching == "equal lengths":
+            yield same * (ROWS // len(same) if len(same) < ROWS else 1)
+    if batching == "padded":
+        short = [number for number in numbers if lengths[number] <= longest]
+        yield short
+        for number in numbers[len(short) :]:
+            # a single token hides what moves positions alone: to the first one, all are the same
+            for partner in dict.fromkeys((0, len(short) - 1, number - 1)):
+                yield [number, partner]
