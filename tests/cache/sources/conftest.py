@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +12,7 @@ import pytest
 
 import gaam_cache.encoders
 import gaam_cache.sources.media
+from tests.cache.sources.data_sets import maker
 
 HERE = Path(__file__).parent
 FAKES: list[tuple[ModuleType, str, tuple[str, ...]]] = [
@@ -32,3 +33,9 @@ def fake_media(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for package, _, names in FAKES:
         for name in names:
             sys.modules.pop(f"{package.__name__}.{name}", None)
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Makes a data set of files for any source, by its name."""
+    return maker(tmp_path, monkeypatch)
