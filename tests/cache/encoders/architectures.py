@@ -4,8 +4,8 @@
 
 Each is built from a configuration that was shrunk by the names of its fields, saved with a
 tokenizer, extracted from as a user would, without layer 0 and with it, and compared with
-``hidden_states`` of transformers itself, one text at a time, in a fresh copy of the model. Each has a process of its own, with
-bounds on memory and time: one bad architecture ends no other.
+``hidden_states`` of transformers itself, one text at a time, in a fresh copy of the model. Each has
+a process of its own, with bounds on memory and time: one bad architecture ends no other.
 """
 
 from __future__ import annotations
