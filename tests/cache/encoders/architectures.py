@@ -24,7 +24,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ PARAMETERS = 30_000_000
 POOLS = tuple(plugins.names("gaam_cache.encoders.poolings"))
 MAX_LENGTH = 72
 PROBE = probe.probe
+Judge = Callable[[str, Path], dict[str, Any]]
 RIGHT = 1e-5
 """Relative to the norm of the layer."""
 
@@ -95,6 +96,8 @@ def shrink(cls: type, recipe: dict[str, int]) -> Any:
     tokens = iter(range(60, 40, -1))
     for key, value in default.to_dict().items():
         sub = getattr(cls, "sub_configs", {}).get(key)
+        if key in ("out_indices", "out_features", "stage_names"):
+            continue  # follows from the number of layers
         if sub is not None and key != "backbone_config":
             inner = getattr(default, key, None)
             kind = type(inner) if isinstance(inner, transformers.PretrainedConfig) else sub
@@ -329,7 +332,7 @@ def _judge(
     return {"verdict": verdict, "about": f"{worst:.1e}", **seen}
 
 
-def in_a_process(name: str) -> dict[str, Any]:
+def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
     """``judge`` in a fork of this process, bounded in memory and time."""
     with tempfile.TemporaryDirectory(prefix="gaam-architecture-") as folder:
         answer = Path(folder) / "answer.json"
@@ -346,7 +349,7 @@ def in_a_process(name: str) -> dict[str, Any]:
         status = os.waitpid(child, 0)[1]
         if answer.exists():
             return json.loads(answer.read_text())
-        built = (Path(folder) / "encoder" / "tokenizer.json").exists()
+        built = any((Path(folder) / "encoder").glob("*.json"))
         verdict = "crashed" if built else "not buildable"
         return {"verdict": verdict, "about": f"its process ended with status {status}"}
 
