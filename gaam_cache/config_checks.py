@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.checks import excerpt, shortened
 
 if TYPE_CHECKING:
     from gaam_cache.config import ExtractConfig
@@ -166,6 +166,8 @@ def _check_unlabelled(config: ExtractConfig) -> None:
 
 
 POOL_OVER = ("all", "text")
+PLACE = "{text}"
+"""Of the text in a prompt."""
 
 
 def check_prompt(config: ExtractConfig) -> None:
@@ -187,9 +189,33 @@ def check_prompt(config: ExtractConfig) -> None:
             found=f"--prompt {shortened(config.prompt)!r} and --prompt-file {config.prompt_file}",
         )
     if config.prompt is not None:
-        from gaam_cache.encoders._text.prompt import Prompt
+        check_place(config.prompt, "--prompt")
 
-        Prompt.parse(config.prompt, "--prompt")
+
+def check_place(prompt: str, where: str) -> None:
+    """A text has its place in a prompt once; all other braces are themselves.
+
+    Args:
+        prompt: as it was given.
+        where: that was.
+
+    Raises:
+        ConfigError: nothing, or not one place for the text.
+    """
+    count = prompt.count(PLACE)
+    if count != 1:
+        raise ConfigError(
+            "a prompt says once where the text stands",
+            expected=f"'{PLACE}' exactly once",
+            found=f"{excerpt(prompt)}, which has it {count} times" if prompt else "nothing",
+            where=where,
+        )
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "a prompt is text", expected="characters that UTF-8 has", found=str(error), where=where
+        ) from error
 
 
 def check_sounds(config: ExtractConfig) -> None:
