@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.layout import embeddings_key, missing_shards, planned_receipt
+from gaam_cache.format.layout import column_key, embeddings_key, missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.format.receipt import DatasetSpec, Receipt
+from gaam_cache.format.strings import unpacked
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.reading.shard_reader import ShardReader
 from gaam_cache.reading.sharded_array import ShardedArray
@@ -75,6 +76,33 @@ class Split:
     def num_tokens(self) -> NDArray[np.int32]:
         """Tokens of every row after truncation, (rows,)."""
         return self._array("num_tokens")[:]
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first layer of its states: 0 or 1."""
+        return self._plan.first_layer
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the classes of its rows are known; else every label is -1."""
+        return self.name not in self._plan.unlabelled
+
+    def column(self, name: str) -> list[str]:
+        """A kept column, one string per row.
+
+        Raises:
+            ConfigError: the cache keeps no such column.
+        """
+        if name not in self._plan.columns:
+            raise ConfigError(
+                f"the cache keeps no column '{name}'",
+                expected=f"one of: {', '.join(self._plan.columns)}"
+                if self._plan.columns
+                else "none: it keeps no columns",
+                where=str(self._root),
+                hint="extract it with --keep-column",
+            )
+        return unpacked(self._array(column_key(name))[:])
 
     @property
     def truncated(self) -> int:
@@ -163,9 +191,24 @@ class EmbeddingCache(Mapping[str, Split]):
         return self.plan.class_names
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the kept columns."""
+        return tuple(self.plan.columns)
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Splits without labels: to predict on."""
+        return self.plan.unlabelled
+
+    @property
     def num_layers(self) -> int:
-        """Layers of the encoder."""
+        """Layers of the encoder that are kept."""
         return self.plan.num_layers
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first of them: 0 where that is the encoder's input, else 1."""
+        return self.plan.first_layer
 
     @property
     def hidden_size(self) -> int:

@@ -13,6 +13,7 @@ from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
+from gaam_cache.messages.checks import excerpt
 from gaam_cache.reading.check_memory import CheckMemory
 
 SHOWN = 20
@@ -67,13 +68,17 @@ def describe(path: Path) -> dict[str, Any]:
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset["name"],
         "num_layers": plan.num_layers,
+        "first_layer": plan.first_layer,
         "hidden_size": plan.hidden_size,
         "pooling": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
         "layers": encoder.get("layers"),
+        "prompt": encoder.get("prompt"),
+        "pool_over": encoder.get("pool_over", "all"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
+        "columns": list(plan.columns),
         "splits": splits,
         "created_with": plan.created_with,
     }
@@ -94,8 +99,10 @@ def _receipts(
 
 
 def _describe_split(split: Split) -> dict[str, Any]:
-    counts = np.bincount(split.labels, minlength=len(split.class_names))
+    labels = split.labels if split.labelled else np.zeros(0, np.int64)
+    counts = np.bincount(labels, minlength=len(split.class_names))
     return {
+        "labelled": split.labelled,
         "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
         "mean_tokens": round(float(split.num_tokens.mean()), 1),
         "truncated_rows": split.truncated,
@@ -129,20 +136,29 @@ def in_words(about: dict[str, Any]) -> str:
         state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
     revision = f" at {about['revision'][:12]}" if about["revision"] else ""
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
+    zero = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
     lines = [
         f"cache {about['path']}: {state}",
         f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}; its layers: "
         f"{about['layers'] or 'not said'}",
         f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
-        f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
+        f"  states       {about['num_layers']} layers{zero} x {about['hidden_size']}, "
         f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",
     ]
+    over = {"all": "", "text": ", pooled over the text's own tokens"}.get(about["pool_over"], "")
+    if about["prompt"] is not None:
+        lines.append(f"  prompt       {excerpt(about['prompt'])}{over}")
+    elif over:
+        lines.append(f"  pooling      {over.removeprefix(', ')}")
+    if about["columns"]:
+        lines.append(f"  columns      {', '.join(about['columns'])}")
     for name, split in about["splits"].items():
         line = f"  {name:<12} {split['rows']:,} rows"
         if "bytes" in split:
             classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
             shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+            shown = shown if split["labelled"] else "without labels"
             line += (
                 f" ({shown}), {split['mean_tokens']} tokens on average, "
                 f"{split['truncated_rows']:,} truncated, {split['bytes'] / 1e6:,.1f} MB"

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,12 +17,21 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
+from gaam_cache.messages.checks import option_of, shortened
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from gaam_cache.sources._base import Rows
+
+
+OF_SOME = {
+    **dict.fromkeys(("prompt", "prompt_file", "pool_over"), "that has tokens of a text"),
+    "layer_zero": "that has layers of its own",
+    "published_audio": "of sounds",
+}
+"""Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +118,9 @@ class Encoder(ABC):
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """Of ``OF_SOME`` the settings that mean something to it."""
 
     name: str
     """Id or path as the user gave it."""
@@ -223,6 +235,27 @@ def open_encoder(
             expected=f"rows of {cls.called}",
             found=f"rows of {kind}: --dataset {config.dataset}",
         )
+    _refuse_others(cls, config)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
+
+
+def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
+    """Refuse a setting that means nothing to an encoder.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    defaults = {one.name: one.default for one in fields(ExtractConfig)}
+    for name, which in OF_SOME.items():
+        value = getattr(config, name)
+        if value != defaults[name] and name not in cls.takes:
+            option = option_of(name)
+            raise ConfigError(
+                f"{option} means nothing to this encoder",
+                expected=f"an encoder {which}",
+                found=option if value is True else f"{option} {shortened(str(value))}",
+                where=shortened(config.encoder),
+                hint=f"leave {option} out",
+            )

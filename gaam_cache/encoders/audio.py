@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,6 @@ from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
@@ -44,13 +44,13 @@ class AudioEncoder(ModelEncoder):
     """
 
     reads: ClassVar[str] = "an audio encoder and feature extractor"
+    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing
 
     @classmethod
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        refuse_idle(config, ("prompt", "prompt_file", "pool_over"), cls.reads)
         try:
             hearing = cls._listen(located, config, model_config)
         except Unusable as reason:
@@ -72,6 +72,8 @@ class AudioEncoder(ModelEncoder):
     ) -> Hearing:
         part = audio_part(skeleton(model_config).eval())
         takes = frozenset(inspect.signature(part.forward).parameters)
+        # torch says so of every layer of WavLM
+        warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask", UserWarning)
         return Hearing(
             Features(located.path, model_config, takes),
             part,
@@ -131,7 +133,8 @@ class AudioEncoder(ModelEncoder):
                 inputs_of=hearing.zeros_of,
                 lengths=[hearing.width] if hearing.width else COUNTED,
             )
-        self.num_layers, self.hidden_size, cost = found
+        num_layers, self.hidden_size, cost = found
+        self.num_layers = num_layers + 1 - self.first_layer
         self.batching = "padded"
         return cost
 

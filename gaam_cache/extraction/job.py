@@ -13,10 +13,11 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.extraction.recorded import recorded_settings
-from gaam_cache.format.digest import hash_rows
+from gaam_cache.format.digest import hash_rows, hash_values
 from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.format.strings import width_of
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
@@ -107,7 +108,7 @@ def plan_fields(
         encoder: which is open.
         content: hash of the rows of every split.
     """
-    return {
+    fields = {
         "format_version": FORMAT_VERSION,
         "encoder": encoder.identity(),
         "storage_dtype": config.storage_dtype,
@@ -115,12 +116,29 @@ def plan_fields(
         "rows": {name: len(part) for name, part in rows.items()},
         "content": content,
     }
+    columns = {
+        column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
+        for column in next(iter(rows.values())).kept
+    }
+    if columns:
+        fields["columns"] = columns
+    if unlabelled := _unlabelled(rows):
+        fields["unlabelled"] = unlabelled
+    return fields
+
+
+def _unlabelled(rows: dict[str, Rows]) -> list[str]:
+    return [name for name, part in rows.items() if not part.labelled]
 
 
 def make_plan(config: ExtractConfig, job: Job) -> Plan:
     """The plan that these rows and this encoder, which must be loaded, call for."""
     rows, encoder, fields = job.rows, job.encoder, job.fields
-    bytes_per_row = (
+    columns = {
+        column: max(width_of(part.kept[column]) for part in rows.values())
+        for column in fields.get("columns", {})
+    }
+    bytes_per_row = sum(columns.values()) + (
         len(config.pool)
         * encoder.num_layers
         * encoder.hidden_size
@@ -144,6 +162,8 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
         storage_dtype=config.storage_dtype,
         class_names=job.class_names,
         rows={name: len(part) for name, part in rows.items()},
+        columns=columns,
+        unlabelled=tuple(_unlabelled(rows)),
         shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
         created_with={
             "gaam": gaam_cache.__version__,
@@ -181,7 +201,7 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     # '1' and '01' are one number: without a second key their order would be that of the set
     names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
     for split, part in rows.items():
-        unknown = set(part.labels) - set(names)
+        unknown = set(part.labels) - set(names) if part.labelled else set()
         if unknown:
             raise _unknown_label(min(unknown), split, reference, part, names, config)
     return names

@@ -29,10 +29,11 @@ from gaam_cache.extraction.batching import (
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
 from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
+from gaam_cache.extraction.row_arrays import RowArrays
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.unstorable import Unstorable, unstorable
 from gaam_cache.format.finite import first_not_finite
-from gaam_cache.format.layout import ROW_DATASETS, embeddings_key, shard_attributes
+from gaam_cache.format.layout import embeddings_key, shard_attributes
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, receipt_path
 from gaam_cache.format.shard import build_image, publish
@@ -71,10 +72,7 @@ class ShardWorker:
         self._plan = plan
         self._encoder = encoder
         self._rows = rows
-        number = {name: index for index, name in enumerate(plan.class_names)}
-        self._labels = {
-            name: np.array([number[label] for label in part.labels]) for name, part in rows.items()
-        }
+        self._row_arrays = RowArrays(plan, rows)
         self._batch_tokens = budget_of(config.batch_tokens, encoder.device.type)
         # the plan speaks for whoever began the cache, on a device that may not be ours
         self.batching = self.tally.batching = strictest(plan.batching, encoder.batching)
@@ -177,16 +175,13 @@ class ShardWorker:
         self._copies.wait()
         start = time.perf_counter()
         plan = self._plan
-        label = self._labels[shard.split][shard.start : shard.stop]
-        row = np.arange(shard.start, shard.stop)
-        values = {"label": label, "row": row, "num_tokens": np.asarray(inputs.lengths)}
         states = {name: self._assemble(shard, encoded.batches, name) for name in plan.pooling}
         self._prove(shard, states, encoded.alone)
         arrays = {
             embeddings_key(plan, name): (plan.storage_dtype, values)
             for name, values in states.items()
         }
-        arrays |= {key: (dtype, values[key]) for key, dtype in ROW_DATASETS.items()}
+        arrays |= self._row_arrays.of(shard, inputs.lengths)
         image, specs = build_image(arrays, shard_attributes(plan, shard))
         self.tally.bytes += len(image)
         self.tally.shards += publish(
@@ -234,7 +229,8 @@ class ShardWorker:
         limit = proof_limit(self._encoder.dtype, dtype)
         if worst.share > limit:
             where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
-            raise unproven(worst, limit, self.batching, where)
+            first = self._plan.first_layer
+            raise unproven(worst, limit, self.batching, where, first_layer=first)
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
@@ -244,7 +240,8 @@ class ShardWorker:
         items = self._encoder.prepare([part.inputs[row]]).items
         value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
         where = f"{part.origin}, row {row + 1}"
-        return unstorable(error, value, self._plan.storage_dtype, where)
+        plan = self._plan
+        return unstorable(error, value, plan.storage_dtype, where, first_layer=plan.first_layer)
 
     def speed(self) -> str:
         """Tokens per second so far, for people."""

@@ -24,8 +24,9 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import canonical_json
 from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import PLAN_FILE, adopt_plan, read_plan
+from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.format.shard import prepare_folder
+from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.placing import placed
 from gaam_cache.sources._base import find_source
 from gaam_cache.sources._handed_over import (
@@ -76,7 +77,7 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     if config.engine == "local" and _is_complete(config.out):  # workers would look, and end
         job, tally = prepare_job(config, report), Tally()
         made = make_missing(config, job, report, tally)
-        return summarize(config, made.plan, job.encoder.facts(), tally)
+        return summarize(config, made.plan, job.encoder.facts(), tally, job.rows)
     checked = read_rows(config, report) if key is None else _rows_of_rank(config, key, report)
     in_thread(prepare_folder, config.out)
     shared = own is None or in_thread(hand_over, checked, config.out, own)
@@ -107,7 +108,8 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     tally.seconds = time.perf_counter() - began
     lefts = [left for _, _, left in results]
     left = None if None in lefts else lefts[0]
-    return summarize(config, read_plan(config.out), facts, tally, left=left, workers=len(results))
+    plan, count = read_plan(config.out), len(results)
+    return summarize(config, plan, facts, tally, checked.rows, left=left, workers=count)
 
 
 def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts | None, str | None]:
@@ -142,7 +144,7 @@ def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary
     checked = None if key is None else _rows_of_rank(config, key, report)
     job, tally = prepare_job(config, report, checked=checked), Tally()
     made = make_missing(config, job, report, tally, Role(rank.start, waits=False))
-    return summarize(config, made.plan, job.encoder.facts(), tally, left=made.left)
+    return summarize(config, made.plan, job.encoder.facts(), tally, job.rows, left=made.left)
 
 
 def _is_complete(out: Path) -> bool:

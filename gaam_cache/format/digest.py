@@ -35,6 +35,17 @@ def hash_file(path: Path) -> str:
         return digest_of_stream(chunks(file))
 
 
+def hash_values(values: Iterable[str]) -> str:
+    """SHA-256 over strings in order, each preceded by its length in bytes."""
+
+    def parts() -> Iterator[bytes]:
+        for value in values:
+            content = value.encode()
+            yield len(content).to_bytes(8, "little") + content
+
+    return digest_of_stream(parts())
+
+
 def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
     """SHA-256 over rows in order, each input and label preceded by its length in bytes.
 

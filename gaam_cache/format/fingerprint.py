@@ -50,6 +50,9 @@ def check_covered(plan: Plan) -> None:
     content = fields["content"]
     if set(content) != set(plan.rows) or not all(type(h) is str for h in content.values()):
         raise ValueError("'content' must name a hash for every split")
+    columns = fields.get("columns", {})
+    if any(set(hashes) != set(plan.rows) for hashes in columns.values()):
+        raise ValueError("'columns' must name a hash for every split")
     untrained = encoder.get("untrained")
     if untrained is not None and type(untrained["seed"]) is not int:
         raise ValueError("the seed of an untrained encoder must be a whole number")
@@ -58,6 +61,8 @@ def check_covered(plan: Plan) -> None:
         "rows": (plan.rows, fields["rows"]),
         "storage_dtype": (plan.storage_dtype, fields["storage_dtype"]),
         "class_names": (list(plan.class_names), fields["class_names"]),
+        "columns": (set(plan.columns), set(columns)),
+        "unlabelled": (list(plan.unlabelled), fields.get("unlabelled", [])),
     }
     for name, (said, covered) in pairs.items():
         if said != covered:

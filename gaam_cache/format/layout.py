@@ -12,11 +12,18 @@ from gaam_cache.format.receipt import SHARD_FOLDER, Receipt, read_receipt, recei
 
 ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 """Arrays with one number per row, and their types."""
+UNLABELLED = -1
+"""The label of every row of a split without labels."""
 
 
 def embeddings_key(plan: Plan, pooling: str) -> str:
     """Name of the HDF5 dataset of a pooling."""
     return "embeddings" if pooling == plan.pooling[0] else f"embeddings_{pooling}"
+
+
+def column_key(name: str) -> str:
+    """Name of the HDF5 dataset of a kept column."""
+    return f"column_{name}"
 
 
 def expected_arrays(plan: Plan, shard: ShardSpec) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -26,7 +33,10 @@ def expected_arrays(plan: Plan, shard: ShardSpec) -> dict[str, tuple[tuple[int, 
     arrays: dict[str, tuple[tuple[int, ...], str]] = {
         embeddings_key(plan, pooling): (states, plan.storage_dtype) for pooling in plan.pooling
     }
-    return arrays | {key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()}
+    arrays |= {key: ((rows,), dtype) for key, dtype in ROW_DATASETS.items()}
+    return arrays | {
+        column_key(name): ((rows, width), "utf8") for name, width in plan.columns.items()
+    }
 
 
 def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:

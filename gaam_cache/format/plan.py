@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.files import write_file
-from gaam_cache.format.fingerprint import check_covered, differences, fingerprint
+from gaam_cache.config_checks import KEPT_NAME
+from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.format.fingerprint import check_covered
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
-from gaam_cache.format.refusals import raise_if_refused, storage_errors
+from gaam_cache.format.refusals import raise_if_refused
 from gaam_cache.format.sealed import sealed_text, unsealed
-from gaam_cache.format.strict_json import MAX_BYTES, read_json
+from gaam_cache.format.strict_json import read_json
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -23,11 +23,15 @@ PLAN_FILE = "cache.json"
 MAX_SHARD_BYTES = 512 * 10**6
 MAX_SHARDS = 2**20
 """Of one cache: what a reader lists and a folder can hold."""
-
-
+OPTIONAL = ("columns", "unlabelled")
+"""Keys of a plan that are there where they say something."""
+MAX_VALUE_BYTES = 4096
+"""Of a value of a kept column in UTF-8: a name, not a text."""
 PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
+CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+"""How an encoder's layers are numbered, by the number of the first that is kept."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
 """From the cheapest to the strictest."""
 
@@ -70,12 +74,21 @@ class Plan:
     shard_rows: int
     """Rows of every shard but the last of a split."""
     created_with: dict[str, str]
+    columns: dict[str, int] = field(default_factory=dict)
+    """Columns of strings that are kept, and how many bytes the longest of their values takes."""
+    unlabelled: tuple[str, ...] = ()
+    """Splits without labels."""
 
     @property
     def untrained_seed(self) -> int | None:
         """Seed of the encoder's random weights; None where they are trained."""
         untrained = self.fingerprint_fields["encoder"].get("untrained")
         return None if untrained is None else untrained["seed"]
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
+        return 0 if self.fingerprint_fields["encoder"].get("layers") == CONVENTIONS[0] else 1
 
     @property
     def batching(self) -> Batching:
@@ -104,66 +117,15 @@ class Plan:
     def to_json(self) -> str:
         """The text of ``cache.json``."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        for name in OPTIONAL:
+            if not content[name]:
+                del content[name]  # a plan that needs none of it stays as gaam 0.1 wrote it
         return sealed_text(content)
 
 
 def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
     """Rows of a shard under both bounds: the number asked for and 512 MB."""
     return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
-
-
-def write_plan(root: Path, plan: Plan) -> Plan:
-    """Write the plan, or adopt the one that is there if it has the same fingerprint.
-
-    Raises:
-        ConfigError: the folder holds a cache with another fingerprint; every field that differs
-            is named.
-        StorageError: the file system refused.
-    """
-    path = root / PLAN_FILE
-    content = plan.to_json().encode()
-    if len(content) > MAX_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
-        raise ConfigError(
-            "a cache that no reader would take",
-            expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_BYTES:,} bytes",
-            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
-            hint="raise --shard-rows, or look at --label-column",
-        )
-    with storage_errors(path):
-        there_already = path.exists()
-    if not there_already and write_file(path, content, exclusive=True):
-        return plan
-    return adopt_plan(root, plan.fingerprint_fields)
-
-
-def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
-    """The plan that is there, if its fingerprint covers these fields.
-
-    Raises:
-        NotFoundError: none is there.
-        ConfigError: another cache; every field that differs is named.
-    """
-    path = root / PLAN_FILE
-    there, ours = read_plan(root), fingerprint(fields)
-    if there.fingerprint != ours:
-        rows = differences(fields, there.fingerprint_fields)
-        width = max((len(name) for name, _, _ in rows), default=0)
-        table = "\n".join(
-            f"    {name:<{width}}  now {_short(now)}, in the folder {_short(then)}"
-            for name, now, then in rows
-        )
-        raise ConfigError(
-            f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
-            expected=f"fingerprint {ours[:12]}",
-            found=there.fingerprint[:12],
-            where=str(path.absolute()),
-            hint="choose another folder with --out, or delete this one",
-        )
-    return there
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= 40 else value[:12] + "..."
 
 
 def read_plan(root: Path) -> Plan:
@@ -181,8 +143,8 @@ def read_plan(root: Path) -> Plan:
         version = content.pop("format_version")
         if version is True or version != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
-        for name in ("pooling", "class_names"):
-            if not isinstance(content[name], list):
+        for name in ("pooling", "class_names", "unlabelled"):
+            if not isinstance(content.setdefault(name, []), list):
                 raise ValueError(f"'{name}' is no array")
             content[name] = tuple(content[name])
         plan = Plan(**content)
@@ -244,4 +206,12 @@ def _check(plan: Plan) -> None:
             raise ValueError("'shared_texts' must hold numbers of rows")
     if not isinstance(plan.encoder["revision"], str | None):
         raise ValueError("the encoder's revision must be a string or null")
+    if not all(KEPT_NAME.fullmatch(name) for name in plan.columns):
+        raise ValueError("bad names of columns")
+    if not all(type(n) is int and 0 < n <= MAX_VALUE_BYTES for n in plan.columns.values()):
+        raise ValueError("bad widths of columns")
+    if len(set(plan.unlabelled)) != len(plan.unlabelled) or not set(plan.unlabelled) < set(
+        plan.rows
+    ):
+        raise ValueError("'unlabelled' must name some of the splits, and not all")
     check_covered(plan)

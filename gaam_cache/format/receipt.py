@@ -25,7 +25,9 @@ NUMPY_DTYPES = {
     "float32": "<f4",
     "int64": "<i8",
     "int32": "<i4",
+    "utf8": "|u1",
 }
+"""How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
 MAX_RECEIPT_BYTES = 2**20
 
 

@@ -35,7 +35,8 @@ def build_image(
     """An HDF5 file in memory: contiguous, uncompressed, the same bytes for the same input.
 
     Args:
-        arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16.
+        arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
+            (n, width) bytes filled with zeros.
         attributes: attributes of the root group.
 
     Returns:
@@ -49,7 +50,10 @@ def build_image(
         specs = {}
         for name, (dtype, array) in arrays.items():
             stored = np.ascontiguousarray(array, dtype=NUMPY_DTYPES[dtype])
-            dataset = file.create_dataset(name, data=stored, track_times=False)
+            data = stored
+            if dtype == "utf8":  # so that whoever opens the file sees strings
+                data = stored.view(h5py.string_dtype("utf-8", stored.shape[1]))[:, 0]
+            dataset = file.create_dataset(name, data=data, track_times=False)
             dataset.attrs["dtype"] = dtype
             offset = dataset.id.get_offset()
             specs[name] = DatasetSpec(offset=offset, shape=stored.shape, dtype=dtype)

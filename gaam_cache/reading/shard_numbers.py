@@ -3,7 +3,7 @@
 One pass over the file, piece by piece, so that memory stays flat; the hash of a piece is taken
 while the piece is in the processor's cache for its numbers.
 
-R rows of a piece.
+R rows of a piece, W bytes of a string.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 
 from gaam_cache.format.digest import digest_of_stream
 from gaam_cache.format.finite import EXPONENT_BITS
-from gaam_cache.format.layout import ROW_DATASETS
+from gaam_cache.format.layout import ROW_DATASETS, UNLABELLED
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, Receipt, size_fault
+from gaam_cache.format.strings import string_fault
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,13 +84,15 @@ def _pieces(receipt: Receipt) -> Iterator[_Piece]:
     for name, spec in sorted(receipt.datasets.items(), key=lambda item: item[1].offset):
         yield from _cut("", end, spec.offset)
         end = spec.offset + spec.nbytes
-        yield from _cut(name, spec.offset, end)
+        yield from _cut(name, spec.offset, end, spec.shape[1] if spec.dtype == "utf8" else 1)
     yield from _cut("", end, receipt.bytes)
 
 
-def _cut(array: str, start: int, stop: int) -> Iterator[_Piece]:
-    for offset in range(start, stop, CHUNK_BYTES):
-        yield _Piece(array, offset - start, offset, min(CHUNK_BYTES, stop - offset))
+def _cut(array: str, start: int, stop: int, width: int = 1) -> Iterator[_Piece]:
+    """Pieces of whole strings, where there are strings of so many bytes."""
+    step = CHUNK_BYTES // width * width
+    for offset in range(start, stop, step):
+        yield _Piece(array, offset - start, offset, min(step, stop - offset))
 
 
 class _Numbers:
@@ -106,9 +109,12 @@ class _Numbers:
 
     def look_at(self, piece: _Piece, raw: NDArray[np.uint8]) -> None:
         """Set ``fault`` where a number of an array cannot be right."""
-        stored = np.dtype(NUMPY_DTYPES[self._receipt.datasets[piece.array].dtype])
+        spec = self._receipt.datasets[piece.array]
+        stored = np.dtype(NUMPY_DTYPES[spec.dtype])
         first = piece.start // stored.itemsize
-        if piece.array in ROW_DATASETS:
+        if spec.dtype == "utf8":
+            self._look_at_strings(piece.array, raw.reshape(-1, spec.shape[1]), piece.start)
+        elif piece.array in ROW_DATASETS:
             self._look_at_rows(piece.array, first, raw.view(stored))
         else:
             self._look_at_states(piece.array, first, raw.view(f"<u{stored.itemsize}"))
@@ -119,16 +125,25 @@ class _Numbers:
         exponents = bits & bits.dtype.type(mask)
         if exponents.max() == mask:
             index = np.unravel_index(first + int((exponents == mask).argmax()), spec.shape)
-            row, layer, feature = (int(n) for n in index)
+            row, place, feature = (int(n) for n in index)
+            layer = place + self._plan.first_layer
             self.fault = (
-                f"'{name}' is not finite in row {self._shard.start + row}, layer {layer + 1}, "
+                f"'{name}' is not finite in row {self._shard.start + row}, layer {layer}, "
                 f"feature {feature}"
             )
+
+    def _look_at_strings(self, name: str, value_RW: NDArray[np.uint8], start: int) -> None:
+        row = string_fault(value_RW)
+        if row is not None:
+            place = self._shard.start + start // value_RW.shape[1] + row
+            self.fault = f"'{name}' of row {place} is no text in UTF-8 that zeros fill"
 
     def _look_at_rows(self, name: str, first: int, value_R: NDArray[Any]) -> None:
         if name == "label":
             right_R = (value_R >= 0) & (value_R < len(self._plan.class_names))
             must_be = "a class number"
+            if self._shard.split in self._plan.unlabelled:
+                right_R, must_be = value_R == UNLABELLED, f"{UNLABELLED}: the split has no labels"
         elif name == "row":
             start = self._shard.start + first
             right_R = value_R == np.arange(start, start + len(value_R))

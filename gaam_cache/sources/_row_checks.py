@@ -36,7 +36,10 @@ def check_rows(
         rows: the rows of every split.
         class_names: all classes, in order.
         groups: their ``repeated_texts``.
+
+    Splits without labels are passed over: nothing is ever reported on them.
     """
+    rows = {name: part for name, part in rows.items() if part.labelled}
     return [
         *leaks(rows, groups),
         *contradictions(rows, groups),

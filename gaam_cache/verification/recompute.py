@@ -18,9 +18,10 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import embeddings_key, planned_receipt
+from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
+from gaam_cache.format.strings import unpacked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,8 @@ class Recomputed:
     """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
     limit: float
     """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    first_layer: int
+    """Number of the first of these layers."""
     far: dict[str, str]
     """Shard -> why it counts as bad."""
 
@@ -49,7 +52,10 @@ class Recomputed:
             f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
             "explains"
         )
-        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
+        layers = [
+            f"{layer}: {value:.1e}"
+            for layer, value in enumerate(self.deviation, start=self.first_layer)
+        ]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
 
@@ -105,16 +111,18 @@ def recompute(
             stored_LD = stored[embeddings_key(plan, pooling)]
             here_L = np.maximum(here_L, relative(stored_LD, alone_LD, plan.storage_dtype))
         deviation_L = np.maximum(deviation_L, here_L)
-        expected = (plan.class_names.index(part.labels[row]), inputs.lengths[0])
-        found = (int(stored["label"]), int(stored["num_tokens"]))
+        label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
+        expected = (label, inputs.lengths[0], *(part.kept[name][row] for name in plan.columns))
+        texts = (unpacked(stored[column_key(name)][None])[0] for name in plan.columns)
+        found = (int(stored["label"]), int(stored["num_tokens"]), *texts)
         if found != expected:
-            why = f"row {row} has label and number of tokens {found}, must be {expected}"
+            why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
         elif not here_L.max() <= limit:
-            layer = int(here_L.argmax())
+            layer = int(here_L.argmax()) + plan.first_layer
             far.setdefault(
                 shard.name,
-                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer}, "
                 f"more than {limit:.1e}",
             )
         report(done, len(chosen), "encoding rows alone")
@@ -124,6 +132,7 @@ def recompute(
         device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
         limit=limit,
+        first_layer=plan.first_layer,
         far=far,
     )
 

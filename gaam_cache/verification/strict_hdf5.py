@@ -113,16 +113,19 @@ def _array_fault(root: Any, name: str, array: dict[str, Any]) -> str | None:
     if how.get_nfilters():
         return f"'{name}' passes through filters"
     space, shape = dataset.get_space(), tuple(array["shape"])
+    stored = np.dtype(array["stored"])
+    if array["dtype"] == "utf8":
+        shape, stored = shape[:1], h5py.string_dtype("utf-8", shape[1])
     if space.get_simple_extent_type() != h5s.SIMPLE:
         return f"'{name}' is no array"
     if space.get_simple_extent_dims() != shape or space.get_simple_extent_dims(True) != shape:
         return f"'{name}' has the shape {space.get_simple_extent_dims()}, not {shape}"
     kind = dataset.get_type()
-    if not kind.equal(h5t.py_create(np.dtype(array["stored"]))) or kind.committed():
-        return f"'{name}' is not stored as {array['stored']}"
+    if not kind.equal(h5t.py_create(stored)) or kind.committed():
+        return f"'{name}' is not stored as {stored.str}"
     if dataset.get_offset() != array["offset"]:
         return f"'{name}' lies at {dataset.get_offset()}, the receipt says {array['offset']}"
-    size = int(np.prod(shape)) * np.dtype(array["stored"]).itemsize
+    size = int(np.prod(shape)) * stored.itemsize
     if dataset.get_storage_size() != size:
         return f"'{name}' takes {dataset.get_storage_size()} bytes, not {size}"
     return _attributes_fault(h5py.Dataset(dataset), {"dtype": array["dtype"]})

@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.format.digest import hash_values
 from gaam_cache.format.fingerprint import fingerprint
-from gaam_cache.format.layout import shard_attributes
-from gaam_cache.format.plan import Plan, ShardSpec, read_plan, rows_per_shard, write_plan
+from gaam_cache.format.layout import column_key, shard_attributes
+from gaam_cache.format.plan import Plan, ShardSpec, read_plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES, read_receipt, receipt_path
 from gaam_cache.format.shard import build_image, publish
+from gaam_cache.format.strings import packed, width_of
+from gaam_cache.format.write_plan import write_plan
 
 
 def write_cache(
@@ -29,8 +32,14 @@ def write_cache(
     shard_rows: int = 2048,
     storage_dtype: str = "float16",
     first: int | None = None,
+    columns: dict[str, list[str]] | None = None,
+    unlabelled: tuple[str, ...] = (),
 ) -> None:
-    """Publish a cache of two classes in turn, or its first shards; bfloat16 comes as its bits."""
+    """Publish a cache of two classes in turn, or its first shards; bfloat16 comes as its bits.
+
+    Columns hold the same values in every split, as many of them as it has rows.
+    """
+    kept = columns or {}
     fields: dict[str, Any] = {
         "content": {split: f"chosen for {split}" for split in rows},
         "rows": rows,
@@ -38,7 +47,16 @@ def write_cache(
         "storage_dtype": storage_dtype,
         "encoder": {"pooling": ["mean"], "max_length": 9, "dtype": "float32"},
     }
+    if kept:
+        fields["columns"] = {
+            name: {split: hash_values(values[:count]) for split, count in rows.items()}
+            for name, values in kept.items()
+        }
+    if unlabelled:
+        fields["unlabelled"] = list(unlabelled)
     plan = Plan(
+        columns={name: width_of(values) for name, values in kept.items()},
+        unlabelled=unlabelled,
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
         encoder={"kind": "text", "name": "chosen", "revision": None, "batching": "padded"},
@@ -55,6 +73,11 @@ def write_cache(
     write_plan(root, plan)
     for shard in islice(plan.shards(), first):
         arrays = arrays_of(shard, states(shard), storage_dtype)
+        if shard.split in unlabelled:
+            arrays["label"] = "int64", np.full(shard.stop - shard.start, -1)
+        for name, values in kept.items():
+            of_shard = packed(values[shard.start : shard.stop], plan.columns[name])
+            arrays[column_key(name)] = "utf8", of_shard
         image, specs = build_image(arrays, shard_attributes(plan, shard))
         place = {"split": shard.split, "start": shard.start, "stop": shard.stop, "truncated": 0}
         publish(
@@ -84,6 +107,17 @@ def write_random_cache(root: Path, rows: int, num_layers: int, hidden_size: int)
         return generator.standard_normal(shape, dtype=np.float32).astype(np.float16)
 
     write_cache(root, {"train": rows}, num_layers, hidden_size, states)
+
+
+COLUMN = ["Ä", "", "one", "😀 two", "three", "0", "seven words are in this value here", "x"]
+
+
+def write_kept_cache(root: Path) -> None:
+    """One with two columns, and a split without labels."""
+    columns = {"session": COLUMN, "B_2": COLUMN[::-1]}
+    rows = {"train": len(COLUMN), "test": 3}
+    kept = {"columns": columns, "unlabelled": ("test",)}
+    write_cache(root, rows, 2, 2, number_everywhere, shard_rows=3, **kept)  # type: ignore[arg-type]
 
 
 def number_everywhere(shard: ShardSpec) -> Any:

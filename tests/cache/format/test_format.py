@@ -21,7 +21,14 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from tests.conftest import write_csv
 
-DTYPES = {"float16": "<f2", "float32": "<f4", "bfloat16": "<u2", "int64": "<i8", "int32": "<i4"}
+DTYPES = {
+    "float16": "<f2",
+    "float32": "<f4",
+    "bfloat16": "<u2",
+    "int64": "<i8",
+    "int32": "<i4",
+    "utf8": "u1",
+}
 
 
 def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -107,6 +114,8 @@ def read_shard(
     expected |= {f"embeddings_{other}": (plan["storage_dtype"], states) for other in others}
     expected |= dict.fromkeys(("label", "row"), ("int64", states[:1]))
     expected["num_tokens"] = ("int32", states[:1])
+    for column, width in plan.get("columns", {}).items():
+        expected[f"column_{column}"] = ("utf8", [stop - start, width])
     found = {key: (spec["dtype"], spec["shape"]) for key, spec in receipt["datasets"].items()}
     assert found == expected
     arrays = {}

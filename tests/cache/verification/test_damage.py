@@ -171,11 +171,18 @@ class Bench:
 def everything(cache: Path) -> dict[str, bytes]:
     """All that the Python interface gives."""
     opened = gaam_cache.open_cache(cache)
-    return {
-        f"{name} {key}": getattr(split, key)[:].tobytes()
-        for name, split in opened.items()
-        for key in ("embeddings", "labels", "num_tokens")
-    } | {"class names": repr(opened.class_names).encode()}
+    kept = {
+        name: [split.column(column) for column in opened.columns] for name, split in opened.items()
+    }
+    return (
+        {f"columns of {name}": repr(values).encode() for name, values in kept.items()}
+        | {
+            f"{name} {key}": getattr(split, key)[:].tobytes()
+            for name, split in opened.items()
+            for key in ("embeddings", "labels", "num_tokens")
+        }
+        | {"class names": repr(opened.class_names).encode()}
+    )
 
 
 def published(cache: Path) -> dict[str, Any]:

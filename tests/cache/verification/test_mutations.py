@@ -23,7 +23,7 @@ from gaam_cache.extraction.repair import extract_again
 from gaam_cache.format.files import canonical_json
 from gaam_cache.format.sealed import SEAL, sealed_text
 from gaam_cache.inspect import describe, in_words
-from tests.cache.published import write_random_cache
+from tests.cache.published import write_kept_cache, write_random_cache
 from tests.cache.verification.test_damage import everything
 
 VALUES: list[Any] = [
@@ -33,9 +33,12 @@ VALUES: list[Any] = [
 DEEP = "[" * 3000 + "]" * 3000
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    write_random_cache(tmp_path / "cache", 6, 2, 4)
+@pytest.fixture(params=["plain", "kept"])
+def cache(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param == "plain":
+        write_random_cache(tmp_path / "cache", 6, 2, 4)
+    else:
+        write_kept_cache(tmp_path / "cache")
     return tmp_path / "cache"
 
 
