@@ -91,6 +91,10 @@ class Facts(NamedTuple):
     dtype: str
     max_length: int
     leak: float | None
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What its length counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +123,10 @@ class Encoder(ABC):
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
 
+    noun: ClassVar[str] = "text"
+    """What people call a row that it reads."""
+    unit: ClassVar[str] = "token"
+    """What the length of a row counts."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Of ``OF_SOME`` the settings that mean something to it."""
 
@@ -150,7 +158,9 @@ class Encoder(ABC):
 
     def facts(self) -> Facts:
         """Of it, as it was run."""
-        return Facts(self.label, self.dtype, self.max_length, self.leak)
+        return Facts(
+            self.label, self.dtype, self.max_length, self.leak, noun=self.noun, unit=self.unit
+        )
 
     @classmethod
     @abstractmethod

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import soxr
 import transformers
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
 from gaam_cache.encoders._audio.features import FILES, Features
@@ -24,6 +25,7 @@ from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.sources._kinds import MEDIA
 
 COUNTED = (250, 500)
 """Positions of two sounds whose operations are counted."""
@@ -43,6 +45,8 @@ class AudioEncoder(ModelEncoder):
         pooled.
     """
 
+    noun: ClassVar[str] = "sound"
+    unit: ClassVar[str] = "frame"
     reads: ClassVar[str] = "an audio encoder and feature extractor"
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing
@@ -88,7 +92,8 @@ class AudioEncoder(ModelEncoder):
             "features": hearing.features.identity(),
             "sampling_rate": hearing.rate,
             "max_samples": hearing.max_samples,
-            "resampler": f"soxr {soxr.__version__}, {soxr.__libsoxr_version__}, {QUALITY}",
+            "resampling": f"soxr {QUALITY}",
+            "versions": _versions(),
             **(filled if hearing.published else {}),
         }
 
@@ -149,6 +154,14 @@ class AudioEncoder(ModelEncoder):
 
     def _failed(self, reason: Unusable) -> ConfigError:
         return _refusal(self.name, reason)
+
+
+def _versions() -> dict[str, str]:
+    """Of what decodes and resamples."""
+    decoder = {}
+    if "audio" in plugins.names(MEDIA):
+        decoder = plugins.load(MEDIA, "audio", kind="kind of files").versions()
+    return {**decoder, "soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__}
 
 
 def _refusal(name: str, reason: Unusable) -> ConfigError:
