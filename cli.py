@@ -48,6 +48,12 @@ EXTRACT = settings.defaults(
     batch_tokens="2048 on a CPU, 16384 on a GPU",
     gpus_per_worker="1, or 0 on a CPU",
 )
+IMPORT = settings.defaults(
+    gaam_cache.ImportConfig,
+    axes="nld, or nd of two axes",
+    storage_dtype="the type of the states, or float32",
+    dataset_name="the files",
+)
 TRAIN = settings.defaults(
     TrainConfig,
     seeds="10",
@@ -69,7 +75,7 @@ class _Command(Command):
     """A command that lets no variable be that nobody reads."""
 
     def invoke(self, ctx: Any) -> Any:
-        settings.check_variables(gaam_cache.ExtractConfig, TrainConfig)
+        settings.check_variables(gaam_cache.ExtractConfig, gaam_cache.ImportConfig, TrainConfig)
         return super().invoke(ctx)
 
 
@@ -83,6 +89,10 @@ def _option(*names: str, help: str, default: Any = None, metavar: str | None = N
 
 def _extract(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
     return _option(*names, help=help, default=EXTRACT.get(field), metavar=metavar)
+
+
+def _import(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=IMPORT.get(field), metavar=metavar)
 
 
 def _train(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
@@ -191,6 +201,53 @@ def extract(
         tell(summary.in_words())
         if not summary.missing:
             tell(f"next: {next_step.after_extract(summary.path)}")
+
+
+@app.command("import", cls=_Command)
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
+    out: Annotated[Path | None, _import("out", "--out", "-o", help="Folder of the cache.")] = None,
+    arrays: Annotated[Strings, _import("", "--array", metavar="SPLIT=NAME", help="States of a split: one array, or one for each layer ('layer_*'); repeatable.")] = None,
+    labels: Annotated[Strings, _import("", "--labels", metavar="SPLIT=NAME", help="Labels of a split: whole numbers from 0, or strings; repeatable.")] = None,
+    num_tokens: Annotated[Strings, _import("", "--num-tokens", metavar="SPLIT=NAME", help="How many tokens each row was pooled from; repeatable.")] = None,
+    axes: Annotated[str | None, _import("axes", "--axes", metavar="nld|lnd|nd", help="What the axes of the states are: rows n, layers l, features d.")] = None,
+    keep_columns: Annotated[Strings, _import("", "--keep-column", metavar="NAME", help="Array of strings that the cache keeps; repeatable.")] = None,
+    unlabelled: Annotated[Strings, _import("", "--unlabelled", metavar="SPLIT", help="Split without labels, to predict on; repeatable.")] = None,
+    class_names: Annotated[Strings, _import("", "--class-name", metavar="NAME", help="Name of a class, in order; repeatable.")] = None,
+    storage_dtype: Annotated[str | None, _import("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
+    encoder_name: Annotated[str | None, _import("encoder_name", "--encoder-name", metavar="NAME", help="What reports call the encoder.")] = None,
+    dataset_name: Annotated[str | None, _import("dataset_name", "--dataset-name", metavar="NAME", help="What reports call the data.")] = None,
+    pool: Annotated[str | None, _import("pool", "--pool", metavar="NAME", help="What reports call the way the states were pooled.")] = None,
+    shard_rows: Annotated[int | None, _import("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be taken as what; write nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a cache of states that were computed elsewhere.
+
+    What is called as usual (train.npz with embeddings and labels; X_train and y_train; layer_0,
+    layer_1, ...) is found by its name, all else is named by --array and --labels. Run again after
+    an interruption, it goes on where it stopped.
+    """
+    given = _given(locals(), "quiet", "as_json", "dry_run")
+    resolved = settings.resolve(gaam_cache.ImportConfig, "import", given)
+    if dry_run:
+        preview = gaam_cache.preview_import(resolved)
+        if as_json:
+            _print_json(preview.to_dict())
+        else:
+            tell(preview.in_words())
+        return
+    with (
+        interruption.explained(lambda: _shards_kept(resolved.out)),
+        show_progress("import", "rows", quiet=quiet) as progress,
+    ):
+        summary = gaam_cache.import_states(resolved, progress=progress)
+    if as_json:
+        _print_json(summary.to_dict())
+    else:
+        tell(summary.in_words())
+        tell(f"next: {next_step.after_extract(summary.path)}")
 
 
 @app.command(cls=_Command)

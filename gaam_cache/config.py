@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config_checks import check_prompt, check_rows, parse_delimiter
-from gaam_cache.config_sounds import check_sounds
+from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
-KEPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
+PUBLISHED_SECONDS = 5.0
+"""Of every sound in the published code."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 """Codecs of Python that are said to be of text, and are of domain names and source code."""
 
@@ -99,7 +101,7 @@ def codec_of(encoding: str) -> str:
 
 def _check_kept(names: tuple[str, ...]) -> None:
     for name in names:
-        if not KEPT_NAME.fullmatch(name):
+        if not COLUMN_PATTERN.fullmatch(name):
             raise ConfigError(
                 f"a kept column cannot be called '{shortened(name)}'",
                 expected="a letter, then letters, digits and '_', 64 at most",
@@ -180,3 +182,25 @@ def check_prompt(config: ExtractConfig) -> None:
         from gaam_cache.encoders._text.prompt import Prompt
 
         Prompt.parse(config.prompt, "--prompt")
+
+
+def check_sounds(config: ExtractConfig) -> None:
+    """Refuse settings that contradict what the published code does with a sound.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    if not config.published_audio:
+        return
+    if config.clip_seconds not in (None, PUBLISHED_SECONDS):
+        raise ConfigError(
+            "--published-audio has its own length",
+            expected=f"--clip-seconds {PUBLISHED_SECONDS:g}, or none",
+            found=f"--clip-seconds {config.clip_seconds:g}",
+        )
+    if config.pool != ("mean",):
+        raise ConfigError(
+            "--published-audio is the mean over all that the encoder hears",
+            expected="--pool mean",
+            found=f"--pool {','.join(config.pool)}",
+        )

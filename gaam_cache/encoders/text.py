@@ -10,6 +10,7 @@ import transformers
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
 from gaam_cache.encoders._model.probe import Items
@@ -46,6 +47,7 @@ class TextEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
+        check_reads(model_config, config.encoder, "input_ids", cls.reads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             located.path, local_files_only=True, trust_remote_code=False
         )

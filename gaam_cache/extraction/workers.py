@@ -17,7 +17,7 @@ from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.ranks import Rank, device_of
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.extraction.job import prepare_job, read_rows
-from gaam_cache.extraction.missing import ROWS, Role, in_thread, make_missing
+from gaam_cache.extraction.missing import ROWS, Role, make_missing
 from gaam_cache.extraction.recorded import recorded_settings
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
@@ -36,6 +36,7 @@ from gaam_cache.sources._handed_over import (
     put_away,
     take_over,
 )
+from gaam_cache.terminal.interruption import in_thread
 from gaam_cache.terminal.progress import Report
 
 PAUSE_SECONDS = 0.5

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.config_checks import KEPT_NAME
+from gaam_cache.config_checks import COLUMN_PATTERN
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.format.fingerprint import check_covered
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
@@ -206,7 +206,7 @@ def _check(plan: Plan) -> None:
             raise ValueError("'shared_texts' must hold numbers of rows")
     if not isinstance(plan.encoder["revision"], str | None):
         raise ValueError("the encoder's revision must be a string or null")
-    if not all(KEPT_NAME.fullmatch(name) for name in plan.columns):
+    if not all(COLUMN_PATTERN.fullmatch(name) for name in plan.columns):
         raise ValueError("bad names of columns")
     if not all(type(n) is int and 0 < n <= MAX_VALUE_BYTES for n in plan.columns.values()):
         raise ValueError("bad widths of columns")

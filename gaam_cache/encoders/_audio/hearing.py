@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.config_sounds import PUBLISHED_SECONDS
+from gaam_cache.config_checks import PUBLISHED_SECONDS
 from gaam_cache.encoders._audio.clip import Clip, Sound, resample, resampled_frames
 from gaam_cache.encoders._audio.features import Features
 from gaam_cache.encoders._audio.steps import Steps, measure

@@ -38,10 +38,10 @@ class Batch(NamedTuple):
     """Whether rows differ in length."""
     positions: int | None
     """T; None where only the model knows."""
-    mask: Tensor | None = None
-    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
     span: Span | None = None
     """Which of these positions are pooled, where it is a part of them."""
+    mask: Tensor | None = None
+    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
 
 
 class Forward(ABC):
@@ -63,6 +63,8 @@ class Forward(ABC):
     reads."""
     reads: ClassVar[str] = "rows"
     """What the model is given, for messages."""
+    state_of: ClassVar[str] = "position"
+    """What has a state, for messages."""
     unit: ClassVar[str] = "positions"
     """What the length of a row counts."""
 
@@ -88,6 +90,10 @@ class Forward(ABC):
     @abstractmethod
     def mask_of(self, batch: Batch) -> Tensor:
         """1 where there is something of a row, 0 where there is padding, (B, ...) in int64."""
+
+    def named(self, item: Any) -> str:
+        """What to call a row, for messages."""
+        return f"{len(item)} {self.unit}"
 
     def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
         """Whether what comes later in a row shifts no earlier state."""
@@ -150,7 +156,7 @@ class Forward(ABC):
         wrong = [s for s in shapes if len(s) != 3 or s[:2] != expected]
         if wrong:
             raise Unusable(
-                f"the hidden states are not one for every {self.reads.removesuffix('s')}: "
+                f"the hidden states are not one for every {self.state_of}: "
                 f"{_shape(batch)} {self.reads} give a layer of {wrong[0]}"
             )
         if len(shapes) > 1:

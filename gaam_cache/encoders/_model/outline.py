@@ -62,7 +62,7 @@ def outline(
     inputs = [inputs_of(length) for length in (short, long)]
     ran = _run(part, inputs, masked=True) or _run(part, inputs, masked=False)
     if ran is None:
-        text_config = model_config.get_text_config()
+        text_config = getattr(part, "config", model_config).get_text_config()
         layers = getattr(text_config, "num_hidden_layers", None)
         size = getattr(text_config, "hidden_size", None)
         if type(layers) is not int or type(size) is not int:

@@ -101,7 +101,7 @@ def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]
             apart = _apart(before[name], states)
             if not apart <= ROUNDING[dtype]:
                 raise Unusable(
-                    f"the same {len(rows[number])} {forward.unit} give other states the second "
+                    f"the same {forward.named(rows[number])} give other states the second "
                     f"time, off by {apart:.1e} of their norm: the model keeps something of what it "
                     "read before, or draws random numbers"
                 )

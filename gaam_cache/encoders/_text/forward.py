@@ -26,6 +26,7 @@ class TextForward(Forward):
     """Token ids, filled on the right."""
 
     reads: ClassVar[str] = "token ids"
+    state_of: ClassVar[str] = "token id"
     unit: ClassVar[str] = "tokens"
 
     def __init__(
