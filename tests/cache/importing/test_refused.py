@@ -98,11 +98,15 @@ def test_shapes_that_cannot_be(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["npz", "h5", "safetensors"])
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "complex64", "float128", "U4", "M8[s]"])
+@pytest.mark.parametrize(
+    "dtype", ["int32", "uint8", "bool", "complex64", "float128", "U4", "M8[s]"]
+)
 def test_types_that_are_no_states(dtype: str, suffix: str, tmp_path: Path) -> None:
     if suffix != "npz" and dtype not in ("int32", "uint8", "bool"):
         pytest.skip("cannot be written so")
-    error = refused(tmp_path, {"X": np.ones((9, 3, 4), dtype), "y": labels(9)}, file=f"train.{suffix}")
+    error = refused(
+        tmp_path, {"X": np.ones((9, 3, 4), dtype), "y": labels(9)}, file=f"train.{suffix}"
+    )
     assert "cannot be states" in str(error)
     assert "float16, bfloat16, float32, float64" in str(error)
 
@@ -237,7 +241,9 @@ def test_splits_that_share_rows_are_counted_and_warned_of(tmp_path: Path) -> Non
     test[4] = TRAIN[2]
     arrays = {"X_train": TRAIN, "y_train": labels(9), "X_test": test, "y_test": labels(6)}
     save(tmp_path / "all.npz", arrays)
-    with pytest.warns(gaam_cache.errors.GaamWarning, match=r"1 of 6 rows of 'test'.*row 5 of 'test'"):
+    with pytest.warns(
+        gaam_cache.errors.GaamWarning, match=r"1 of 6 rows of 'test'.*row 5 of 'test'"
+    ):
         run(tmp_path / "all.npz", out=tmp_path / "c")
     plan = gaam_cache.open_cache(tmp_path / "c").plan
     assert plan.shared_texts == {"train": {"test": 1}, "test": {"train": 1}}
@@ -270,7 +276,9 @@ def test_columns_first_is_refused_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_type_that_is_not_read_is_listed_beside_others(tmp_path: Path) -> None:
-    content = safetensors_bytes({"train.X": TRAIN, "train.y": labels(9), "q": np.zeros(4, np.uint8)})
+    content = safetensors_bytes(
+        {"train.X": TRAIN, "train.y": labels(9), "q": np.zeros(4, np.uint8)}
+    )
     content = content.replace(b'"dtype": "U8"', b'"dtype": "F8"')
     (tmp_path / "a.safetensors").write_bytes(content)
     assert run(tmp_path / "a.safetensors", out=tmp_path / "c").left[0].endswith("q F8 (4,)")
