@@ -72,6 +72,7 @@ def describe(path: Path) -> dict[str, Any]:
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
         "layers": encoder.get("layers"),
+        "pooled": encoder.get("pooled"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
         "columns": list(plan.columns),
@@ -132,13 +133,14 @@ def in_words(about: dict[str, Any]) -> str:
         state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
     revision = f" at {about['revision'][:12]}" if about["revision"] else ""
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
+    over = f" over {about['pooled']}" if about["pooled"] else ""
     lines = [
         f"cache {about['path']}: {state}",
         f"  encoder      {encoder}{revision}, computed in {about['compute_dtype']}; its layers: "
         f"{about['layers'] or 'not said'}",
-        f"  data set     {about['dataset']}, at most {about['max_length']} tokens a text",
+        f"  data set     {about['dataset']}, at most {about['max_length']} tokens a row",
         f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
-        f"{' and '.join(about['pooling'])} pooled, stored as {about['storage_dtype']}",
+        f"{' and '.join(about['pooling'])} pooled{over}, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",
     ]
     if about["columns"]:
