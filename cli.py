@@ -48,6 +48,12 @@ EXTRACT = settings.defaults(
     batch_tokens="2048 on a CPU, 16384 on a GPU",
     gpus_per_worker="1, or 0 on a CPU",
 )
+IMPORT = settings.defaults(
+    gaam_cache.ImportConfig,
+    axes="nld, or nd of two axes",
+    storage_dtype="the type of the states, or float32",
+    dataset_name="the files",
+)
 TRAIN = settings.defaults(
     TrainConfig,
     seeds="10",
@@ -69,7 +75,7 @@ class _Command(Command):
     """A command that lets no variable be that nobody reads."""
 
     def invoke(self, ctx: Any) -> Any:
-        settings.check_variables(gaam_cache.ExtractConfig, TrainConfig)
+        settings.check_variables(gaam_cache.ExtractConfig, gaam_cache.ImportConfig, TrainConfig)
         return super().invoke(ctx)
 
 
@@ -83,6 +89,10 @@ def _option(*names: str, help: str, default: Any = None, metavar: str | None = N
 
 def _extract(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
     return _option(*names, help=help, default=EXTRACT.get(field), metavar=metavar)
+
+
+def _import(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=IMPORT.get(field), metavar=metavar)
 
 
 def _train(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
@@ -193,6 +203,53 @@ def extract(
             tell(f"next: {next_step.after_extract(summary.path)}")
 
 
+@app.command("import", cls=_Command)
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
+    out: Annotated[Path | None, _import("out", "--out", "-o", help="Folder of the cache.")] = None,
+    arrays: Annotated[Strings, _import("", "--array", metavar="SPLIT=NAME", help="States of a split: one array, or one for each layer ('layer_*'); repeatable.")] = None,
+    labels: Annotated[Strings, _import("", "--labels", metavar="SPLIT=NAME", help="Labels of a split: whole numbers from 0, or strings; repeatable.")] = None,
+    num_tokens: Annotated[Strings, _import("", "--num-tokens", metavar="SPLIT=NAME", help="How many tokens each row was pooled from; repeatable.")] = None,
+    axes: Annotated[str | None, _import("axes", "--axes", metavar="nld|lnd|nd", help="What the axes of the states are: rows n, layers l, features d.")] = None,
+    keep_columns: Annotated[Strings, _import("", "--keep-column", metavar="NAME", help="Array of strings that the cache keeps; repeatable.")] = None,
+    unlabelled: Annotated[Strings, _import("", "--unlabelled", metavar="SPLIT", help="Split without labels, to predict on; repeatable.")] = None,
+    class_names: Annotated[Strings, _import("", "--class-name", metavar="NAME", help="Name of a class, in order; repeatable.")] = None,
+    storage_dtype: Annotated[str | None, _import("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
+    encoder_name: Annotated[str | None, _import("encoder_name", "--encoder-name", metavar="NAME", help="What reports call the encoder.")] = None,
+    dataset_name: Annotated[str | None, _import("dataset_name", "--dataset-name", metavar="NAME", help="What reports call the data.")] = None,
+    pool: Annotated[str | None, _import("pool", "--pool", metavar="NAME", help="What reports call the way the states were pooled.")] = None,
+    shard_rows: Annotated[int | None, _import("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be taken as what; write nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a cache of states that were computed elsewhere.
+
+    What is called as usual (train.npz with embeddings and labels; X_train and y_train; layer_0,
+    layer_1, ...) is found by its name, all else is named by --array and --labels. Run again after
+    an interruption, it goes on where it stopped.
+    """
+    given = _given(locals(), "quiet", "as_json", "dry_run")
+    resolved = settings.resolve(gaam_cache.ImportConfig, "import", given)
+    if dry_run:
+        preview = gaam_cache.preview_import(resolved)
+        if as_json:
+            _print_json(preview.to_dict())
+        else:
+            tell(preview.in_words())
+        return
+    with (
+        interruption.explained(lambda: _shards_kept(resolved.out)),
+        show_progress("import", "rows", quiet=quiet) as progress,
+    ):
+        summary = gaam_cache.import_states(resolved, progress=progress)
+    if as_json:
+        _print_json(summary.to_dict())
+    else:
+        tell(summary.in_words())
+        tell(f"next: {next_step.after_extract(summary.path)}")
+
+
 @app.command(cls=_Command)
 def train(
     attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(plugins.names('gaam_decoder.attention'))}.")] = None,
@@ -203,6 +260,7 @@ def train(
     tune_seeds: Annotated[Strings, _train("tune_seeds", "--tune-seeds", metavar="0-4", help="Seeds that choose between several --lr and --weight-decay by validation; --seeds then train what is chosen.")] = None,
     head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(plugins.names('gaam_decoder.losses'))}.")] = None,
+    class_weights: Annotated[str | None, _train("class_weights", "--class-weights", metavar="none|balanced", help="Weights of the classes in the training loss, from the training labels.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
@@ -217,7 +275,7 @@ def train(
     val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
     pool: Annotated[Strings, _train("pool", "--pool", metavar="mean|mean,last", help="Pooling to read, or several; repeatable.")] = None,
-    layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, counted from 1; repeatable.")] = None,
+    layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, numbered from 1 (0: of --layer-zero); repeatable.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
     allow_train_as_test: Annotated[bool | None, _train("", "--allow-train-as-test", help="Report on rows that were learned from; every report marks it.")] = None,
@@ -226,7 +284,7 @@ def train(
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
     repeats: Annotated[int | None, _train("repeats", "--repeats", help="Cross-validations, each with folds of its own.")] = None,
-    groups: Annotated[Path | None, _train("groups", "--groups", metavar="FILE", help="A name per row of train, one a line; folds never part a name.")] = None,
+    groups: Annotated[str | None, _train("groups", "--groups", metavar="COLUMN|FILE", help="A kept column, or a file with a name per row of train, one a line; folds never part a name.")] = None,
     dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of matrix products; auto: bfloat16 where the device has it.")] = None,
     eval_dtype: Annotated[str | None, _train("eval_dtype", "--eval-dtype", metavar="same|float32", help="The same in evaluation, or float32 (as published).")] = None,
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gaam_cache.extraction.assumptions import Assumptions, assume
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
+    from gaam_cache.import_config import ImportConfig
+    from gaam_cache.importing.files import import_states, preview_import
+    from gaam_cache.importing.write import write
     from gaam_cache.verification.verify import Verification, verify
 
 __version__ = "0.1.0"
@@ -30,12 +33,16 @@ __all__ = [
     "EmbeddingCache",
     "ExtractConfig",
     "GaamError",
+    "ImportConfig",
     "Verification",
     "assume",
     "estimate",
     "extract",
+    "import_states",
     "open_cache",
+    "preview_import",
     "verify",
+    "write",
 ]
 
 lazy_attributes(
@@ -49,7 +56,11 @@ lazy_attributes(
         "estimate": "extraction.estimate",
         "Verification": "verification.verify",
         "extract": "extraction.extract",
+        "ImportConfig": "import_config",
+        "import_states": "importing.files",
         "open_cache": "cache",
+        "preview_import": "importing.files",
         "verify": "verification.verify",
+        "write": "importing.write",
     },
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,15 @@ from gaam_cache.format.layout import column_key, embeddings_key, missing_shards,
 from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.format.receipt import DatasetSpec, Receipt
 from gaam_cache.format.strings import unpacked
+from gaam_cache.import_config import maker_of
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.reading.shard_reader import ShardReader
 from gaam_cache.reading.sharded_array import ShardedArray
+
+if TYPE_CHECKING:
+    import datasets
+
+    from gaam_cache.reading.torch_rows import TorchRows
 
 
 class Split:
@@ -78,6 +84,11 @@ class Split:
         return self._array("num_tokens")[:]
 
     @property
+    def first_layer(self) -> int:
+        """Number of the first layer of its states: 0 or 1."""
+        return self._plan.first_layer
+
+    @property
     def labelled(self) -> bool:
         """Whether the classes of its rows are known; else every label is -1."""
         return self.name not in self._plan.unlabelled
@@ -98,6 +109,30 @@ class Split:
                 hint="extract it with --keep-column",
             )
         return unpacked(self._array(column_key(name))[:])
+
+    def to_torch(self, pooling: str | None = None) -> TorchRows:
+        """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
+        from gaam_cache.reading.torch_rows import TorchRows
+
+        return TorchRows(self, pooling)
+
+    def to_dataset(
+        self, *, streaming: bool = False, folder: Path | None = None
+    ) -> datasets.Dataset | datasets.IterableDataset:
+        """Rows for the library ``datasets``; its file on disk holds a copy of them all.
+
+        Its columns: ``embeddings`` (num_layers, hidden_size) as stored (bfloat16 as the equal
+        float32), ``label`` with class names (-1 where nobody knows it), ``num_tokens``, kept ones.
+
+        Args:
+            streaming: read rows when they are asked for, in order, and copy none.
+            folder: of the copy; None: where ``datasets`` keeps its files.
+        """
+        from gaam_cache.reading.arrow_rows import arrow_rows
+
+        return arrow_rows(
+            self, self._root, self._plan, open_cache, streaming=streaming, folder=folder
+        )
 
     @property
     def truncated(self) -> int:
@@ -125,7 +160,8 @@ class EmbeddingCache(Mapping[str, Split]):
                 expected=f"{total} shards",
                 found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
                 where=str(root.absolute()),
-                hint="run the gaam extract that made it again; it goes on where it stopped",
+                hint=f"run the {maker_of(self.plan.encoder)} that made it again; "
+                "it goes on where it stopped",
             )
         memory = CheckMemory()
         self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}
@@ -197,8 +233,13 @@ class EmbeddingCache(Mapping[str, Split]):
 
     @property
     def num_layers(self) -> int:
-        """Layers of the encoder."""
+        """Layers of the encoder that are kept."""
         return self.plan.num_layers
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first of them: 0 where that is the encoder's input, else 1."""
+        return self.plan.first_layer
 
     @property
     def hidden_size(self) -> int:

@@ -14,6 +14,7 @@ from gaam_cache.errors import NotFoundError
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, read_plan
 from gaam_cache.format.receipt import receipt_path
+from gaam_cache.import_config import maker_of
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import visible
 
@@ -40,6 +41,8 @@ class CacheStatus:
     rows_per_second: float | None
     """Lately, of all workers together; None where nobody is at work, or too few shards are done."""
     seconds_left: float | None
+    maker: str = "gaam extract"
+    """The command that goes on."""
 
     @property
     def complete(self) -> bool:
@@ -70,7 +73,7 @@ class CacheStatus:
                 f"{duration(self.seconds_left)} left"
             )
         if not self.at_work:
-            lines.append("  at work      nobody: the gaam extract that began it goes on")
+            lines.append(f"  at work      nobody: the {self.maker} that began it goes on")
         lines += [f"  {visible(h.name):<12} {h.in_words()}" for h in self.at_work[:SHOWN]]
         if len(self.at_work) > SHOWN:
             lines.append(f"  and {len(self.at_work) - SHOWN:,} more")
@@ -116,6 +119,7 @@ def status(path: Path) -> CacheStatus:
         at_work=at_work,
         rows_per_second=rate,
         seconds_left=(total - rows_done) / rate if rate else None,
+        maker=maker_of(plan.encoder),
     )
 
 

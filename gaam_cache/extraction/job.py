@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +80,7 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     return CheckedRows(rows, class_names, content_of(rows, report), shared_texts)
 
 
-def content_of(rows: dict[str, Rows], report: Report = silent) -> dict[str, str]:
+def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, str]:
     """Hash of the rows of every split."""
     return {
         name: hash_rows(counting(part.contents(), report, f"hashing '{name}'"), part.labels)
@@ -124,6 +125,8 @@ def plan_fields(
         fields["columns"] = columns
     if unlabelled := _unlabelled(rows):
         fields["unlabelled"] = unlabelled
+    if decoders := next(iter(rows.values())).decoders():
+        fields["decoders"] = decoders
     return fields
 
 
@@ -196,15 +199,19 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
     reference = "train" if "train" in rows else next(iter(rows))
     declared = rows[reference].class_names
-    labels = set(rows[reference].labels)
-    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
-    # '1' and '01' are one number: without a second key their order would be that of the set
-    names = declared or tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
+    names = declared or class_order(set(rows[reference].labels))
     for split, part in rows.items():
         unknown = set(part.labels) - set(names) if part.labelled else set()
         if unknown:
             raise _unknown_label(min(unknown), split, reference, part, names, config)
     return names
+
+
+def class_order(labels: set[str]) -> tuple[str, ...]:
+    """Classes in the order in which they are numbered, where nobody declares another."""
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
+    # '1' and '01' are one number: without a second key their order would be that of the set
+    return tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
 
 
 def _unknown_label(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.lease import Leases
@@ -23,10 +21,8 @@ from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.format.write_plan import adopt_plan, write_plan
 from gaam_cache.sources import _handed_over as handed_over
+from gaam_cache.terminal.interruption import in_thread
 from gaam_cache.terminal.progress import Report
-
-T = TypeVar("T")
-
 
 ROWS = "rows"
 """Name of the lease of whoever reads them for others."""
@@ -118,9 +114,3 @@ def tidy(config: ExtractConfig, plan: Plan) -> None:
     Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()} | {ROWS})
     with storage_errors(config.out):
         handed_over.put_away(config.out)
-
-
-def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
-    with ThreadPoolExecutor(1, "write") as writer:
-        return writer.submit(function, *arguments).result()

@@ -11,6 +11,7 @@ from typing import Any
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.plan import Plan
+from gaam_cache.import_config import ImportConfig, is_imported
 from gaam_cache.messages.checks import option_of
 from gaam_cache.terminal import settings
 
@@ -40,6 +41,7 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
         "dtype": identity["dtype"],
         "storage_dtype": plan.storage_dtype,
         "shard_rows": plan.shard_rows,
+        "prompt": identity.get("prompt"),
         **{name: part[name] for name, part in _parts(plan) if name in part},
         **changes,
     }
@@ -78,12 +80,53 @@ def _parts(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
             yield field.name, parts[field.metadata[RECORDED]]
 
 
-def extract_command(config: ExtractConfig) -> str:
-    """The command line of an extraction; what is at its default is left out."""
-    words = ["gaam", "extract"]
+def settings_of_import(config: ImportConfig) -> dict[str, Any]:
+    """What a plan records of an import; nothing at its default."""
+    found: dict[str, Any] = {"files": [str(Path(f).expanduser().absolute()) for f in config.files]}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name not in ("files", "out") and value != field.default:
+            found[field.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def recorded_import(plan: Plan, out: Path) -> ImportConfig:
+    """The import that made a cache.
+
+    Raises:
+        CacheError: the plan does not record it, as where arrays came from memory.
+    """
+    try:
+        given = {**plan.dataset["import"], "out": out}
+        return settings.resolve(ImportConfig, "import", given, environ={})
+    except (KeyError, TypeError, ConfigError) as error:
+        raise CacheError(
+            "imported states cannot be computed again, and nobody says where they came from",
+            found="states that were handed over by a program",
+            where=str(out.absolute()),
+        ) from error
+
+
+def command_again(plan: Plan, out: Path) -> str:
+    """The command line that made a cache.
+
+    Raises:
+        CacheError: its plan does not record it.
+    """
+    if is_imported(plan.encoder):
+        return extract_command(recorded_import(plan, out))
+    return extract_command(recorded_config(plan, out))
+
+
+def extract_command(config: ExtractConfig | ImportConfig) -> str:
+    """The command line of an extraction or import; what is at its default is left out."""
+    words = ["gaam", "import" if isinstance(config, ImportConfig) else "extract"]
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value == field.default and field.name != "out":
+            continue
+        if field.metadata.get("positional"):
+            words += [f"./{item}" if item.startswith("-") else item for item in value]
             continue
         repeated = field.metadata.get("option")  # one that is given once for each
         option = repeated or option_of(field.name)
@@ -93,5 +136,5 @@ def extract_command(config: ExtractConfig) -> str:
         for item in value if repeated else [value]:
             words += [option, ",".join(item) if isinstance(item, tuple) else str(item)]
     if not all(word.isprintable() for word in words):
-        return "the gaam extract that made the cache"
+        return f"the {' '.join(words[:2])} that made the cache"
     return shlex.join(words)

@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.recorded import extract_command, recorded_config
+from gaam_cache.extraction.recorded import command_again
 from gaam_cache.format.files import Identity, link, temporary_path
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import receipt_path
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.import_config import maker_of
 
 
 def repair_command(root: Path, name: str, again: str) -> str:
@@ -27,9 +28,9 @@ def repair_command(root: Path, name: str, again: str) -> str:
 def extract_again(root: Path, plan: Plan) -> str:
     """The command line that makes what is missing."""
     try:
-        return extract_command(recorded_config(plan, root))
+        return command_again(plan, root)
     except CacheError:
-        return "the gaam extract that made the cache"
+        return f"the {maker_of(plan.encoder)} that made the cache"
 
 
 def discard_broken(root: Path, plan: Plan) -> dict[str, str]:

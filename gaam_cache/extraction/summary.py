@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gaam_cache.config import ExtractConfig
@@ -12,6 +13,10 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import Plan
 from gaam_cache.messages.foreign_text import visible
+from gaam_cache.sources._base import Rows
+
+FIRST_SKIPPED = 3
+"""Rows of a split that were left out and are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +65,9 @@ class ExtractSummary:
     """Who they are."""
     smaller_batches: int | None = None
     """Tokens of a batch in the end, where there was no memory for those that were asked for."""
+    skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of every split from which rows were left out (--skip-empty): how many, and where the first
+    stood."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -69,6 +77,7 @@ class ExtractSummary:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         where = f"the cache in '{visible(str(self.path))}'"
+        left_out = "; ".join(map(_left_out, self.skipped.items()))
         lines = [
             f"{where} is complete"
             if not self.missing
@@ -77,6 +86,7 @@ class ExtractSummary:
             f"  encoder      {visible(self.encoder)}, "
             f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
+            *([f"  left out     {left_out} (--skip-empty)"] if left_out else []),
             f"  fingerprint  {self.fingerprint[:12]}",
         ]
         if not self.shards_made:
@@ -106,11 +116,18 @@ class ExtractSummary:
         return "\n".join(lines)
 
 
+def _left_out(item: tuple[str, dict[str, Any]]) -> str:
+    split, about = item
+    more = ", ..." if about["rows"] > len(about["first"]) else ""
+    return f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}{more}"
+
+
 def summarize(
     config: ExtractConfig,
     plan: Plan,
     encoder: Facts,
     tally: Tally,
+    rows: Mapping[str, Rows],
     *,
     left: str | None = None,
     workers: int = 1,
@@ -122,6 +139,7 @@ def summarize(
         plan: of the cache.
         encoder: as it was run.
         tally: what was counted, of all workers of this run.
+        rows: of every split.
         left: who makes what is left; None where nothing is.
         workers: of this run.
     """
@@ -152,4 +170,9 @@ def summarize(
         workers=workers,
         missing=0 if left is None else len(missing_shards(config.out, plan)),
         made_by=left,
+        skipped={
+            name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
+            for name, part in rows.items()
+            if part.skipped
+        },
     )

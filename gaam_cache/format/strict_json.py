@@ -24,10 +24,14 @@ def read_json(path: Path, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
         ValueError: too large, not JSON, not an object, a key twice, NaN or Infinity.
         RecursionError: nested too deeply.
     """
-    text = read_bytes(path, max_bytes=max_bytes).decode("utf-8")
-    value = _STRICT.decode(text)
+    return parse_object(read_bytes(path, max_bytes=max_bytes), path.name)
+
+
+def parse_object(content: bytes, name: str) -> dict[str, Any]:
+    """The object that bytes are; ``name`` says what they are, and errors are those of the file."""
+    value = _STRICT.decode(content.decode("utf-8"))
     if not isinstance(value, dict):
-        raise ValueError(f"{path.name} does not hold a JSON object")
+        raise ValueError(f"{name} does not hold a JSON object")
     return value
 
 

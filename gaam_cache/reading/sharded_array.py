@@ -72,6 +72,10 @@ class ShardedArray:
             CacheError: a shard is damaged; it names the shard and the repair.
         """
         first, *others = index if isinstance(index, tuple) else (index,)
+        if others and type(others[0]) in (int, np.int64) and len(self.shape) > 1:
+            layer, *features = others  # only its bytes are read
+            found = self.keeping([range(self.shape[1])[layer]])[first]
+            return found[(..., 0, *(features or [slice(None)]))]
         row_N = self._row_numbers(first)
         out = self._gather(np.atleast_1d(row_N))
         rows: Any = slice(None) if np.ndim(row_N) else 0

@@ -36,7 +36,10 @@ def check_rows(
         rows: the rows of every split.
         class_names: all classes, in order.
         groups: their ``repeated_texts``.
+
+    Splits without labels are passed over: nothing is ever reported on them.
     """
+    rows = {name: part for name, part in rows.items() if part.labelled}
     return [
         *leaks(rows, groups),
         *contradictions(rows, groups),
@@ -133,6 +136,8 @@ def absent_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list
         ]
     messages = []
     for name, part in rows.items():
+        if not part.labelled:
+            continue
         present = set(part.labels)
         absent = [label for label in class_names if label not in present]
         if absent:

@@ -8,8 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 EXIT_CODE = 130
 MESSAGE = "interrupted; what is finished is kept: run the same again"
@@ -52,6 +55,12 @@ def _join(thread: threading.Thread) -> None:
             thread.join()
         except RuntimeError:  # "cannot join thread before it is started"
             time.sleep(0.001)
+
+
+def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
+    with ThreadPoolExecutor(1, "write") as writer:
+        return writer.submit(function, *arguments).result()
 
 
 def message(stop: BaseException) -> str:

@@ -8,14 +8,13 @@ anew, all of them, when one of them dies.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gaam_cache.format.hdf5_process import pipes_of, start_process
 from gaam_cache.verification import strict_hdf5
 
 _PROGRAM = str(Path(strict_hdf5.__file__).absolute())
@@ -56,30 +55,14 @@ class Inspector:
     def inspect(self, files: Sequence[HDF5File]) -> list[str | None]:
         """For every file why it is no shard, or None where it is one."""
         if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                # -P: a module that lies in the working directory is not imported
-                [sys.executable, "-P", _PROGRAM],
-                cwd="/",  # ours may be gone, and no interpreter starts there
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the parent; then our input ends
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+            self._process = start_process(_PROGRAM, text=True)
+        questions, answers = pipes_of(self._process)
         answer = ""
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps([file._asdict() for file in files]) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+            questions.write(json.dumps([file._asdict() for file in files]) + "\n")
+            questions.flush()
+            answer = answers.readline()
         if not answer:
             return ["the process that looks into HDF5 files died"] * len(files)
         reasons: list[str | None] = json.loads(answer)
         return reasons
-
-
-def _environment() -> dict[str, str]:
-    """Ours without what makes libhdf5 load drivers, connectors or filters ('::' forbids it)."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HDF5_")}
-    return kept | {"HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"}

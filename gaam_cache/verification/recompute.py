@@ -6,7 +6,6 @@ R rows, L layers, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,41 +17,15 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key, planned_receipt
+from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
 from gaam_cache.format.strings import unpacked
+from gaam_cache.import_config import is_imported
+from gaam_cache.verification.reread import reread
+from gaam_cache.verification.rows_again import Recomputed, choose_rows, stored_row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recomputed:
-    """How far stored states are from states that were computed alone."""
-
-    rows: int
-    seed: int
-    device: str
-    deviation: tuple[float, ...]
-    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
-    limit: float
-    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
-    far: dict[str, str]
-    """Shard -> why it counts as bad."""
-
-    def in_words(self) -> str:
-        """Lines for people."""
-        worst = max(self.deviation)
-        verdict = "within" if worst <= self.limit else "BEYOND"
-        head = (
-            f"  recomputed   {self.rows} rows alone on {self.device} (seed {self.seed}): "
-            f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
-            "explains"
-        )
-        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
-        lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
-        return "\n".join([head, *(f"    layer {line}" for line in lines)])
 
 
 def recompute(
@@ -65,7 +38,7 @@ def recompute(
     device: str,
     report: Callable[[int, int, str], None],
 ) -> Recomputed:
-    """Encode random rows one at a time and compare them with the cache.
+    """Encode random rows one at a time, or read imported ones again, and compare with the cache.
 
     Args:
         root: the cache.
@@ -80,6 +53,8 @@ def recompute(
         CacheError: the rows or the encoder are no longer those of the cache.
         NotFoundError: the data set or the encoder is no longer there.
     """
+    if is_imported(plan.encoder):
+        return reread(root, plan, shards, count, seed=seed, report=report)
     from gaam_cache.extraction.job import content_of, plan_fields
     from gaam_cache.sources._base import find_source
 
@@ -89,7 +64,7 @@ def recompute(
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = open_encoder(plan.encoder["kind"], config, rows)
     _check_same(plan, plan_fields(config, rows, plan.class_names, encoder, content_of(rows)), root)
-    chosen = _choose(shards, count, seed)
+    chosen = choose_rows(shards, count, seed)
     report(0, len(chosen), "loading the encoder")
     encoder.load()
     limit = recompute_limit(encoder.dtype, plan.storage_dtype)
@@ -99,11 +74,11 @@ def recompute(
         part = rows[shard.split]
         inputs = encoder.prepare([part.inputs[row]])
         alone = encoder.encode_alone(inputs.items[0])
-        stored = _stored_row(root, plan, shard, row)
+        stored = stored_row(root, plan, shard, row)
         here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
         for pooling, states_BLD in alone.items():
             alone_LD = states_BLD[0].cpu().numpy()
-            stored_LD = stored[embeddings_key(plan, pooling)]
+            stored_LD = as_numbers(stored[embeddings_key(plan, pooling)], plan.storage_dtype)
             here_L = np.maximum(here_L, relative(stored_LD, alone_LD, plan.storage_dtype))
         deviation_L = np.maximum(deviation_L, here_L)
         label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
@@ -114,10 +89,10 @@ def recompute(
             why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
         elif not here_L.max() <= limit:
-            layer = int(here_L.argmax())
+            layer = int(here_L.argmax()) + plan.first_layer
             far.setdefault(
                 shard.name,
-                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer}, "
                 f"more than {limit:.1e}",
             )
         report(done, len(chosen), "encoding rows alone")
@@ -127,6 +102,7 @@ def recompute(
         device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
         limit=limit,
+        first_layer=plan.first_layer,
         far=far,
     )
 
@@ -142,31 +118,3 @@ def _check_same(plan: Plan, now: dict[str, Any], root: Path) -> None:
         where=str(root.absolute()),
         hint="bring them back to verify against them; the cache itself is unchanged by this",
     )
-
-
-def _choose(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
-    """Random rows without repetition, as (shard, row in its split), in order."""
-    ends = np.cumsum([shard.stop - shard.start for shard in shards])
-    total = int(ends[-1])
-    rng = np.random.default_rng(seed)
-    chosen = []
-    for index in np.sort(rng.choice(total, min(count, total), replace=False)).tolist():
-        place = int(np.searchsorted(ends, index, side="right"))
-        chosen.append((shards[place], shards[place].stop - (int(ends[place]) - index)))
-    return chosen
-
-
-def _stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str, NDArray[Any]]:
-    """All arrays of one row."""
-    receipt = planned_receipt(root, plan, shard)
-    stored = {}
-    for key, spec in receipt.datasets.items():
-        values = np.memmap(
-            root / SHARD_FOLDER / receipt.file,
-            dtype=NUMPY_DTYPES[spec.dtype],
-            mode="r",
-            offset=spec.offset,
-            shape=spec.shape,
-        )
-        stored[key] = as_numbers(np.array(values[row - shard.start]), spec.dtype)
-    return stored

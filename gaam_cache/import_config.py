@@ -1,0 +1,145 @@
+"""What an import of states that others made is: one frozen dataclass that validates itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config_checks import COLUMN_PATTERN
+from gaam_cache.errors import ConfigError
+from gaam_cache.limits import check_at_least
+from gaam_cache.messages.checks import excerpt, shortened
+
+IMPORTED = "imported"
+"""Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
+FILES = {"positional": True}
+POOLING = re.compile(r"[a-z]{1,16}")
+
+
+def is_imported(encoder: Mapping[str, Any]) -> bool:
+    """Whether somebody else computed the states, by the ``encoder`` of a plan."""
+    return bool(encoder["kind"] == IMPORTED)
+
+
+def maker_of(encoder: Mapping[str, Any]) -> str:
+    """The command that makes what a cache lacks, by the ``encoder`` of its plan."""
+    return "gaam import" if is_imported(encoder) else "gaam extract"
+
+
+def parse_words(value: Any) -> tuple[str, ...]:
+    """Texts as they were given: a comma in one is part of it.
+
+    Raises:
+        TypeError: something else.
+    """
+    words = [value] if isinstance(value, (str, Path)) else value
+    if not isinstance(words, (list, tuple)):
+        raise TypeError("a list of strings")
+    if not all(isinstance(word, (str, Path)) for word in words):
+        raise TypeError("a list of strings")
+    return tuple(map(str, words))
+
+
+def _words(option: str) -> Any:
+    return field(default=(), metadata={"option": option, "parse": parse_words})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportConfig:
+    """Everything ``gaam import`` can be told.
+
+    Raises:
+        ConfigError: on construction, when a value is out of its range.
+    """
+
+    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words} | FILES)
+    """Files of arrays: safetensors, npz, npy, HDF5."""
+    out: Path = Path("cache")
+    """Folder of the cache."""
+    arrays: tuple[str, ...] = _words("--array")
+    """SPLIT=NAME: the states of a split; several of one split are its layers, in this order, and
+    one '*' in a name stands for their numbers."""
+    labels: tuple[str, ...] = _words("--labels")
+    """SPLIT=NAME: its labels, whole numbers from 0 or strings."""
+    num_tokens: tuple[str, ...] = _words("--num-tokens")
+    """SPLIT=NAME: how many tokens each row was pooled from."""
+    axes: Literal["nld", "lnd", "nd"] | None = None
+    """What the axes of an array of states are: rows n, layers l, features d; default: nld, and nd
+    of an array of two."""
+    class_names: tuple[str, ...] = _words("--class-name")
+    """Names of the classes in order, where labels are numbers."""
+    keep_columns: tuple[str, ...] = _words("--keep-column")
+    """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
+    unlabelled: tuple[str, ...] = _words("--unlabelled")
+    """Splits without labels: to predict on, never to report on."""
+    storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
+    """What the cache stores; default: the type of the states, or float32."""
+    encoder_name: str = IMPORTED
+    """What reports call the encoder."""
+    dataset_name: str | None = None
+    """What reports call the data; default: the files."""
+    pool: str = IMPORTED
+    """What reports call the way in which the states were pooled."""
+    shard_rows: int = 2048
+    """Rows of one shard at most (a shard is also at most 512 MB)."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work, before a file is opened."""
+        check_at_least(self, 1, "shard_rows")
+        if not self.files:
+            raise ConfigError("nothing to import", expected="one file of arrays, or several")
+        if repeated := {name for name in self.files if self.files.count(name) > 1}:
+            raise ConfigError(f"'{shortened(min(repeated))}' is given twice")
+        for option in ("arrays", "labels", "num_tokens"):
+            of_splits(self, option)
+        for name in self.keep_columns:
+            if not COLUMN_PATTERN.fullmatch(name):
+                raise ConfigError(
+                    f"--keep-column {shortened(name)!r} cannot be the name of a column",
+                    expected="a letter, then letters, digits and '_', at most 64",
+                )
+        if not POOLING.fullmatch(self.pool):
+            raise ConfigError(
+                f"--pool {shortened(self.pool)!r} cannot be a name",
+                expected="1 to 16 lower-case letters, such as mean",
+            )
+        if not self.encoder_name.strip():
+            raise ConfigError("--encoder-name is empty", expected="a name for reports")
+        check_class_names(self.class_names)
+
+
+def check_class_names(names: tuple[str, ...]) -> None:
+    """Refuse classes that cannot be told apart.
+
+    Raises:
+        ConfigError: one twice, or empty.
+    """
+    if twice := {name for name in names if names.count(name) > 1} if len(names) < 10**4 else set():
+        raise ConfigError(f"the class {excerpt(min(twice))} is named twice", expected="each once")
+    if any(not name for name in names):
+        raise ConfigError("a class name is empty", expected="a name for every class")
+
+
+def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
+    """Split -> the names that were given for it after ``option``, in order.
+
+    Raises:
+        ConfigError: not SPLIT=NAME; or two names where one can be.
+    """
+    found: dict[str, list[str]] = {}
+    spelled = "--array" if option == "arrays" else "--" + option.replace("_", "-")
+    for text in getattr(config, option):
+        split, _, name = text.partition("=")
+        if not name or not NAME_PATTERN.fullmatch(split):
+            raise ConfigError(
+                f"{spelled} {shortened(text)!r} does not say which array is of which split",
+                expected=f"{spelled} SPLIT=NAME, such as {spelled} train=embeddings",
+            )
+        found.setdefault(split, []).append(name)
+        if option != "arrays" and len(found[split]) > 1:
+            raise ConfigError(f"{spelled} is given twice for '{split}'", expected="one array")
+    return found

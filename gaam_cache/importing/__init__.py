@@ -1,0 +1,1 @@
+"""States that others made become a cache: files or arrays in, shards out."""
