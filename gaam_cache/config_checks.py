@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.checks import excerpt, shortened
 
 if TYPE_CHECKING:
     from gaam_cache.config import ExtractConfig
@@ -19,6 +19,8 @@ COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
 PUBLISHED_SECONDS = 5.0
 """Of every sound in the published code."""
+CLIP_OF = "clip_of"
+"""The kept column that says, where long sounds become several rows, which each is a piece of."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 """Codecs of Python that are said to be of text, and are of domain names and source code."""
 
@@ -73,6 +75,12 @@ def check_rows(config: ExtractConfig) -> None:
             f"--file-column {config.file_column}",
         )
     _check_kept(config.keep_columns)
+    if CLIP_OF in config.keep_columns and config.clip_mode == "split":
+        raise ConfigError(
+            f"--clip-mode split makes a kept column '{CLIP_OF}'",
+            expected="no other of that name",
+            found=f"--keep-column {CLIP_OF}",
+        )
     _check_fraction(config)
     _check_unlabelled(config)
 
@@ -158,6 +166,8 @@ def _check_unlabelled(config: ExtractConfig) -> None:
 
 
 POOL_OVER = ("all", "text")
+PLACE = "{text}"
+"""Of the text in a prompt."""
 
 
 def check_prompt(config: ExtractConfig) -> None:
@@ -179,9 +189,33 @@ def check_prompt(config: ExtractConfig) -> None:
             found=f"--prompt {shortened(config.prompt)!r} and --prompt-file {config.prompt_file}",
         )
     if config.prompt is not None:
-        from gaam_cache.encoders._text.prompt import Prompt
+        check_place(config.prompt, "--prompt")
 
-        Prompt.parse(config.prompt, "--prompt")
+
+def check_place(prompt: str, where: str) -> None:
+    """A text has its place in a prompt once; all other braces are themselves.
+
+    Args:
+        prompt: as it was given.
+        where: that was.
+
+    Raises:
+        ConfigError: nothing, or not one place for the text.
+    """
+    count = prompt.count(PLACE)
+    if count != 1:
+        raise ConfigError(
+            "a prompt says once where the text stands",
+            expected=f"'{PLACE}' exactly once",
+            found=f"{excerpt(prompt)}, which has it {count} times" if prompt else "nothing",
+            where=where,
+        )
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "a prompt is text", expected="characters that UTF-8 has", found=str(error), where=where
+        ) from error
 
 
 def check_sounds(config: ExtractConfig) -> None:

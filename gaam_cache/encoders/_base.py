@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages.checks import shortened
 
 if TYPE_CHECKING:
     import torch
@@ -238,21 +239,6 @@ def open_encoder(
 
 
 def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
-    """Refuse a setting that means nothing to an encoder.
-
-    Raises:
-        ConfigError: naming it.
-    """
-    defaults = {one.name: one.default for one in fields(ExtractConfig)}
-    for name in OF_SOME:
-        value = getattr(config, name)
-        if value != defaults[name] and name not in cls.takes:
-            option = option_of(name)
-            raise ConfigError(
-                f"{option} means nothing to this encoder",
-                expected="an encoder that has "
-                + ("layers of its own" if name == "layer_zero" else "tokens of a text"),
-                found=option if value is True else f"{option} {shortened(str(value))}",
-                where=shortened(config.encoder),
-                hint=f"leave {option} out",
-            )
+    """Refuse a setting that plays no part with an encoder; raises as ``refuse_idle``."""
+    names = tuple(name for name in OF_SOME if name not in cls.takes)
+    refuse_idle(config, names, getattr(cls, "reads", shortened(config.encoder)))

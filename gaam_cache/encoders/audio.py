@@ -131,7 +131,8 @@ class AudioEncoder(ModelEncoder):
                 inputs_of=hearing.zeros_of,
                 lengths=[hearing.width] if hearing.width else COUNTED,
             )
-        self.num_layers, self.hidden_size, cost = found
+        num_layers, self.hidden_size, cost = found
+        self.num_layers = num_layers + 1 - self.first_layer
         self.batching = "padded"
         return cost
 

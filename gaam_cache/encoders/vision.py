@@ -103,7 +103,8 @@ class VisionEncoder(ModelEncoder):
             found = outline_of_pictures(
                 self._model_config, self._processor.shape, self.max_length, self.name
             )
-        self.num_layers, self.hidden_size, cost = found
+        num_layers, self.hidden_size, cost = found
+        self.num_layers = num_layers + 1 - self.first_layer
         self.batching = "padded"
         return cost
 

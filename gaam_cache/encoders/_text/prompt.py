@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.config_checks import PLACE, check_place
+from gaam_cache.errors import NotFoundError
 from gaam_cache.format.files import read_bytes
-from gaam_cache.messages.checks import excerpt
 
-PLACE = "{text}"
 LARGEST = 2**20
 """Bytes of a prompt; more is longer than what encoders read."""
 
@@ -22,25 +21,8 @@ class Prompt(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Self:
-        """Read ``Topic of this news item: {text}``; all other braces are themselves.
-
-        Raises:
-            ConfigError: nothing, or not one place for the text.
-        """
-        count = text.count(PLACE)
-        if count != 1:
-            raise ConfigError(
-                "a prompt says once where the text stands",
-                expected=f"'{PLACE}' exactly once",
-                found=f"{excerpt(text)}, which has it {count} times" if text else "nothing",
-                where=where,
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                "a prompt is text", expected="characters that UTF-8 has", found=str(error)
-            ) from error
+        """Read ``Topic of this news item: {text}``; raises as ``check_place``."""
+        check_place(text, where)
         return cls(*text.split(PLACE))
 
     @classmethod
@@ -50,7 +32,7 @@ class Prompt(NamedTuple):
         A file is taken as it stands, but for one line end at its end.
 
         Raises:
-            ConfigError: as ``parse``.
+            ConfigError: as ``check_place``.
             NotFoundError: no such file, or not UTF-8.
         """
         where = "--prompt"
