@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.checks import option_of, shortened
 
 if TYPE_CHECKING:
     import torch
