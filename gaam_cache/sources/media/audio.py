@@ -16,7 +16,16 @@ from gaam_cache.sources.media._sounds._sound import Sound, Sounds
 
 
 class Audio(Medium):
-    """WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, AU and CAF, as libsndfile decodes them."""
+    """WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, AU and CAF, as libsndfile decodes them.
+
+    What a file says of itself is compared with what is there and with what comes out of it. That
+    its end is missing is always seen, but for MP3 whose first frame does not say how many follow
+    and that ends between two of them. That a bit of it is another is always seen where a checksum
+    covers what is heard, as in FLAC and OGG; of WAV, AIFF, AU, CAF and MP3 it is seen in headers
+    alone, and there not of the rate of AIFF, AU and CAF, nor of a code that takes as many bytes.
+    A FLAC file without MD5 has but the checksums of its frames. FLAC, WAV, AU and CAF that were
+    written into a pipe do not say how long they are, and are refused.
+    """
 
     rows: ClassVar[type[Media]] = Sounds
     suffixes: ClassVar[frozenset[str]] = frozenset(

@@ -60,6 +60,8 @@ def _promise(packet: bytes, granule: int) -> Promise:
         return Promise("OGG Vorbis", rate, channels, granule)
     if packet[:8] == b"OpusHead" and len(packet) >= 19:
         channels, _, recorded = struct.unpack_from("<BHI", packet, 9)
+        if recorded == 0:  # libsndfile would make 8 kHz of it, and lose what is above 4
+            raise not_read("Opus that does not say at which rate it was recorded")
         rate = next((hz for hz in OPUS_RATES if hz >= recorded), OPUS_RATES[-1])
         return Promise("OGG Opus", rate, channels, None)
     raise not_read(f"OGG that begins with {packet[:8]!r}")

@@ -217,6 +217,29 @@ def test_layer_2_is_read() -> None:
     assert not sound.samples().any()
 
 
+def test_opus_is_decoded_at_the_least_rate_that_holds_what_was_recorded() -> None:
+    content = bytearray(written(noise(4800, 1), 48000, "OGG", "OPUS"))
+    rates = {8000: 8000, 11025: 12000, 22050: 24000, 44100: 48000, 96000: 48000}
+    for recorded, rate in rates.items():
+        with_rate(content, recorded)
+        (sound,) = sounds_of(bytes(content))
+        assert (sound.rate, sound.frames) == (rate, rate // 10)
+    with_rate(content, 0)
+    assert "coded" in refusal(bytes(content)).message
+
+
+def with_rate(content: bytearray, recorded: int) -> None:
+    """Write the rate into the first page of OGG Opus, and its checksum."""
+    content[40:44] = struct.pack("<I", recorded)
+    content[22:26] = bytes(4)
+    value = 0
+    for byte in content[:47]:
+        value ^= byte << 24
+        for _ in range(8):
+            value = (value << 1 ^ (0x04C11DB7 if value >> 31 else 0)) & 0xFFFFFFFF
+    content[22:26] = struct.pack("<I", value)
+
+
 def test_pages_of_other_streams_are_refused() -> None:
     content = written(noise(4000, 1), 16000, "OGG", "VORBIS")
     assert "coded" in refusal(content + content).message
