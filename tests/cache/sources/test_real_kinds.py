@@ -121,7 +121,7 @@ def encoders_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("audio", marks=pytest.mark.slow), "vision"])
 def test_caches_of_all_sources_are_one_and_can_be_verified(
     kind: str, make: Callable[..., str], encoders_of: dict[str, Path], tmp_path: Path
 ) -> None:
