@@ -56,7 +56,8 @@ class ExtractConfig(Placing):
     encoder_seed: int | None = None
     """Seed of the random weights; default: 0."""
     dataset: str = DEFAULT_DATASET
-    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, or a hub id."""
+    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, a folder of classes
+    (train/cat/1.png), or a hub id."""
     dataset_revision: str | None = None
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
@@ -71,7 +72,8 @@ class ExtractConfig(Placing):
     keep_columns: tuple[str, ...] = field(
         default=(), metadata={"option": "--keep-column"} | OF_ROWS
     )
-    """Columns of strings that the cache keeps, such as who speaks."""
+    """Columns of strings or whole numbers that the cache keeps, such as who speaks; of a folder of
+    classes 'file', the path."""
     delimiter: str | None = field(
         default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | OF_ROWS
     )
@@ -90,7 +92,7 @@ class ExtractConfig(Placing):
     split_seed: int = field(default=0, metadata=OF_ROWS)
     """Which rows those are."""
     unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS)
-    """Splits without labels: to predict on, never to report on."""
+    """Splits without labels, or whose labels are not read: to predict on, never to report on."""
     clip_seconds: float | None = field(default=None, metadata=OF_ROWS)
     """Longest sound; default: what the encoder takes at most, and nothing is cut before that."""
     clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS)

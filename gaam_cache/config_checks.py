@@ -19,6 +19,8 @@ COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
 PUBLISHED_SECONDS = 5.0
 """Of every sound in the published code."""
+CLIP_OF = "clip_of"
+"""The kept column that says, where long sounds become several rows, which each is a piece of."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 """Codecs of Python that are said to be of text, and are of domain names and source code."""
 
@@ -73,6 +75,12 @@ def check_rows(config: ExtractConfig) -> None:
             f"--file-column {config.file_column}",
         )
     _check_kept(config.keep_columns)
+    if CLIP_OF in config.keep_columns and config.clip_mode == "split":
+        raise ConfigError(
+            f"--clip-mode split makes a kept column '{CLIP_OF}'",
+            expected="no other of that name",
+            found=f"--keep-column {CLIP_OF}",
+        )
     _check_fraction(config)
     _check_unlabelled(config)
 

@@ -74,6 +74,7 @@ def describe(path: Path) -> dict[str, Any]:
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
         "layers": encoder.get("layers"),
+        "pooled": encoder.get("pooled"),
         "prompt": encoder.get("prompt"),
         "pool_over": encoder.get("pool_over", "all"),
         "imported_from": encoder.get("imported", {}).get("files"),
@@ -141,6 +142,8 @@ def in_words(about: dict[str, Any]) -> str:
     tokens = not imported or about["max_length"] > 1
     how = f"computed in {about['compute_dtype']}" if not imported else "computed elsewhere"
     pooled = f"{' and '.join(about['pooling'])} pooled"
+    if about["pooled"]:
+        pooled += f" over {about['pooled']}"
     if imported:
         pooled = f"pooling called {', '.join(about['pooling'])}"
     zero = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
@@ -148,7 +151,7 @@ def in_words(about: dict[str, Any]) -> str:
         f"cache {about['path']}: {state}",
         f"  encoder      {encoder}{revision}, {how}; its layers: {about['layers'] or 'not said'}",
         f"  data set     {about['dataset']}"
-        + (f", at most {about['max_length']} tokens a text" if tokens else ""),
+        + (f", at most {about['max_length']} tokens a row" if tokens else ""),
         f"  states       {about['num_layers']} layers{zero} x {about['hidden_size']}, "
         f"{pooled}, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",

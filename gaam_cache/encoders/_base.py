@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.checks import option_of, shortened
 
 if TYPE_CHECKING:
     import torch
@@ -27,8 +26,12 @@ if TYPE_CHECKING:
     from gaam_cache.sources._base import Rows
 
 
-OF_SOME = ("prompt", "prompt_file", "pool_over", "layer_zero")
-"""Settings of an extraction that some kinds of encoders take; the others refuse them."""
+OF_SOME = {
+    **dict.fromkeys(("prompt", "prompt_file", "pool_over"), "that has tokens of a text"),
+    "layer_zero": "that has layers of its own",
+    "published_audio": "of sounds",
+}
+"""Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +91,10 @@ class Facts(NamedTuple):
     dtype: str
     max_length: int
     leak: float | None
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What its length counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +123,10 @@ class Encoder(ABC):
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
 
+    noun: ClassVar[str] = "text"
+    """What people call a row that it reads."""
+    unit: ClassVar[str] = "token"
+    """What the length of a row counts."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Of ``OF_SOME`` the settings that mean something to it."""
 
@@ -147,7 +158,9 @@ class Encoder(ABC):
 
     def facts(self) -> Facts:
         """Of it, as it was run."""
-        return Facts(self.label, self.dtype, self.max_length, self.leak)
+        return Facts(
+            self.label, self.dtype, self.max_length, self.leak, noun=self.noun, unit=self.unit
+        )
 
     @classmethod
     @abstractmethod
@@ -239,6 +252,20 @@ def open_encoder(
 
 
 def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
-    """Refuse a setting that plays no part with an encoder; raises as ``refuse_idle``."""
-    names = tuple(name for name in OF_SOME if name not in cls.takes)
-    refuse_idle(config, names, getattr(cls, "reads", shortened(config.encoder)))
+    """Refuse a setting that means nothing to an encoder.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    defaults = {one.name: one.default for one in fields(ExtractConfig)}
+    for name, which in OF_SOME.items():
+        value = getattr(config, name)
+        if value != defaults[name] and name not in cls.takes:
+            option = option_of(name)
+            raise ConfigError(
+                f"{option} means nothing to this encoder",
+                expected=f"an encoder {which}",
+                found=option if value is True else f"{option} {shortened(str(value))}",
+                where=shortened(config.encoder),
+                hint=f"leave {option} out",
+            )

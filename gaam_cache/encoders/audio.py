@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import soxr
 import transformers
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
 from gaam_cache.encoders._audio.features import FILES, Features
@@ -19,11 +21,11 @@ from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.sources._kinds import MEDIA
 
 COUNTED = (250, 500)
 """Positions of two sounds whose operations are counted."""
@@ -43,14 +45,16 @@ class AudioEncoder(ModelEncoder):
         pooled.
     """
 
+    noun: ClassVar[str] = "sound"
+    unit: ClassVar[str] = "frame"
     reads: ClassVar[str] = "an audio encoder and feature extractor"
+    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing
 
     @classmethod
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        refuse_idle(config, ("prompt", "prompt_file", "pool_over"), cls.reads)
         try:
             hearing = cls._listen(located, config, model_config)
         except Unusable as reason:
@@ -72,6 +76,8 @@ class AudioEncoder(ModelEncoder):
     ) -> Hearing:
         part = audio_part(skeleton(model_config).eval())
         takes = frozenset(inspect.signature(part.forward).parameters)
+        # torch says so of every layer of WavLM
+        warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask", UserWarning)
         return Hearing(
             Features(located.path, model_config, takes),
             part,
@@ -86,7 +92,8 @@ class AudioEncoder(ModelEncoder):
             "features": hearing.features.identity(),
             "sampling_rate": hearing.rate,
             "max_samples": hearing.max_samples,
-            "resampler": f"soxr {soxr.__version__}, {soxr.__libsoxr_version__}, {QUALITY}",
+            "resampling": f"soxr {QUALITY}",
+            "versions": _versions(),
             **(filled if hearing.published else {}),
         }
 
@@ -147,6 +154,14 @@ class AudioEncoder(ModelEncoder):
 
     def _failed(self, reason: Unusable) -> ConfigError:
         return _refusal(self.name, reason)
+
+
+def _versions() -> dict[str, str]:
+    """Of what decodes and resamples."""
+    decoder = {}
+    if "audio" in plugins.names(MEDIA):
+        decoder = plugins.load(MEDIA, "audio", kind="kind of files").versions()
+    return {**decoder, "soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__}
 
 
 def _refusal(name: str, reason: Unusable) -> ConfigError:

@@ -13,7 +13,6 @@ from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign
 from gaam_cache.encoders._text.choices import choose_max_length
@@ -48,7 +47,6 @@ class TextEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        refuse_idle(config, ("published_audio",), cls.reads)
         check_reads(model_config, config.encoder, "input_ids", cls.reads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             located.path, local_files_only=True, trust_remote_code=False

@@ -23,8 +23,8 @@ from gaam_cache.encoders._vision.processor import FILES, ImageProcessor
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
 
-POOLED = "patches"
-"""What is pooled, as the fingerprint has it."""
+POOLED = "patches, not class token, distillation token or registers (first: the class token)"
+"""What is pooled, as the fingerprint and ``gaam inspect`` have it."""
 PICTURES = 4
 """That the probe reads, in batches of ``ROWS`` and more."""
 

@@ -49,6 +49,8 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         job, tally = prepare_job(config, report), Tally()
         made = make_missing(config, job, report, tally)
         summary = summarize(config, made.plan, job.encoder.facts(), tally, job.rows)
-    cut = row_checks.truncation(summary.rows_made, summary.truncated, summary.max_length)
+    cut = row_checks.truncation(
+        summary.rows_made, summary.truncated, summary.max_length, summary.unit
+    )
     warn(cut, stacklevel=3)
     return summary

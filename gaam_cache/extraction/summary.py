@@ -61,6 +61,10 @@ class ExtractSummary:
     """That made them."""
     missing: int = 0
     """Shards that others still make."""
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What ``tokens`` and ``max_length`` count."""
     made_by: str | None = None
     """Who they are."""
     smaller_batches: int | None = None
@@ -76,6 +80,7 @@ class ExtractSummary:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        units = f"{self.unit}s"
         where = f"the cache in '{visible(str(self.path))}'"
         left_out = "; ".join(map(_left_out, self.skipped.items()))
         lines = [
@@ -94,25 +99,27 @@ class ExtractSummary:
             return "\n".join([*lines, f"  this run     nothing to do, {why}"])
         lines.append(
             f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-            f"{self.tokens:,} tokens in {self.seconds:.1f} s "
-            f"({self.rows_made / self.seconds:,.0f} texts/s, "
-            f"{self.tokens / self.seconds:,.0f} tokens/s, "
+            f"{self.tokens:,} {units} in {self.seconds:.1f} s "
+            f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
+            f"{self.tokens / self.seconds:,.0f} {units}/s, "
             f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
             + (f", by {self.workers} workers" if self.workers > 1 else "")
         )
-        said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
+        said = batching.in_words(
+            self.batching, leak=self.leak, cost=self.batching_cost, noun=self.noun
+        )
         lines.append(f"  batches      {said}")
         if self.smaller_batches is not None:
             lines.append(
-                f"  memory       too little for larger batches: {self.smaller_batches:,} tokens at "
-                "most in the end (--batch-tokens)"
+                f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
+                "at most in the end (--batch-tokens)"
             )
         lines.append(
             f"  proof        {self.proven:,} rows encoded again alone, off by at most "
             f"{self.deviation:.1e} of a layer's norm"
         )
         if self.truncated:
-            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} tokens")
+            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} {units}")
         return "\n".join(lines)
 
 
@@ -147,6 +154,8 @@ def summarize(
         path=str(config.out),
         fingerprint=plan.fingerprint,
         encoder=encoder.label,
+        noun=encoder.noun,
+        unit=encoder.unit,
         dtype=encoder.dtype,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,

@@ -17,7 +17,7 @@ from gaam_cache.format.strings import width_of
 from gaam_cache.import_config import ImportConfig, check_class_names
 from gaam_cache.importing.choose import Taken, choose
 from gaam_cache.importing.containers._base import Array, Container, open_container
-from gaam_cache.importing.labels import NamedLabels, read_labels
+from gaam_cache.importing.labels import NamedLabels, read_labels, rows_of_labels
 from gaam_cache.importing.rows import Material, read_column, read_num_tokens
 from gaam_cache.importing.states import States
 from gaam_cache.importing.storing import default_storage
@@ -141,9 +141,7 @@ def make_job(
         raise ConfigError("no split has labels", expected="one at least that has")
     states = {}
     for split, taken in splits.items():
-        rows = None
-        if split in labels:
-            rows = labels[split].shape[0] if labels[split].shape else 0
+        rows = rows_of_labels(labels[split], split) if split in labels else None
         states[split] = States(split, taken.states, rows, axes)
     _check_equal(states)
     classes = read_labels(labels, class_names, "train" if "train" in labels else next(iter(labels)))

@@ -66,14 +66,14 @@ def read_labels(
     """Class numbers of all splits.
 
     Args:
-        arrays: split -> its labels.
+        arrays: split -> its labels, of which ``rows_of_labels`` was asked.
         names: of the classes in order, where somebody says them.
         reference: the split whose labels are all classes there are, where nobody does.
 
     Raises:
-        DataError: labels of the wrong shape or type, or out of range; says which.
+        DataError: labels that are no class; says which.
     """
-    are_texts = {split: _check(array, split) for split, array in arrays.items()}
+    are_texts = {split: array.dtype == STRINGS for split, array in arrays.items()}
     if len(set(are_texts.values())) > 1:
         raise DataError(
             "labels are numbers in one split and strings in another",
@@ -85,15 +85,19 @@ def read_labels(
     return _from_numbers(arrays, names, reference)
 
 
-def _check(array: Array, split: str) -> bool:
-    """Whether labels are strings."""
+def rows_of_labels(array: Array, split: str) -> int:
+    """How many rows an array is the labels of.
+
+    Raises:
+        DataError: it cannot be any.
+    """
     whole = array.dtype.startswith(("int", "uint"))
     if array.fault is None and len(array.shape) == 1 and (whole or array.dtype == STRINGS):
         if not array.shape[0]:
             raise DataError(f"'{split}' has no rows", where=array.where)
         if array.shape[0] > MAX_SHARDS * 2**20:
             raise DataError(f"'{split}' has more rows than a cache", where=array.where)
-        return not whole
+        return array.shape[0]
     raise DataError(
         f"the array '{array.name}' cannot be the labels of '{split}'",
         expected="one whole number from 0, or one string, for every row",

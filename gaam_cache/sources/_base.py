@@ -53,6 +53,10 @@ class Rows(ABC):
         """Number of rows."""
         return len(self.inputs)
 
+    def decoders(self) -> dict[str, str]:
+        """What made inputs of bytes, and in which version, where it decides them."""
+        return {}
+
     @abstractmethod
     def contents(self) -> Iterator[bytes]:
         """All of every input, which the fingerprint of a cache covers."""

@@ -75,10 +75,8 @@ class FileSource(Source):
             columns = choose(table, config, split, str(path))
             found.append([str(path), *state_of(path)])
             if columns.of_files:
-                if columns.inputs[0] in table.stored:
-                    return None
                 found.append(state_of_named(table, columns, path.parent))
-        return found
+        return None if None in found else found
 
 
 def _open(path: Path, config: ExtractConfig) -> Table:

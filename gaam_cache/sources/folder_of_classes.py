@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._base import Rows, Source
@@ -22,7 +21,7 @@ from gaam_cache.sources.files import SUFFIXES
 from gaam_cache.sources.media._collect import collect_media
 from gaam_cache.sources.media._look import media
 from gaam_cache.sources.media._state import state_of_all
-from gaam_cache.sources.media._walk import files_below, folders_of, is_hidden
+from gaam_cache.sources.media._walk import entries_of, files_below, folders_of
 from gaam_cache.terminal.progress import Report, silent
 
 FILE = "file"
@@ -51,11 +50,16 @@ class FolderOfClasses(Source):
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
         root = Path(dataset).expanduser()
-        if not root.is_dir() or any(path.suffix in SUFFIXES for path in root.iterdir()):
+        if not root.is_dir():
             return False
-        suffixes = _suffixes()
-        below = [inner for outer in folders_of(root) for inner in (outer, *folders_of(outer))]
-        return any(_holds(folder, suffixes) for folder in below)
+        try:
+            if any(path.suffix in SUFFIXES for path, _ in entries_of(root)):
+                return False
+            suffixes = _suffixes()
+            below = (inner for outer in folders_of(root) for inner in (outer, *folders_of(outer)))
+            return any(_holds(folder, suffixes) for folder in below)
+        except StorageError:  # whoever reads it says so
+            return False
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the files of ``split``."""
@@ -108,9 +112,10 @@ def _suffixes() -> frozenset[str]:
 
 
 def _holds(folder: Path, suffixes: frozenset[str]) -> bool:
-    """Whether a sound or picture is among the first of its files."""
-    with os.scandir(folder) as entries:
-        return any(Path(entry.name).suffix.lower() in suffixes for entry in islice(entries, 10_000))
+    """Whether a sound or picture is in it, by its name."""
+    return any(
+        path.suffix.lower() in suffixes for path, is_folder in entries_of(folder) if not is_folder
+    )
 
 
 def _folder_of(config: ExtractConfig, split: str) -> Path:
@@ -154,12 +159,8 @@ def _records(root: Path, folder: Path, columns: Columns, config: ExtractConfig) 
         for path, problem in files_below(folder, root, outside=config.allow_outside):
             yield _record(path, problem, "", root, suffixes)
         return
-    with os.scandir(folder) as entries:
-        loose = sorted(
-            (Path(e.path) for e in entries if not is_hidden(e.name) and not e.is_dir()),
-            key=os.fsencode,
-        )
-    for path in loose:
+    loose = [path for path, is_folder in entries_of(folder) if not is_folder]
+    for path in sorted(loose, key=os.fsencode):
         problem = DataError(
             "a file is in no folder of a class",
             expected="folders alone, one for each class",

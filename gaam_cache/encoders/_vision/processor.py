@@ -43,19 +43,7 @@ class ImageProcessor:
     def __init__(self, folder: Path, name: str) -> None:
         self._name = name
         _check_there(folder)
-        self._processor = transformers.AutoImageProcessor.from_pretrained(
-            folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
-        )
-        if getattr(self._processor, "backend", None) != BACKEND:
-            raise ConfigError(
-                f"the image processor of '{name}' does not run on Pillow",
-                expected="one that transformers has for its backend 'pil': what torchvision makes "
-                "of a picture are other numbers",
-                found=f"{type(self._processor).__name__}, transformers {transformers.__version__}",
-                where=str(folder),
-                hint="copy the encoder and save there another image processor that does the same, "
-                "such as ViTImageProcessor(size=..., image_mean=..., image_std=...)",
-            )
+        self._processor = _open(folder, name)
         shapes = [self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES]
         if len(set(shapes)) > 1:
             raise self._refused(f"pictures of other sizes: {_listed(shapes)}")
@@ -146,6 +134,27 @@ class ImageProcessor:
             hint="copy the encoder and set 'size' in its preprocessor_config.json to a height and "
             "a width",
         )
+
+
+def _open(folder: Path, name: str) -> Any:
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(
+            folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
+        )
+        found = type(processor).__name__
+        if getattr(processor, "backend", None) == BACKEND:
+            return processor
+    except ImportError as error:  # where there is none on Pillow, others are looked for
+        found = str(error).strip().partition(" but ")[0]
+    raise ConfigError(
+        f"the image processor of '{name}' does not run on Pillow",
+        expected="one that transformers has for its backend 'pil': others make other numbers of a "
+        "picture",
+        found=f"{found}, transformers {transformers.__version__}",
+        where=str(folder),
+        hint="copy the encoder and save there one that does the same on Pillow, such as "
+        "ViTImageProcessorPil(size=..., image_mean=..., image_std=..., resample=...)",
+    )
 
 
 def _check_there(folder: Path) -> None:

@@ -60,17 +60,20 @@ def _records(path: Path, file: pyarrow.parquet.ParquetFile, columns: Columns) ->
         raise _unreadable(path, f"row {row + 1} or after", error) from error
 
 
-def _holds_files(type_: pyarrow.DataType) -> bool:
-    """Whether sounds and pictures are stored so: as bytes, or a struct of bytes and path."""
+def _is_bytes(type_: pyarrow.DataType) -> bool:
     from pyarrow import types
 
-    def binary(type_: pyarrow.DataType) -> bool:
-        return bool(types.is_binary(type_) or types.is_large_binary(type_))
+    return bool(types.is_binary(type_) or types.is_large_binary(type_))
+
+
+def _holds_files(type_: pyarrow.DataType) -> bool:
+    """Whether sounds and pictures are stored so: as a struct of bytes and path."""
+    from pyarrow import types
 
     if not types.is_struct(type_):
-        return binary(type_)
+        return False
     fields = {field.name: field.type for field in type_}
-    return set(fields) == {"bytes", "path"} and binary(fields["bytes"])
+    return set(fields) == {"bytes", "path"} and _is_bytes(fields["bytes"])
 
 
 def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Columns) -> None:
@@ -84,7 +87,7 @@ def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Colum
         return
     what, option = "text", "--text-column"
     if columns.of_files and not whole:
-        if _holds_files(type_):
+        if _holds_files(type_) or _is_bytes(type_):
             return
         what, option = "sound or picture", "--file-column"
     if whole:
@@ -92,7 +95,7 @@ def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Colum
         what, option = ("label", "--label-column") if is_label else ("kept column", "--keep-column")
     raise DataError(
         f"the column '{column}' cannot be a {what}",
-        expected="paths, or a struct of bytes and path"
+        expected="paths, bytes, or a struct of bytes and path"
         if option == "--file-column"
         else "strings or whole numbers"
         if whole

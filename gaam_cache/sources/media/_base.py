@@ -65,6 +65,12 @@ class Media(Rows):
             return None
         return Packed(self.inputs.facts, {"folder": str(self.inputs.place.folder)})
 
+    def decoders(self) -> dict[str, str]:
+        """Those of its kind of files."""
+        medium = plugins.load(__package__, self.kind, kind="kind of files")
+        found: dict[str, str] = medium.versions()
+        return found
+
     @classmethod
     def unpacked_inputs(cls, packed: Packed) -> Sequence[Any]:
         """The same files."""
@@ -82,6 +88,11 @@ class Medium(ABC):
     is told by its content."""
     reads: ClassVar[frozenset[str]] = frozenset()
     """Fields of a configuration that play a part for this kind alone."""
+
+    @classmethod
+    def versions(cls) -> dict[str, str]:
+        """What decodes, and in which version: another one may make other numbers."""
+        return {}
 
     @classmethod
     @abstractmethod

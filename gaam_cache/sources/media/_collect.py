@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._bad_rows import BadRows
@@ -24,8 +25,8 @@ from gaam_cache.sources.media._items import Items, Place, note
 from gaam_cache.sources.media._look import Looker, Named, Stored
 from gaam_cache.terminal.progress import Report, counting, silent
 
-CLIP_OF = "clip_of"
-"""The kept column that says, where long sounds become several rows, which each is a piece of."""
+ROWS_PER_REPORT = 32
+"""Each is decoded, which takes some milliseconds."""
 OF_A_KIND = ("clip_seconds", "clip_mode")
 """Settings that say something for some kinds alone."""
 
@@ -69,7 +70,7 @@ def collect_media(
         ConfigError: a setting plays no part for rows of this kind, or a package is missing.
         StorageError: there is no room for what the table holds.
     """
-    store = ByteSpool() if table.stored else None
+    store = ByteSpool()
     place = Place(folder.absolute(), store, origin)
     looker = Looker(place, config, anywhere=anywhere)
     labels = Labels(table.class_names, strip=config.strip_labels)
@@ -79,7 +80,7 @@ def collect_media(
     total = unit = 0
     rows = _rows(table.records(columns), columns.inputs[0], store, config, listed=listed)
     looked = in_order(lambda row: None if row.what is None else looker.look(row.what), rows)
-    for row, found in counting(looked, report, f"reading {origin}"):
+    for row, found in counting(looked, report, f"reading {origin}", every=ROWS_PER_REPORT):
         if found is None:
             skipped.append(row.where)
             continue
@@ -110,7 +111,7 @@ def collect_media(
     kept: dict[str, Sequence[str]] = dict(cells.kept)
     if config.clip_mode == "split":
         kept[CLIP_OF] = pieces
-    if store is not None and not store.size:
+    if not store.size:
         place = place._replace(store=None)
     return medium.rows(
         inputs=Items(medium, facts, place, units),
@@ -131,7 +132,7 @@ def _checked(medium: type[Medium], config: ExtractConfig, origin: str) -> type[M
 def _rows(
     records: Iterator[Record],
     column: str,
-    store: ByteSpool | None,
+    store: ByteSpool,
     config: ExtractConfig,
     *,
     listed: bool,
@@ -157,14 +158,14 @@ def _rows(
 
 
 def _what(
-    cell: Any, where: str, store: ByteSpool | None, *, listed: bool
+    cell: Any, where: str, store: ByteSpool, *, listed: bool
 ) -> Named | Stored | DataError | None:
     """What a cell holds; None where that is nothing."""
     if isinstance(cell, Mapping):
         content, path = cell.get("bytes"), cell.get("path")
         where += f", {excerpt(path)}" if content is not None and path else ""
         cell = path if content is None else content
-    if isinstance(cell, bytes) and store is not None:
+    if isinstance(cell, bytes):
         return Stored(store.append(cell), len(cell), where)
     if isinstance(cell, str):
         return None if is_blank(cell) else Named(cell, listed)

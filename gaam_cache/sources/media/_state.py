@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,25 @@ def state_of_all(named: Iterable[str], folder: Path) -> str:
     )
 
 
-def state_of_named(table: Table, columns: Columns, folder: Path) -> str:
-    """The same of all that a table names."""
+def state_of_named(table: Table, columns: Columns, folder: Path) -> str | None:
+    """The same of all that a table names; None where it holds them itself."""
     column = columns.inputs[0]
 
     def named() -> Iterator[str]:
-        for _, record in table.records(Columns((column,), None)):
+        for _, record in table.records(columns._replace(label=None, kept=())):
             cell = None if isinstance(record, DataError) else record[column]
+            if isinstance(cell, Mapping):
+                cell = cell["path"] if cell["bytes"] is None else cell["bytes"]
+            if isinstance(cell, bytes):
+                raise _StoredError
             if isinstance(cell, str):
                 yield cell
 
-    return state_of_all(named(), folder)
+    try:
+        return state_of_all(named(), folder)
+    except _StoredError:
+        return None
+
+
+class _StoredError(Exception):
+    """There is no file to ask about."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaam_cache.errors import DataError
+from gaam_cache.errors import DataError, StorageError
 
 LITTER = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
 """What operating systems leave behind, in lower case; what begins with a dot is hidden too."""
@@ -18,10 +18,29 @@ def is_hidden(name: str) -> bool:
 
 
 def folders_of(folder: Path) -> list[Path]:
-    """The folders in it, sorted by the bytes of their names."""
-    with os.scandir(folder) as entries:
-        found = [folder / e.name for e in entries if not is_hidden(e.name) and e.is_dir()]
-    return sorted(found, key=os.fsencode)
+    """The folders in it, sorted by the bytes of their names.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    return sorted((path for path, is_folder in entries_of(folder) if is_folder), key=os.fsencode)
+
+
+def entries_of(folder: Path) -> list[tuple[Path, bool]]:
+    """All that is in a folder and not hidden, and whether it is a folder too; in no order.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return [(folder / e.name, e.is_dir()) for e in entries if not is_hidden(e.name)]
+    except OSError as error:
+        raise StorageError(
+            "a folder of the data set cannot be read",
+            found=error.strerror or str(error),
+            where=str(folder),
+        ) from error
 
 
 def files_below(
@@ -65,16 +84,10 @@ def _gather(
             found=f"a link to {real}",
             hint="take it nevertheless with --allow-outside, if the data set is to be trusted",
         )
-    if problem is None:
-        try:
-            with os.scandir(folder) as entries:
-                inside = [(folder / e.name, e.is_dir()) for e in entries if not is_hidden(e.name)]
-        except OSError as error:
-            problem = DataError("a folder cannot be read", found=error.strerror or str(error))
     if problem is not None:
         found.append((folder, problem))
         return
-    for path, is_folder in inside:
+    for path, is_folder in entries_of(folder):
         if is_folder:
             _gather(path, root, above | {real}, found, outside=outside)
         else:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from gaam_cache.config import ExtractConfig
 from gaam_cache.sources.media._base import Media, Medium
 from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._decode_picture import format_of, size_of
+from gaam_cache.sources.media._decode_picture import format_of, pillow, size_of
 from gaam_cache.sources.media._picture import Picture, Pictures
 
 
@@ -43,11 +43,17 @@ class Vision(Medium):
 
     @classmethod
     def versions(cls) -> dict[str, str]:
-        """Of what makes pixels of bytes."""
+        """Of what makes pixels of bytes, where there is more than one right way to do it.
+
+        Raises:
+            ConfigError: it is not installed.
+        """
+        pillow()
         from PIL import features
 
-        parts = ("jpg", "libjpeg_turbo", "zlib", "zlib_ng", "webp", "libtiff")
-        found = {name: features.version(name) for name in parts}
+        found = {name: features.version(name) for name in ("libjpeg_turbo", "jpg", "webp")}
+        if found["libjpeg_turbo"]:
+            del found["jpg"]  # the interface that it stands in for
         return {"pillow": str(features.version("pil"))} | {
             name: str(version) for name, version in found.items() if version
         }

@@ -349,7 +349,7 @@ def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
         status = os.waitpid(child, 0)[1]
         if answer.exists():
             return json.loads(answer.read_text())
-        built = any((Path(folder) / "encoder").glob("*.json"))
+        built = (Path(folder) / "encoder" / "config.json").exists()
         verdict = "crashed" if built else "not buildable"
         return {"verdict": verdict, "about": f"its process ended with status {status}"}
 

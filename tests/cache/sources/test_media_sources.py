@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -14,110 +12,21 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.extraction import workers
 from gaam_cache.extraction.job import read_rows
 from gaam_cache.sources._base import NO_LABEL, Rows, find_source
 from gaam_cache.sources._handed_over import hand_over, take_over
 from gaam_cache.sources.folder_of_classes import FolderOfClasses
+from gaam_cache.sources.hub import HubSource
+from tests.cache.sources.data_sets import FILES, SOURCES, STORED, of_hub, write_table
 
 pytestmark = pytest.mark.usefixtures("fake_media")
 
-FILES = {
-    "train": {"cat/1.tone": b"TONEabc", "cat/10.tone": b"TONEx", "dog/a.tone": b"TONEde"},
-    "test": {"cat/2.tone": b"TONEq", "dog/deep/er/b.TONE": b"TONEfgh"},
-}
-SOURCES = ("folder", "csv", "jsonl", "parquet", "parquet bytes", "parquet struct", "hub")
-
-
-def lay_out(root: Path, files: dict[str, dict[str, bytes]] = FILES) -> None:
-    for split, of_split in files.items():
-        for name, content in of_split.items():
-            path = root / split / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-
-
-def write_table(
-    path: Path, records: list[dict[str, Any]], schema: pyarrow.Schema | None = None
-) -> None:
-    if path.suffix == ".csv":
-        lines = [",".join(map(str, record.values())) for record in records]
-        path.write_text("\n".join([",".join(records[0]), *lines]) + "\n")
-    elif path.suffix == ".jsonl":
-        path.write_text("\n".join(map(json.dumps, records)) + "\n")
-    else:
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records, schema), path)
-
-
-STORED = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-
-
-def of_hub(name: str, records: list[dict[str, Any]], names: list[str] | None = None) -> Any:
-    """A table of the datasets library with a feature that it would decode with torchcodec."""
-    import datasets
-
-    label = datasets.ClassLabel(names=names) if names else datasets.Value("string")
-    features = datasets.Features(
-        {
-            name: datasets.Image() if name == "image" else datasets.Audio(),
-            "label": label,
-            "who": datasets.Value("string"),
-        }
-    )
-    label_type = pyarrow.int64() if names else pyarrow.string()
-    table = pyarrow.table(
-        {
-            name: pyarrow.array([record["file"] for record in records], STORED),
-            "label": pyarrow.array([record["label"] for record in records], label_type),
-            "who": [record["who"] for record in records],
-        }
-    )
-    table = datasets.table.InMemoryTable(table)
-    return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """A data set of files for any source, by its name."""
-    import datasets
-
-    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
-
-    def make(source: str, files: dict[str, dict[str, bytes]] = FILES) -> str:
-        root = tmp_path / source
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir()
-        if source == "folder":
-            lay_out(root, files)
-            return str(root)
-        tables = {}
-        for split, of_split in files.items():
-            records: list[dict[str, Any]] = []
-            for name, content in of_split.items():
-                cell: Any = f"media/{split}/{name}"
-                if source == "parquet bytes":
-                    cell = content
-                elif source in ("parquet struct", "hub"):
-                    cell = {"bytes": content, "path": name}
-                records.append({"file": cell, "label": name.split("/")[0], "who": name[-6]})
-            tables[split] = records
-        if source == "hub":
-            loaded = {split: of_hub("audio", records) for split, records in tables.items()}
-            monkeypatch.setattr(datasets, "load_dataset", lambda *a, split, **k: loaded[split])
-            return "someone/sounds"
-        lay_out(root / "media", files)
-        for split, records in tables.items():
-            write_table(root / f"{split}.{source.split()[0]}", records)
-        return str(root)
-
-    return make
-
 
 def config_of(dataset: str, **options: Any) -> ExtractConfig:
-    if "parquet" in dataset and dataset.split("/")[-1] in ("parquet bytes",):
-        options.setdefault("file_column", "file")
     return ExtractConfig(dataset=dataset, **options)
 
 
@@ -587,3 +496,80 @@ def test_a_hub_data_set_names_its_feature(
         assert read(place, splits=("train",), text_columns=("who",))["train"].inputs == ["x"] * 2
         with pytest.raises(ConfigError, match=f"holds no sounds(.|\n)*{name}"):
             read(place, splits=("train",), file_column="who")
+
+
+def test_a_data_set_of_the_library_is_read_by_the_library_and_decoded_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's own loader on files that say which feature they have, as on the hub."""
+    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
+    for name in ("audio", "image"):
+        for split, files in FILES.items():
+            records = [
+                {"file": {"bytes": content, "path": None}, "label": path[:3], "who": path}
+                for path, content in files.items()
+            ]
+            (tmp_path / name).mkdir(exist_ok=True)
+            of_hub(name, records).to_parquet(tmp_path / name / f"{split}.parquet")
+        config = ExtractConfig(dataset=str(tmp_path / name), keep_columns=("who",))
+        source = HubSource()
+        for split, files in FILES.items():
+            rows = source.read(config, split)
+            assert content_of(rows) == list(files.values())
+            assert list(rows.kept["who"]) == list(files)
+            assert rows.packed_inputs() is None
+        # and the same files without the library
+        rows = find_source(config.dataset).read(config, "train")
+        assert content_of(rows) == list(FILES["train"].values())
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_cache_of_files_is_made_checked_and_resumed(
+    source: str, make: Callable[..., str], tmp_path: Path
+) -> None:
+    config = ExtractConfig(
+        encoder="loudness",
+        dataset=make(source),
+        out=tmp_path / "cache",
+        clip_seconds=0.2,
+        clip_mode="split",
+        shard_rows=2,
+        strip_labels=True,
+    )
+    summary = gaam_cache.extract(config)
+    assert summary.rows == {"train": 4, "test": 3}
+    cache = gaam_cache.open_cache(config.out)
+    assert cache.class_names == ("cat", "dog")
+    found = cache["train"].embeddings[:, 0, 0]
+    expected = [sum(piece) / len(piece) / 255 for piece in (b"ab", b"c", b"x", b"de")]
+    assert [float(value) for value in found] == pytest.approx(expected, abs=1e-3)
+    assert gaam_cache.extract(config).shards_made == 0
+    checked = gaam_cache.verify(config.out, recompute_rows=5)
+    assert checked.good
+    assert checked.recomputed is not None
+    assert checked.recomputed.rows == 5
+    make(source, FILES | {"test": {"cat/2.tone": b"TONEr", "dog/b.tone": b"TONEfgh"}})
+    with pytest.raises(CacheError, match="no longer what the cache was made from"):
+        gaam_cache.verify(config.out, recompute_rows=5)
+    with pytest.raises(GaamError, match="another"):
+        gaam_cache.extract(config)
+
+
+def test_what_a_table_holds_lies_on_disk(tmp_path: Path) -> None:
+    import tracemalloc
+
+    rows = 1500
+    content = [b"TONE" + bytes([number % 250]) * 20_000 for number in range(rows)]
+    records = [{"file": {"bytes": c, "path": None}, "label": "a"} for c in content]
+    table = pyarrow.Table.from_pylist(
+        records, pyarrow.schema([("file", STORED), ("label", pyarrow.string())])
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "train.parquet", row_group_size=100)
+    del records, table
+    tracemalloc.start()
+    found = read(str(tmp_path), splits=("train",))["train"]
+    assert sum(1 for _ in found.contents()) == rows
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.2 * 20_000 * rows
+    assert content_of(found) == content

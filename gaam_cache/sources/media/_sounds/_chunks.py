@@ -21,20 +21,34 @@ AU_BYTES = {1: 1, 2: 1, 3: 2, 4: 3, 5: 4, 6: 4, 7: 8, 27: 1}
 """Of a sample, by encoding."""
 
 
-def _chunks(content: bytes, at: int, header: str, even: bool) -> Iterator[tuple[bytes, int, int]]:
-    """Name, first byte and size of every chunk; what follows the last one may be anything."""
-    size_of_header = struct.calcsize(header)
-    while at + size_of_header <= len(content):
-        name, size = struct.unpack_from(header, content, at)
+def _chunks(content: bytes, at: int, header: str, form: str) -> Iterator[tuple[bytes, int, int]]:
+    """Name, first byte and size of every chunk, up to the end of the file.
+
+    If it said less than there is of its samples, the rest of them would be no chunk.
+    """
+    size_of_header, large = struct.calcsize(header), None
+    while at < len(content):
+        name, size = struct.unpack(header, _need(content, at, size_of_header, "a chunk's header"))
         at += size_of_header
+        if name == b"ds64" and form == "WAV":
+            large = struct.unpack("<Q", _need(content, at, 16, "sizes")[8:])[0]
+        if name == b"data" and size in (-1, 0xFFFFFFFF):
+            if large is None:
+                raise endless(form)
+            size = large
+        if name == b"data" and size == 0 and at < len(content):
+            raise endless(form)
+        if size < 0:
+            raise damaged(f"chunk {name!r} of {size:,} bytes")
+        _need(content, at, size, f"chunk {name!r}")
         yield name, at, size
-        at += size + (size & 1 if even else 0)
+        at += size + (size & 1 if form != "CAF" else 0)
 
 
 def _need(content: bytes, at: int, size: int, what: str) -> bytes:
     if at + size > len(content):
         raise damaged(
-            f"the file ends after {max(0, len(content) - at):,} of them",
+            f"the file ends after {len(content) - at:,} of them",
             f"{size:,} bytes of {what}",
         )
     return content[at : at + size]
@@ -51,42 +65,36 @@ def _frames(size: int, width: int, form: str) -> int:
 def wav(content: bytes) -> Promise:
     """RIFF (also of more than 4 GiB: RF64; and big-endian: RIFX)."""
     order = ">" if content[:4] == b"RIFX" else "<"
-    large: int | None = None
     shape: tuple[int, int, int] | None = None
-    found: tuple[int, int] | None = None
-    for name, at, size in _chunks(content, 12, order + "4sI", even=True):
-        if name == b"ds64":
-            large = struct.unpack("<Q", _need(content, at, 28, "the sizes")[8:16])[0]
-        elif name == b"fmt " and shape is None:
-            shape = _wav_format(_need(content, at, size, "the format"), order)
+    samples: int | None = None
+    for name, at, size in _chunks(content, 12, order + "4sI", "WAV"):
+        if name == b"fmt ":
+            if shape is not None or samples is not None:
+                raise damaged("a second format, or one after the samples", "one, before them")
+            shape = _wav_format(content[at : at + size], order)
         elif name == b"data":
-            if found is not None:
+            if samples is not None:
                 raise damaged("a second chunk of samples", "one")
-            if size == 0xFFFFFFFF and large is not None:
-                size = large
-            elif size == 0xFFFFFFFF or (size == 0 and at < len(content)):
-                raise endless("WAV")
-            _need(content, at, size, "samples")
-            found = at, size
-            break
-    if shape is None or found is None:
+            samples = size
+    if shape is None or samples is None:
         raise damaged("the file ends before them", "a header of WAV, and samples")
     rate, channels, width = shape
-    return Promise("WAV", rate, channels, _frames(found[1], width, "WAV"))
+    return Promise("WAV", rate, channels, _frames(samples, width, "WAV"))
 
 
 def _wav_format(chunk: bytes, order: str) -> tuple[int, int, int]:
     """Rate, channels and bytes of a frame."""
     if len(chunk) < 16:
         raise damaged(f"a format of {len(chunk)} bytes", "16 or more")
-    tag, channels, rate, _, width, bits = struct.unpack(order + "HHIIHH", chunk[:16])
-    if tag == 0xFFFE and len(chunk) >= 26:
-        tag = struct.unpack(order + "H", chunk[24:26])[0]
-    if tag not in WAV_CODES:
-        raise not_read(f"WAV with format tag {tag:#06x}")
-    if channels == 0 or width != channels * ((bits + 7) // 8):
+    tag, channels, rate, speed, width, bits = struct.unpack(order + "HHIIHH", chunk[:16])
+    if tag == 0xFFFE and len(chunk) >= 28:
+        tag = struct.unpack(order + "I", chunk[24:28])[0]
+    if tag not in WAV_CODES or (tag == 1 and bits > 32):
+        raise not_read(f"WAV with format tag {tag:#06x} and {bits} bits a sample")
+    if width == 0 or width != channels * ((bits + 7) // 8) or speed != rate * width:
         raise damaged(
-            f"{width} bytes a frame, {channels} channels and {bits} bits a sample",
+            f"{speed:,} bytes a second at {rate:,} Hz, {width} bytes a frame, {channels} channels "
+            f"and {bits} bits a sample",
             "numbers that fit",
         )
     return rate, channels, width
@@ -95,23 +103,20 @@ def _wav_format(chunk: bytes, order: str) -> tuple[int, int, int]:
 def aiff(content: bytes) -> Promise:
     """FORM, AIFF or AIFC."""
     shape: tuple[int, int, int, int] | None = None
-    size_found: int | None = None
-    for name, at, size in _chunks(content, 12, ">4sI", even=True):
+    samples: int | None = None
+    for name, at, size in _chunks(content, 12, ">4sI", "AIFF"):
         if name == b"COMM":
-            shape = _aiff_format(_need(content, at, size, "the format"), content[8:12])
+            shape = _aiff_format(content[at : at + size], content[8:12])
         elif name == b"SSND":
-            if size_found is not None:
+            if samples is not None:
                 raise damaged("a second chunk of samples", "one")
-            offset = struct.unpack(">I", _need(content, at, 8, "samples")[:4])[0]
-            _need(content, at, size, "samples")
-            size_found = size - 8 - offset
-    if shape is None or size_found is None:
+            offset = int.from_bytes(content[at : at + 4], "big")
+            samples = size - 8 - offset
+    if shape is None or samples is None:
         raise damaged("the file ends before them", "a header of AIFF, and samples")
     rate, channels, frames, width = shape
-    if size_found != frames * width:
-        raise damaged(
-            f"{size_found:,} bytes of samples", f"{frames:,} frames of {width} bytes each"
-        )
+    if samples != frames * width:
+        raise damaged(f"{samples:,} bytes of samples", f"{frames:,} frames of {width} bytes each")
     return Promise("AIFF", rate, channels, frames)
 
 
@@ -140,6 +145,8 @@ def au(content: bytes) -> Promise:
     if size == 0xFFFFFFFF:
         raise endless("AU")
     _need(content, offset, size, "samples")
+    if offset + size != len(content):
+        raise damaged(f"{len(content) - offset:,} of them", f"{size:,} bytes of samples")
     width = AU_BYTES[code] * max(1, channels)
     return Promise("AU", rate, channels, _frames(size, width, "AU"))
 
@@ -147,23 +154,29 @@ def au(content: bytes) -> Promise:
 def caf(content: bytes) -> Promise:
     """Apple's Core Audio Format."""
     shape: tuple[int, int, int] | None = None
-    for name, at, size in _chunks(content, 8, ">4sq", even=False):
+    samples: int | None = None
+    for name, at, size in _chunks(content, 8, ">4sq", "CAF"):
         if name == b"desc":
-            chunk = _need(content, at, 32, "the format")
-            rate, code, _, width, per_packet, channels, _ = struct.unpack(">d4sIIIII", chunk)
-            if code not in (b"lpcm", b"ulaw", b"alaw"):
-                raise not_read(f"CAF with code {code!r}")
-            if per_packet != 1 or width == 0 or not 0 <= rate < 2**32:
-                raise damaged("a format of packets that samples as they are do not have")
-            shape = int(rate), channels, width
+            shape = _caf_format(_need(content, at, 32, "the format"))
         elif name == b"data":
-            if size == -1:
-                raise endless("CAF")
-            if size < 4 or shape is None:
-                raise damaged("samples without a format")
-            _need(content, at, size, "samples")
-            rate, channels, width = shape
-            return Promise("CAF", rate, channels, _frames(size - 4, width, "CAF"))
-        elif size < 0:
-            raise damaged("a chunk of a negative size")
-    raise damaged("the file ends before them", "a header of CAF, and samples")
+            if samples is not None or size < 4:
+                raise damaged("a second chunk of samples, or none", "one")
+            samples = size - 4  # a number of edits precedes them
+    if shape is None or samples is None:
+        raise damaged("the file ends before them", "a header of CAF, and samples")
+    rate, channels, width = shape
+    return Promise("CAF", rate, channels, _frames(samples, width, "CAF"))
+
+
+def _caf_format(chunk: bytes) -> tuple[int, int, int]:
+    """Rate, channels and bytes of a frame."""
+    rate, code, _, width, per_packet, channels, bits = struct.unpack(">d4sIIIII", chunk)
+    if code not in (b"lpcm", b"ulaw", b"alaw"):
+        raise not_read(f"CAF with code {code!r}")
+    if per_packet != 1 or width == 0 or width != channels * ((bits + 7) // 8) or not rate < 2**32:
+        raise damaged(
+            f"{width} bytes a packet of {per_packet} frames, {channels} channels, {bits} bits a "
+            f"sample, {rate:g} Hz",
+            "numbers that fit",
+        )
+    return max(0, int(rate)), channels, width

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.sources.media._sounds._kinds import promise_of
 from gaam_cache.sources.media._sounds._library import soundfile
 from gaam_cache.sources.media._sounds._promise import damaged, not_read
+from gaam_cache.sources.media._sounds._source import Source, forwards
 
 LOUDEST = 100.0
 """Full scale is 1. What is mixed in floating point passes it by 10 or 20 dB, lossy codecs by 3; 40
@@ -31,9 +31,8 @@ CODES = frozenset(
 class Decoder:
     """Reads one sound from its beginning to its end, mono.
 
-    Numerics: nothing is ever sought. After a seek, libsndfile 1.2.2 gives samples of MP3 that
-    differ in their last bits, and soundfile seeks after whatever it reads; so one piece of a sound
-    would depend on how those before it were read.
+    Numerics: nothing is ever sought, see ``forwards``, so that samples do not depend on how those
+    before them were read.
 
     Args:
         content: the file.
@@ -55,17 +54,20 @@ class Decoder:
         self._where = where
         self._error: type[Exception] = library.SoundFileError
         try:
-            self._file = _forwards(library)(io.BytesIO(content[promise.begin :]))
+            self._file = forwards(library)(
+                Source(content[promise.begin : promise.end], promise.claimed)
+            )
         except self._error as error:
-            raise damaged(f"libsndfile: {error}", f"a header of {promise.form}").at(
-                where
-            ) from error
+            found = f"libsndfile: {getattr(error, 'error_string', error)}"
+            raise damaged(found, f"a header of {promise.form}").at(where) from error
         file = self._file
         if file.subtype not in CODES:
             raise not_read(f"{file.format_info}, {file.subtype_info}").at(where)
         self._frames = int(file.frames)
         self._compare((file.samplerate, file.channels), (promise.rate, promise.channels))
         if promise.frames is not None:
+            if promise.claimed is not None:  # it is a guess, which is only to be large enough
+                self._frames = min(self._frames, promise.frames)
             self._compare(self._frames, promise.frames)
         promise._replace(frames=self._frames).check(where)
         self._md5 = None if promise.md5 is None else hashlib.md5(usedforsecurity=False)
@@ -107,7 +109,8 @@ class Decoder:
         try:
             x_TC = self._file.read(frames, dtype=self._dtype, always_2d=True)
         except self._error as error:
-            found = f"libsndfile, after {self.position:,} frames: {error}"
+            text = getattr(error, "error_string", error)
+            found = f"libsndfile, after {self.position:,} frames: {text}"
             raise damaged(found).at(self._where) from error
         if x_TC.dtype == np.int32:
             if self._md5 is not None:
@@ -139,16 +142,6 @@ class Decoder:
                 f"samples of MD5 {self._md5.hexdigest()}",
                 f"{(self._promise.md5 or b'').hex()}, as the file says",
             ).at(self._where)
-
-
-def _forwards(library: Any) -> Any:
-    """``SoundFile`` that does not seek."""
-
-    class Forwards(library.SoundFile):
-        def seekable(self) -> bool:
-            return False
-
-    return Forwards
 
 
 def _packed(x_TC: NDArray[np.int32], bits: int) -> bytes:

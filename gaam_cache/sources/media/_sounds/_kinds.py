@@ -6,7 +6,7 @@ from gaam_cache.sources.media._sounds._chunks import aiff, au, caf, wav
 from gaam_cache.sources.media._sounds._flac import flac
 from gaam_cache.sources.media._sounds._mpeg import frame_of, mpeg
 from gaam_cache.sources.media._sounds._ogg import ogg
-from gaam_cache.sources.media._sounds._promise import Promise, RefusedError, damaged
+from gaam_cache.sources.media._sounds._promise import Promise, RefusedError, damaged, empty
 
 READERS = {"wav": wav, "aiff": aiff, "flac": flac, "ogg": ogg, "au": au, "caf": caf}
 
@@ -33,10 +33,10 @@ def promise_of(content: bytes, where: str) -> Promise:
         DataError: it is empty, damaged, or promises what no sound has.
     """
     try:
+        if not content:
+            raise empty("0 bytes")
         begin = _tags(content)
         kind = _kind(content[begin : begin + 16])
-        if not content:
-            raise damaged("0 bytes")
         if kind is None:
             raise damaged(f"{content[begin : begin + 8].hex(' ')} at byte {begin:,}")
         if kind == "mpeg":

@@ -29,6 +29,10 @@ class Promise(NamedTuple):
     """Samples of each channel; None where only a decoder can tell."""
     begin: int = 0
     """Where it begins in the file: tags before it are not for the decoder."""
+    end: int | None = None
+    """One past its last byte, where other things may follow."""
+    claimed: int | None = None
+    """Bytes that the decoder is to be told there are, if it would else make too little of them."""
     bits: int = 0
     """Of a sample that ``md5`` covers."""
     md5: bytes | None = None
@@ -60,9 +64,7 @@ class Promise(NamedTuple):
                 where=where,
             )
         if self.frames == 0:
-            raise DataError(
-                "a sound is empty", expected="one sample or more", found="0 samples", where=where
-            )
+            raise empty("0 samples").at(where)
         self.check_length(self.frames or 0, where)
 
     def check_length(self, frames: int, where: str) -> None:
@@ -92,6 +94,16 @@ class RefusedError(Exception):
     def at(self, where: str) -> DataError:
         """The same with its place."""
         return DataError(str(self), where=where, **self._details)
+
+
+def empty(found: str) -> RefusedError:
+    """A file holds nothing."""
+    return RefusedError(
+        "a sound is empty",
+        expected="one sample or more",
+        found=found,
+        hint="get the file again, or remove its row",
+    )
 
 
 def damaged(found: str, expected: str = "a whole sound") -> RefusedError:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.sources.media._base import Media
 from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._sounds._decoder import Decoder
+from gaam_cache.sources.media._sounds._kept import keep, take
 from gaam_cache.sources.media._sounds._promise import damaged
 
 
@@ -46,7 +46,7 @@ class Sound:
             DataError: the file cannot be read, or is no longer what it was.
             ConfigError: what decodes sounds is not installed.
         """
-        decoder = Decoder(self.blob.read(), self.blob.where)
+        decoder = take(self.blob, self.start)
         decoder.skip(self.start)
         x_T = np.empty(self.frames, np.float32)
         at = 0
@@ -59,6 +59,8 @@ class Sound:
                 f"{self.frames:,}, as before",
             )
             raise damaged(found, expected).at(self.blob.where)
+        if self.stop < self.whole:
+            keep(self.blob, decoder)
         return x_T
 
 

@@ -49,10 +49,10 @@ class FolderOfWav(Source):
 
     @classmethod
     def claims(cls, dataset):
-        return any(Path(dataset).glob("*/*/*.wav"))
+        return any(Path(dataset).glob("*/*/*.[wf]*"))
 
     def read(self, config, split, report=None):
-        files = sorted((Path(config.dataset) / split).glob("*/*.wav"), key=lambda f: f.name)
+        files = sorted((Path(config.dataset) / split).glob("*/*.[wf]*"), key=lambda f: f.name)
         labels = [file.parent.name for file in files]
         items = [_Item(file) for file in files]
         return _Sounds(inputs=items, labels=labels, class_names=None, origin=config.dataset)

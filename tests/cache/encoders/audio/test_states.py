@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import soxr
 import torch
 
 import gaam_cache
+import gaam_cache.extraction.estimate
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
+from gaam_cache.extraction.assumptions import Assumptions
 from gaam_cache.extraction.batching import token_budget_batches
 from tests.cache.encoders.audio import sounds
 
@@ -166,7 +169,21 @@ def test_from_files_to_a_cache_that_is_verified(
     assert checked.recomputed is not None
     encoder = json.loads((config.out / "cache.json").read_text())["fingerprint_fields"]["encoder"]
     assert "preprocessor_config.json" in encoder["files"]
-    assert encoder["resampler"].startswith("soxr ")
-    assert encoder["resampler"].endswith(", VHQ")
+    assert encoder["resampling"] == "soxr VHQ"
+    assert encoder["versions"]["soxr"] == soxr.__version__
+    said = summary.in_words()
+    assert "sounds/s" in said
+    assert "frames/s" in said
+    assert "token" not in said
+    assert "text" not in said
+    dry = gaam_cache.extraction.estimate.estimate(replace(config, out=tmp_path / "dry"))
+    assert dry.tokens == summary.tokens
+    assert dry.batching == summary.batching
+    assert "token" not in dry.in_words()
+    assert (dry.padding_share > 0.9) == (summary.padding_share > 0.9) == (name == "whisper")
+    on_card = gaam_cache.extraction.estimate.estimate(
+        replace(config, out=tmp_path / "dry"), assumed=Assumptions(card="a100")
+    )
+    assert on_card.parameters
     assert encoder["sampling_rate"] == 16000
     assert ("transformers" in encoder["features"]) == (name == "whisper")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import ConfigError
 from gaam_cache.sources.media._sounds._decoder import CODES
-from gaam_cache.sources.media._sounds._sound import Sound
 from gaam_cache.sources.media.audio import Audio
-from tests.cache.sources.media.sounds import BytesBlob, written
+from tests.cache.sources.media.sounds import noise, sounds_of, written
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -25,16 +25,6 @@ EXACT = [
     for code in soundfile.available_subtypes(kind)
     if code in CODES and code in STEPS
 ]
-
-
-def noise(frames: int, channels: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).uniform(-0.9, 0.9, (frames, channels))
-
-
-def sounds_of(content: bytes, **settings: Any) -> list[Sound]:
-    blob = BytesBlob.of(content)
-    config = ExtractConfig(encoder="x", dataset="x", **settings)
-    return [Audio.item(blob, facts) for facts in Audio.look(blob, config)]
 
 
 @pytest.mark.parametrize(("kind", "code"), EXACT)
@@ -106,10 +96,6 @@ def test_identity_covers_every_byte_and_the_part() -> None:
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from gaam_cache.errors import ConfigError
-
     content = written(noise(10, 1), 8000, "WAV", "PCM_16")
     monkeypatch.setitem(sys.modules, "soundfile", None)
     for ask in (Audio.versions, lambda: sounds_of(content)):
