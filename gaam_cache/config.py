@@ -94,10 +94,11 @@ class ExtractConfig(Placing):
     unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS)
     """Splits without labels, or whose labels are not read: to predict on, never to report on."""
     clip_seconds: float | None = field(default=None, metadata=OF_ROWS)
-    """Longest sound; default: what the encoder takes at most, and nothing is cut before that."""
+    """Longest sound, or piece of one; default: what the encoder takes at most, 30 s; of
+    ``published_audio`` 5 s."""
     clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS)
     """What becomes of a longer one: its beginning, or a row for every piece."""
-    published_audio: bool = field(default=False, metadata=OF_ENCODER)
+    published_audio: bool = field(default=False, metadata=OF_ROWS)
     """Sounds as the published code has them: filled with zeros to 5 s, not normalised, the mean
     over what was filled too."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -224,13 +225,22 @@ def check_sounds(config: ExtractConfig) -> None:
     Raises:
         ConfigError: naming the option.
     """
+    seconds = config.clip_seconds
+    if seconds is not None and not 0.1 <= seconds < math.inf:
+        raise ConfigError("--clip-seconds is out of range", expected=">= 0.1", found=f"{seconds}")
+    if config.clip_mode == "split" and seconds is None and not config.published_audio:
+        raise ConfigError(
+            "--clip-mode split splits nothing",
+            expected="the length of a piece: --clip-seconds 5",
+            found="--clip-mode split alone",
+        )
     if not config.published_audio:
         return
-    if config.clip_seconds not in (None, PUBLISHED_SECONDS):
+    if seconds not in (None, PUBLISHED_SECONDS):
         raise ConfigError(
             "--published-audio has its own length",
             expected=f"--clip-seconds {PUBLISHED_SECONDS:g}, or none",
-            found=f"--clip-seconds {config.clip_seconds:g}",
+            found=f"--clip-seconds {seconds:g}",
         )
     if config.pool != ("mean",):
         raise ConfigError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import PUBLISHED_SECONDS
 from gaam_cache.sources.media._base import Media, Medium
 from gaam_cache.sources.media._blob import Blob
 from gaam_cache.sources.media._sounds._decoder import Decoder
@@ -49,10 +50,12 @@ class Audio(Medium):
         """
         decoder = Decoder(blob.read(), blob.where)
         frames = sum(len(block_T) for block_T in decoder.blocks())
-        rate = decoder.rate
+        rate, seconds = decoder.rate, config.clip_seconds
+        if config.published_audio:
+            seconds = PUBLISHED_SECONDS
         return [
             {"rate": rate, "start": start, "stop": stop, "whole": frames}
-            for start, stop in parts(frames, rate, config.clip_seconds, config.clip_mode)
+            for start, stop in parts(frames, rate, seconds, config.clip_mode)
         ]
 
     @classmethod

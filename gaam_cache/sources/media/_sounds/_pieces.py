@@ -28,8 +28,9 @@ def parts(
     start = i = 0
     while start < frames and (mode == "split" or not found):
         i += 1
-        stop = max(min(round(i * seconds * rate), frames), start + 1)
-        if not found or stop - start >= SHORTEST_TAIL * rate or stop < frames:
+        end = max(round(i * seconds * rate), start + 1)
+        stop = min(end, frames)
+        if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
             found.append((start, stop))
         start = stop
     return found

@@ -11,6 +11,7 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.sources.media._sounds._decoder import CODES
+from gaam_cache.sources.media._sounds._pieces import parts
 from gaam_cache.sources.media.audio import Audio
 from tests.cache.sources.media.sounds import noise, sounds_of, written
 
@@ -102,3 +103,22 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ConfigError) as error:
             ask()
         assert "gaam[audio]" in error.value.details["to do"]
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.11, 0.25, 1.0, 5.0])
+def test_pieces_follow_each_other_and_all_but_a_short_tail_is_in_one(seconds: float) -> None:
+    rng = np.random.default_rng(0)
+    for rate in (1000, 8000, 11025, 16000, 44100):
+        whole = round(seconds * rate)
+        lengths = {1, whole - 1, whole, whole + 1, 2 * whole, *rng.integers(1, 30 * whole, 40)}
+        for frames in map(int, lengths):
+            found = parts(frames, rate, seconds, "split")
+            assert found[0][0] == 0
+            assert all(stop == start for (_, stop), (start, _) in pairwise(found))
+            ends = [round((i + 1) * seconds * rate) for i in range(len(found) - 1)]
+            assert [stop for _, stop in found[:-1]] == ends
+            left = frames - found[-1][1]
+            assert 0 <= left < 0.1 * rate
+            assert len(found) <= frames / (seconds * rate) + 1.01
+            assert parts(frames, rate, seconds, "cut") == found[:1]
+            assert parts(frames, rate, None, "split") == [(0, frames)]
