@@ -30,6 +30,8 @@ OPTIONS = [
 ]
 REPEATABLE = {
     "extract": {"--text-column", "--split", "--pool"},
+    "import": {"--array", "--labels", "--num-tokens", "--keep-column", "--unlabelled"}
+    | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
     | {"--tune-seeds"},
 }

@@ -21,8 +21,15 @@ Arrays = Mapping[str, Any]
 FORMATS = ("safetensors", "npz", "compressed.npz", "h5", "gzip.h5")
 """Ends of file names; what stands before the suffix says how it is made."""
 TYPES = {
-    **{"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32"},
-    **{"uint8": "U8", "bool": "BOOL", "uint16": "U16", "int16": "I16"},
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "uint16": "U16",
+    "int16": "I16",
 }
 
 

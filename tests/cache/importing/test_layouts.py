@@ -29,7 +29,9 @@ def expected(given: Any, storage_dtype: str) -> np.ndarray:
     return tensor.to(getattr(torch, storage_dtype)).float().numpy()
 
 
-def check(cache: EmbeddingCache, train: Any = TRAIN, test: Any = TEST, dtype: str = "float32") -> None:
+def check(
+    cache: EmbeddingCache, train: Any = TRAIN, test: Any = TEST, dtype: str = "float32"
+) -> None:
     for split, given in (("train", train), ("test", test)):
         np.testing.assert_array_equal(
             cache[split].embeddings[:].astype(np.float32), expected(given, dtype)
