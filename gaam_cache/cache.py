@@ -84,6 +84,11 @@ class Split:
         return self._array("num_tokens")[:]
 
     @property
+    def first_layer(self) -> int:
+        """Number of the first layer of its states: 0 or 1."""
+        return self._plan.first_layer
+
+    @property
     def labelled(self) -> bool:
         """Whether the classes of its rows are known; else every label is -1."""
         return self.name not in self._plan.unlabelled
@@ -228,8 +233,13 @@ class EmbeddingCache(Mapping[str, Split]):
 
     @property
     def num_layers(self) -> int:
-        """Layers of the encoder."""
+        """Layers of the encoder that are kept."""
         return self.plan.num_layers
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first of them: 0 where that is the encoder's input, else 1."""
+        return self.plan.first_layer
 
     @property
     def hidden_size(self) -> int:

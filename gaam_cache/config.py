@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
@@ -20,11 +21,11 @@ RECORDED = "recorded"
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
 OF_ROWS = {RECORDED: "dataset"}
 OF_ENCODER = {RECORDED: "encoder"}
+UNCHECKED = "unchecked"
+"""Metadata of a field that may be any text, white space too."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
-COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-"""What a kept column may be called: it becomes part of the name of an array."""
 
 
 def parse_device_map(value: Any) -> str | None:
@@ -55,7 +56,8 @@ class ExtractConfig(Placing):
     encoder_seed: int | None = None
     """Seed of the random weights; default: 0."""
     dataset: str = DEFAULT_DATASET
-    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, or a hub id."""
+    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, a folder of classes
+    (train/cat/1.png), or a hub id."""
     dataset_revision: str | None = None
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
@@ -70,26 +72,33 @@ class ExtractConfig(Placing):
     keep_columns: tuple[str, ...] = field(
         default=(), metadata={"option": "--keep-column"} | OF_ROWS
     )
-    """Columns of strings that the cache keeps, such as who speaks."""
-    delimiter: str | None = field(default=None, metadata=OF_ROWS)
-    """What parts the fields of a CSV file: a character, or 'tab'; default: a comma."""
+    """Columns of strings or whole numbers that the cache keeps, such as who speaks; of a folder of
+    classes 'file', the path."""
+    delimiter: str | None = field(
+        default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | OF_ROWS
+    )
+    """What parts the fields of a CSV file: a character, or 'comma', 'semicolon', 'tab', 'pipe' or
+    'space'; default: a comma."""
     encoding: str | None = field(default=None, metadata=OF_ROWS)
-    """Of the characters in CSV and JSON lines; default: UTF-8."""
+    """Of the characters in CSV and JSON lines, as Python calls it; default: UTF-8."""
     strip_labels: bool = field(default=False, metadata=OF_ROWS)
     """Leave out white space around class names."""
     skip_empty: bool = field(default=False, metadata=OF_ROWS)
-    """Leave out rows of which nothing is to be encoded; they are counted and named."""
+    """Leave out rows of which nothing is to be encoded, whatever else they hold; they are counted
+    and named."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)
-    """Part of the rows of a single file that becomes the split 'test', stratified."""
+    """Part of the rows of a single file, or of the only split there is, that becomes the split
+    'test': of every class, and at least a row of one that has two. The rest is 'train'."""
     split_seed: int = field(default=0, metadata=OF_ROWS)
     """Which rows those are."""
     unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS)
-    """Splits without labels: to predict on, never to report on."""
+    """Splits without labels, or whose labels are not read: to predict on, never to report on."""
     clip_seconds: float | None = field(default=None, metadata=OF_ROWS)
-    """Longest sound; default: what the encoder takes at most, and nothing is cut before that."""
+    """Longest sound, or piece of one; default: what the encoder takes at most, 30 s; of
+    ``published_audio`` 5 s."""
     clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS)
     """What becomes of a longer one: its beginning, or a row for every piece."""
-    published_audio: bool = field(default=False, metadata=OF_ENCODER)
+    published_audio: bool = field(default=False, metadata=OF_ROWS)
     """Sounds as the published code has them: filled with zeros to 5 s, not normalised, the mean
     over what was filled too."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
@@ -100,10 +109,10 @@ class ExtractConfig(Placing):
     """How a layer's token states become one vector: files in ``encoders/poolings``."""
     pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER)
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
-    prompt: str | None = field(default=None, metadata=OF_ENCODER)
+    prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
-    prompt_file: Path | None = field(default=None, metadata=OF_ENCODER)
-    """A file that holds it."""
+    prompt_file: Path | None = None
+    """A file that holds it, in UTF-8; a line end at its end is not part of it."""
     layer_zero: bool = field(default=False, metadata=OF_ENCODER)
     """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
@@ -118,7 +127,7 @@ class ExtractConfig(Placing):
     shard_rows: int = 2048
     """Rows of one shard at most (a shard is also at most 512 MB)."""
     limit: int | None = None
-    """Only the first so many rows of each split."""
+    """Only the first so many rows of each split, after ``test_fraction`` has made them."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     device_map: str | None = field(default=None, metadata={"parse": parse_device_map})
@@ -157,8 +166,11 @@ class ExtractConfig(Placing):
                     f"split '{shortened(split)}' cannot be part of a file name",
                     expected="letters, digits, '_' and '.'",
                 )
+        check_rows(self)
+        check_sounds(self)
         check_device(self.device)
         check_placing(self)
+        check_prompt(self)
         if self.device_map is not None and not self.alone and self.engine == "local":
             raise ConfigError(
                 "--device-map spreads one encoder over all GPUs",

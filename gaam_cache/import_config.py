@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config import COLUMN_PATTERN, NAME_PATTERN
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config_checks import COLUMN_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import excerpt, shortened

@@ -13,6 +13,7 @@ from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
+from gaam_cache.messages.checks import excerpt
 from gaam_cache.reading.check_memory import CheckMemory
 
 SHOWN = 20
@@ -67,11 +68,15 @@ def describe(path: Path) -> dict[str, Any]:
         "revision": plan.encoder["revision"],
         "dataset": plan.dataset["name"],
         "num_layers": plan.num_layers,
+        "first_layer": plan.first_layer,
         "hidden_size": plan.hidden_size,
         "pooling": list(plan.pooling),
         "storage_dtype": plan.storage_dtype,
         "compute_dtype": encoder["dtype"],
         "layers": encoder.get("layers"),
+        "pooled": encoder.get("pooled"),
+        "prompt": encoder.get("prompt"),
+        "pool_over": encoder.get("pool_over", "all"),
         "imported_from": encoder.get("imported", {}).get("files"),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
@@ -137,17 +142,25 @@ def in_words(about: dict[str, Any]) -> str:
     tokens = not imported or about["max_length"] > 1
     how = f"computed in {about['compute_dtype']}" if not imported else "computed elsewhere"
     pooled = f"{' and '.join(about['pooling'])} pooled"
+    if about["pooled"]:
+        pooled += f" over {about['pooled']}"
     if imported:
         pooled = f"pooling called {', '.join(about['pooling'])}"
+    zero = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
     lines = [
         f"cache {about['path']}: {state}",
         f"  encoder      {encoder}{revision}, {how}; its layers: {about['layers'] or 'not said'}",
         f"  data set     {about['dataset']}"
-        + (f", at most {about['max_length']} tokens a text" if tokens else ""),
-        f"  states       {about['num_layers']} layers x {about['hidden_size']}, "
+        + (f", at most {about['max_length']} tokens a row" if tokens else ""),
+        f"  states       {about['num_layers']} layers{zero} x {about['hidden_size']}, "
         f"{pooled}, stored as {about['storage_dtype']}",
         f"  fingerprint  {about['fingerprint'][:12]}",
     ]
+    over = {"all": "", "text": ", pooled over the text's own tokens"}.get(about["pool_over"], "")
+    if about["prompt"] is not None:
+        lines.append(f"  prompt       {excerpt(about['prompt'])}{over}")
+    elif over:
+        lines.append(f"  pooling      {over.removeprefix(', ')}")
     if about["columns"]:
         lines.append(f"  columns      {', '.join(about['columns'])}")
     for name, split in about["splits"].items():

@@ -14,6 +14,7 @@ from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
     TEST_SPLIT,
     check_choices,
+    check_loss,
     check_precision,
     check_protocol,
     check_sweep,
@@ -22,6 +23,7 @@ from gaam_decoder.config_checks import (
 )
 from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
 from gaam_decoder.parse import (
+    parse_groups,
     parse_list,
     parse_pools,
     parse_rates,
@@ -31,13 +33,13 @@ from gaam_decoder.parse import (
     whole,
     yes_or_no,
 )
-from gaam_decoder.specs import USUAL_DECAY, build, parse_attention, parse_head, parse_loss
+from gaam_decoder.specs import USUAL_DECAY, parse_attention, parse_head
 
 MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
-PATHS = ("cache", "runs", "groups")
+PATHS = ("cache", "runs")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
 
 
@@ -55,6 +57,8 @@ class TrainConfig(Placing):
     """Classifier heads: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
     loss: str = "cross-entropy"
     """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: in training the loss of a row counts by its class, so that all count alike."""
     cache: Path = Path("cache")
     """Folder of the cache."""
     runs: Path = Path("runs")
@@ -96,7 +100,7 @@ class TrainConfig(Placing):
     """Pooling to read, or several; default: the first in the cache."""
     layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
     """Encoder layers to learn from, counted from 1 as in the paper: layer n is ``hidden_states[n]``
-    of transformers. Or several such sets, None for all layers. Default: all."""
+    of transformers (0: of ``--layer-zero``). Or several such sets, None for all. Default: all."""
     train_split: str = "train"
     """Split to train on."""
     test_split: str = TEST_SPLIT
@@ -106,9 +110,9 @@ class TrainConfig(Placing):
     folds: int | None = None
     """Cross-validation: the train split in so many parts, each tested by decoders that learned from
     the others, each a run of its own; the test split is left alone. Default: none."""
-    groups: Path | None = None
-    """A text file with one name per row of the train split, such as a session or a speaker: rows of
-    one name are never in two folds. Default: folds keep the share of every class."""
+    groups: str | Path | None = field(default=None, metadata={"parse": parse_groups})
+    """A kept column of the cache, or a text file with one name per row of train, such as a session:
+    rows of one name are never in two folds. Default: folds keep the share of every class."""
     repeats: int = 1
     """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
     fold: int | None = None
@@ -166,7 +170,7 @@ class TrainConfig(Placing):
         check_precision(self)
         if not self.seeds:
             raise ConfigError("nothing to train", expected="at least one seed: --seeds")
-        build(parse_loss(self.loss), "loss")
+        check_loss(self)
         check_sweep(self, self._axes())
         check_tuning(self)
 
@@ -178,9 +182,9 @@ class TrainConfig(Placing):
             **dict.fromkeys(PATHS, (Path, "a path")),
             **dict.fromkeys(YES_OR_NO, (yes_or_no, "True or False")),
             "attn": (parse_list, ""),
-            "seeds": (parse_seeds, ""),
-            "tune_seeds": (parse_seeds, ""),
+            **dict.fromkeys(("seeds", "tune_seeds"), (parse_seeds, "")),
             "shuffle": (parse_shuffle, ""),
+            "groups": (parse_groups, ""),
         }
         for name, (kind, expected) in kinds.items():
             value = getattr(self, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import option_of, shortened
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.specs import blamed, build, head_class, parse_head, parse_loss
 
 if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
@@ -69,6 +70,36 @@ def check_precision(config: TrainConfig) -> None:
             expected="--select val or test, which choose an epoch",
             found="--ties first",
             hint="leave --ties out (where a file sets it: --ties loss)",
+        )
+
+
+def check_loss(config: TrainConfig) -> None:
+    """There is such a loss, and classes can be weighted in it if they are to be.
+
+    Raises:
+        ConfigError: it is unknown or takes no weights, or nothing is trained by it.
+    """
+    loss = parse_loss(config.loss)
+    loss_of = build(loss, "loss")
+    if config.class_weights == "none":
+        return
+    found = f"--class-weights {config.class_weights}"
+    if all(head_class(parse_head(text)).trained_by == "fit" for text in config.heads):
+        raise ConfigError(
+            "--class-weights plays no part where heads are fitted at once: their loss is their own",
+            expected="a --head that is trained in steps, such as linear",
+            found=f"{found}, --head {', '.join(config.heads)}",
+            hint="leave --class-weights out (where a file sets it: --class-weights none)",
+        )
+    from gaam_decoder.losses._weighted import is_mean_over_rows
+
+    with blamed(loss, "loss"):
+        weighable = is_mean_over_rows(loss_of)
+    if not weighable:
+        raise ConfigError(
+            f"the loss '{loss}' takes no weights: it is no mean over the losses of single rows",
+            expected="--class-weights none, or another --loss",
+            found=f"{found}, --loss {loss}",
         )
 
 

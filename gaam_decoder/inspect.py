@@ -71,6 +71,7 @@ def in_words(about: dict[str, Any]) -> str:
         f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
         f"through {about['cache']['encoder']}",
         f"  recipe       {recipe}",
+        *_groups_in_words(about.get("groups")),
         f"  run as       {_engine_in_words(about['engine'], fitted='fit' in about)}",
         f"  majority     {100 * about['majority_accuracy']:.1f}%",
     ]
@@ -84,6 +85,14 @@ def in_words(about: dict[str, Any]) -> str:
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
     finished = any(not seed["failed"] for seed in about["seeds"])
     return "\n".join([*lines, *_importance_in_words(about["importance"], finished=finished)])
+
+
+def _groups_in_words(groups: dict[str, str] | None) -> list[str]:
+    """What folds kept together."""
+    if not groups:
+        return []
+    kind = {"column": "kept column", "file": "file"}.get(groups["kind"], groups["kind"])
+    return [f"  groups       by the {kind} {groups['source']}"]
 
 
 def _kept(about: dict[str, Any], epoch: int) -> str:

@@ -88,15 +88,15 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
 
 
 def parse_layers(value: Any) -> tuple[int, ...]:
-    """Read layer numbers, counted from 1: ``19,20,21``, ``19-21`` or ``1-8,12``.
+    """Read layer numbers: ``19,20,21``, ``19-21`` or ``1-8,12``; 0 is what layer 1 reads.
 
     Raises:
         ValueError: anything else.
     """
     several = isinstance(value, (list, tuple))
     layers = list(value) if several else parse_numbers(str(value))
-    if not all(map(_whole, layers)) or any(layer < 1 for layer in layers):
-        raise ValueError("layer numbers from 1 on")
+    if not all(map(_whole, layers)) or any(layer < 0 for layer in layers):
+        raise ValueError("layer numbers from 1 on, or 0 of a cache that has it")
     return _each_once(layers, "layer")
 
 

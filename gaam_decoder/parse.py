@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from pathlib import PurePath
 from typing import Any
 
 
@@ -64,6 +65,19 @@ def parse_pools(value: Any) -> tuple[str | None, ...]:
     if not all(pools):
         raise ValueError("the name of a pooling, or several: mean,last")
     return pools
+
+
+def parse_groups(value: Any) -> str:
+    """The name of a kept column, or a file; a ``Path`` is a file, whatever its name.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, PurePath):
+        return str(value) if len(value.parts) > 1 else f"./{value}"
+    if not isinstance(value, str) or not value:
+        raise ValueError("the name of a kept column, or a file")
+    return value
 
 
 def parse_rates(value: Any) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
@@ -26,6 +27,7 @@ OF_STEPS: dict[str, Any] = {
     "clip_order": "unscale-first",
     "ties": "loss",
     "eval_dtype": "same",
+    "class_weights": "none",
     "shuffle": "full",
     "shard_rows": None,
 }
@@ -57,11 +59,22 @@ class Groups:
     """One per row of the train split."""
     source: str
     """Where they were read."""
+    kind: Literal["column", "file"] = "file"
+    """What that is: a kept column of the cache, or a file."""
 
     @cached_property
     def digest(self) -> str:
-        """Of the names."""
+        """Of the names: from a column or a file, the same names are the same recipe."""
         return digest_of("\n".join(self.names).encode())[:16]
+
+    def in_words(self) -> str:
+        """What they were read from."""
+        return f"the kept column '{self.source}'" if self.kind == "column" else f"'{self.source}'"
+
+    def to_dict(self) -> dict[str, str]:
+        """Where they were read, as JSON values."""
+        source = self.source if self.kind == "column" else str(Path(self.source).absolute())
+        return {"kind": self.kind, "source": source}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +116,7 @@ class Recipe:
     shuffle: str = "full"
     shard_rows: int | None = None
     """Of the cache, where the order of the rows depends on it."""
+    class_weights: Literal["none", "balanced"] = "none"
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,12 +17,21 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
+from gaam_cache.messages.checks import option_of, shortened
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from gaam_cache.sources._base import Rows
+
+
+OF_SOME = {
+    **dict.fromkeys(("prompt", "prompt_file", "pool_over"), "that has tokens of a text"),
+    "layer_zero": "that has layers of its own",
+    "published_audio": "of sounds",
+}
+"""Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +50,15 @@ class Inputs:
     decoded: bool = False
     """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
     thread while the encoder is busy."""
+    width: int | None = None
+    """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
+    filled to one length and there is no way around it."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What every row takes of a batch."""
+        length_N = np.asarray(self.lengths, dtype=np.int64)
+        return length_N if self.width is None else np.full_like(length_N, self.width)
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """The items of some rows, as ``Encoder.encode`` takes them."""
@@ -73,6 +91,10 @@ class Facts(NamedTuple):
     dtype: str
     max_length: int
     leak: float | None
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What its length counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +122,13 @@ class Encoder(ABC):
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
+
+    noun: ClassVar[str] = "text"
+    """What people call a row that it reads."""
+    unit: ClassVar[str] = "token"
+    """What the length of a row counts."""
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """Of ``OF_SOME`` the settings that mean something to it."""
 
     name: str
     """Id or path as the user gave it."""
@@ -129,7 +158,9 @@ class Encoder(ABC):
 
     def facts(self) -> Facts:
         """Of it, as it was run."""
-        return Facts(self.label, self.dtype, self.max_length, self.leak)
+        return Facts(
+            self.label, self.dtype, self.max_length, self.leak, noun=self.noun, unit=self.unit
+        )
 
     @classmethod
     @abstractmethod
@@ -214,6 +245,27 @@ def open_encoder(
             expected=f"rows of {cls.called}",
             found=f"rows of {kind}: --dataset {config.dataset}",
         )
+    _refuse_others(cls, config)
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
+
+
+def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
+    """Refuse a setting that means nothing to an encoder.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    defaults = {one.name: one.default for one in fields(ExtractConfig)}
+    for name, which in OF_SOME.items():
+        value = getattr(config, name)
+        if value != defaults[name] and name not in cls.takes:
+            option = option_of(name)
+            raise ConfigError(
+                f"{option} means nothing to this encoder",
+                expected=f"an encoder {which}",
+                found=option if value is True else f"{option} {shortened(str(value))}",
+                where=shortened(config.encoder),
+                hint=f"leave {option} out",
+            )

@@ -10,6 +10,7 @@ import transformers
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Inputs, Outline
 from gaam_cache.encoders._located import Located
+from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
 from gaam_cache.encoders._model.probe import Items
@@ -18,8 +19,11 @@ from gaam_cache.encoders._text.choices import choose_max_length
 from gaam_cache.encoders._text.forward import TextForward, text_part, vocabulary
 from gaam_cache.encoders._text.outline import outline_of_text
 from gaam_cache.encoders._text.probe_texts import SHORT_LENGTHS, probe_lengths, probe_texts
+from gaam_cache.encoders._text.prompt import Prompt
+from gaam_cache.encoders._text.prompted import PromptedTokens
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.messages.checks import excerpt
 
 
 class TextEncoder(ModelEncoder):
@@ -35,12 +39,15 @@ class TextEncoder(ModelEncoder):
     """
 
     reads: ClassVar[str] = "a text encoder and tokenizer"
+    takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "prompt_file", "pool_over"}
     _tokens: Tokens
+    _prompt: Prompt | None = None
 
     @classmethod
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
+        check_reads(model_config, config.encoder, "input_ids", cls.reads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             located.path, local_files_only=True, trust_remote_code=False
         )
@@ -48,10 +55,23 @@ class TextEncoder(ModelEncoder):
         longest = choose_max_length(config.max_length, tokenizer, model_config)
         encoder = cls(located, config, model_config, longest)
         encoder._tokens = Tokens(tokenizer, model_config, config.encoder)
+        prompt, over_text = Prompt.of(config.prompt, config.prompt_file), config.pool_over == "text"
+        if prompt or over_text:
+            tokens = PromptedTokens(
+                tokenizer, model_config, config.encoder, prompt=prompt, over_text=over_text
+            )
+            tokens.check_room(longest)
+            encoder._tokens = tokens
+            encoder._prompt = prompt
         return encoder
 
     def _settings(self) -> dict[str, Any]:
-        return {"special_tokens": True}
+        settings: dict[str, Any] = {"special_tokens": True}
+        if self._prompt is not None:
+            settings["prompt"] = str(self._prompt)
+        if self._config.pool_over != "all":
+            settings["pool_over"] = self._config.pool_over
+        return settings
 
     def _more_files(self) -> set[str]:
         return self._tokens.files()
@@ -64,7 +84,17 @@ class TextEncoder(ModelEncoder):
         return self._tokens.prepare(rows, self.max_length)
 
     def refuse_empty(self, row: str, where: str) -> DataError:
-        """A text without tokens."""
+        """A text without tokens, or none that is left beside its prompt."""
+        if isinstance(self._tokens, PromptedTokens):
+            return DataError(
+                "no token of a text is left to pool"
+                if self._config.pool_over == "text"
+                else "no token of a text is left beside the prompt",
+                expected=f"at least one, and no more than {self.max_length} with what is around it",
+                found=excerpt(row),
+                where=where,
+                hint="remove the row, or look at the prompt and at --max-length",
+            )
         return DataError(
             "the tokenizer makes no token of a text",
             expected="at least one token",
@@ -77,7 +107,8 @@ class TextEncoder(ModelEncoder):
         """Shape and cost from the configuration alone."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
             found = outline_of_text(self._model_config, self.max_length, self.name)
-        self.num_layers, self.hidden_size, cost = found
+        num_layers, self.hidden_size, cost = found
+        self.num_layers = num_layers + 1 - self.first_layer
         self.batching = "padded"
         return cost
 
@@ -121,5 +152,7 @@ class TextEncoder(ModelEncoder):
             f"'{self.name}' does not yield a state for every layer and token",
             expected="a text encoder whose hidden states transformers returns from token ids alone",
             found=str(reason),
-            hint="choose another encoder, or fewer tokens with --max-length",
+            hint="leave --layer-zero out"
+            if "--layer-zero" in str(reason)
+            else "choose another encoder, or fewer tokens with --max-length",
         )

@@ -128,9 +128,17 @@ def costs(
     return cost, cost_in_tokens(lengths, token_budget_batches(lengths, batch_tokens))
 
 
-def padding_share(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> float:
-    """Share of the encoded positions that are padding, in [0, 1)."""
-    padded = padded_tokens(lengths, batches)
+def padding_share(
+    lengths: Lengths, batches: Sequence[NDArray[np.int64]], sizes: Lengths | None = None
+) -> float:
+    """Share of the encoded positions that are padding, in [0, 1).
+
+    Args:
+        lengths: of every row.
+        batches: of rows.
+        sizes: what a row takes of a batch, where that is not its length.
+    """
+    padded = padded_tokens(lengths if sizes is None else sizes, batches)
     return 1 - int(np.sum(lengths)) / padded if padded else 0.0
 
 
@@ -139,19 +147,20 @@ def strictest(*batchings: Batching) -> Batching:
     return max(batchings, key=BATCHINGS.index)
 
 
-def in_words(batching: Batching, *, leak: float | None, cost: float) -> str:
-    """Which texts share batches, why, and what that costs.
+def in_words(batching: Batching, *, leak: float | None, cost: float, noun: str = "text") -> str:
+    """Which rows share batches, why, and what that costs.
 
     Args:
         batching: of the extraction.
         leak: by how much of their norm states move where batches are padded; None if unknown.
         cost: how many times what padded batches would cost.
+        noun: what people call a row.
     """
     if batching == "padded":
-        return "padded; a text's states are the same alone and in a batch (measured)"
+        return f"padded; a {noun}'s states are the same alone and in a batch (measured)"
     moved = "" if leak is None or leak > 1e6 else f" by {100 * leak:.2g}% of their norm"
     why = f"padding moves this encoder's states{moved}"
-    what = "of equal length only" if batching == "equal lengths" else "of one text"
+    what = "of equal length only" if batching == "equal lengths" else f"of one {noun}"
     if batching == "alone":
         why = "neighbours move this encoder's states"
     return f"{what}: {why}; about {cost:.1f} times the cost of padded batches"

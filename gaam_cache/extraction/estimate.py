@@ -66,6 +66,10 @@ class Estimate:
     seconds: float
     """Of the extraction by all workers, without loading the encoder."""
     warnings: tuple[str, ...]
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What ``tokens`` counts."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -74,21 +78,23 @@ class Estimate:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
-        about = "" if self.exact_tokens else "about "
+        about, units = "" if self.exact_tokens else "about ", f"{self.unit}s"
         size = "" if self.parameters is None else f" ({self.parameters / 1e6:,.1f} M parameters)"
         batches = "padded: assumed, the encoder was not loaded"
         if self.batching_measured:
-            batches = in_words(self.batching, leak=self.leak, cost=self.batching_cost)
+            batches = in_words(
+                self.batching, leak=self.leak, cost=self.batching_cost, noun=self.noun
+            )
         by = "" if self.workers == 1 else f" with {self.workers:,} workers, each"
         lines = [
             "dry run: nothing was written",
             f"  encoder  {visible(self.encoder)}{size}, computed in {self.dtype} on {self.device}",
             f"  rows     {rows}",
-            f"  tokens   {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
+            f"  {units:<8} {about}{self.tokens:,} ({100 * self.truncated_share:.1f}% of the rows "
             f"truncated, {100 * self.padding_share:.1f}% padding)",
             f"  batches  {batches}",
             f"  disk     {_size(self.bytes)} in {self.shards:,} shard{'s' * (self.shards > 1)}",
-            f"  time     {_duration(self.seconds)}{by} at {self.tokens_per_second:,.0f} tokens/s",
+            f"  time     {_duration(self.seconds)}{by} at {self.tokens_per_second:,.0f} {units}/s",
             f"  rate     {self.rate_from}",
         ]
         return "\n".join([*lines, *(f"  warning  {text}" for text in self.warnings)])
@@ -142,10 +148,10 @@ def estimate(
     budget = budget_of(config.batch_tokens, encoder.device.type)
     if not loaded and config.device != "cpu":
         budget = budget_of(config.batch_tokens, "cuda")
-    length_N = np.asarray(inputs.lengths)
-    batches = token_budget_batches(length_N, budget, encoder.batching, inputs.extents)
-    cost, padded_cost = costs(length_N, budget, encoder.batching, batches)
-    tokens = int(length_N.sum())
+    size_N = inputs.sizes
+    batches = token_budget_batches(size_N, budget, encoder.batching, inputs.extents)
+    cost, padded_cost = costs(size_N, budget, encoder.batching, batches)
+    tokens = int(np.sum(inputs.lengths))
     rate: Rate
     if assumed.assume_tokens_per_second is not None:
         rate = assumed_rate(assumed.assume_tokens_per_second, tokens)
@@ -156,10 +162,10 @@ def estimate(
                 expected="--assume-tokens-per-second N",
                 found=f"{encoder.label} on one {on_card[0].label}",
             )
-        rate = card_rate(*on_card, dtype, outline, length_N, batches)
+        rate = card_rate(*on_card, dtype, outline, size_N, batches)
     else:
         report(0, 0, "timing some batches")
-        rate = timed_rate(encoder, inputs, length_N, batches)
+        rate = timed_rate(encoder, inputs, size_N, batches)
     if tokenising > rate.seconds:
         share = 100 * rate.seconds / tokenising
         source = f"that of the tokenizer here; the encoder takes {share:.0f}% of it, {rate.source}"
@@ -176,7 +182,7 @@ def estimate(
         tokens=round(scale * tokens),
         exact_tokens=len(sample) == total,
         truncated_share=float(np.mean(inputs.truncated)),
-        padding_share=padding_share(length_N, batches),
+        padding_share=padding_share(inputs.lengths, batches, size_N),
         batching=encoder.batching,
         batching_measured=outline is None,
         batching_cost=cost / padded_cost,
@@ -192,6 +198,8 @@ def estimate(
         rate_from=rate.source,
         seconds=scale * rate.seconds * rounds / shards,
         warnings=_warnings(shards, assumed.workers, total),
+        noun=encoder.noun,
+        unit=encoder.unit,
     )
 
 

@@ -48,7 +48,9 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     else:
         job, tally = prepare_job(config, report), Tally()
         made = make_missing(config, job, report, tally)
-        summary = summarize(config, made.plan, job.encoder.facts(), tally)
-    cut = row_checks.truncation(summary.rows_made, summary.truncated, summary.max_length)
+        summary = summarize(config, made.plan, job.encoder.facts(), tally, job.rows)
+    cut = row_checks.truncation(
+        summary.rows_made, summary.truncated, summary.max_length, summary.unit
+    )
     warn(cut, stacklevel=3)
     return summary

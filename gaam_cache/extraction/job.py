@@ -125,6 +125,8 @@ def plan_fields(
         fields["columns"] = columns
     if unlabelled := _unlabelled(rows):
         fields["unlabelled"] = unlabelled
+    if decoders := next(iter(rows.values())).decoders():
+        fields["decoders"] = decoders
     return fields
 
 

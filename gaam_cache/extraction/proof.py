@@ -64,7 +64,9 @@ def as_numbers(stored: NDArray[Any], storage_dtype: str) -> NDArray[Any]:
     return stored
 
 
-def unproven(found: Deviation, limit: float, batching: Batching, where: str) -> NumericsError:
+def unproven(
+    found: Deviation, limit: float, batching: Batching, where: str, *, first_layer: int
+) -> NumericsError:
     """What is said where a shard fails its proof."""
     hint = "look at the machine: the same text gave two different states"
     if batching != "alone":
@@ -75,7 +77,7 @@ def unproven(found: Deviation, limit: float, batching: Batching, where: str) -> 
     return NumericsError(
         "a text has another state in its batch than alone; the shard was not published",
         expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
-        found=f"{found.share:.1e} in layer {found.layer + 1}",
+        found=f"{found.share:.1e} in layer {found.layer + first_layer}",
         where=where,
         hint=hint,
     )

@@ -41,6 +41,7 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
         "dtype": identity["dtype"],
         "storage_dtype": plan.storage_dtype,
         "shard_rows": plan.shard_rows,
+        "prompt": identity.get("prompt"),
         **{name: part[name] for name, part in _parts(plan) if name in part},
         **changes,
     }

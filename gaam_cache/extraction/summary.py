@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gaam_cache.config import ExtractConfig
@@ -12,6 +13,10 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import Plan
 from gaam_cache.messages.foreign_text import visible
+from gaam_cache.sources._base import Rows
+
+FIRST_SKIPPED = 3
+"""Rows of a split that were left out and are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +61,17 @@ class ExtractSummary:
     """That made them."""
     missing: int = 0
     """Shards that others still make."""
+    noun: str = "text"
+    """What people call a row."""
+    unit: str = "token"
+    """What ``tokens`` and ``max_length`` count."""
     made_by: str | None = None
     """Who they are."""
     smaller_batches: int | None = None
     """Tokens of a batch in the end, where there was no memory for those that were asked for."""
+    skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of every split from which rows were left out (--skip-empty): how many, and where the first
+    stood."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -68,7 +80,9 @@ class ExtractSummary:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
+        units = f"{self.unit}s"
         where = f"the cache in '{visible(str(self.path))}'"
+        left_out = "; ".join(map(_left_out, self.skipped.items()))
         lines = [
             f"{where} is complete"
             if not self.missing
@@ -77,6 +91,7 @@ class ExtractSummary:
             f"  encoder      {visible(self.encoder)}, "
             f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
+            *([f"  left out     {left_out} (--skip-empty)"] if left_out else []),
             f"  fingerprint  {self.fingerprint[:12]}",
         ]
         if not self.shards_made:
@@ -84,26 +99,34 @@ class ExtractSummary:
             return "\n".join([*lines, f"  this run     nothing to do, {why}"])
         lines.append(
             f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
-            f"{self.tokens:,} tokens in {self.seconds:.1f} s "
-            f"({self.rows_made / self.seconds:,.0f} texts/s, "
-            f"{self.tokens / self.seconds:,.0f} tokens/s, "
+            f"{self.tokens:,} {units} in {self.seconds:.1f} s "
+            f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
+            f"{self.tokens / self.seconds:,.0f} {units}/s, "
             f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
             + (f", by {self.workers} workers" if self.workers > 1 else "")
         )
-        said = batching.in_words(self.batching, leak=self.leak, cost=self.batching_cost)
+        said = batching.in_words(
+            self.batching, leak=self.leak, cost=self.batching_cost, noun=self.noun
+        )
         lines.append(f"  batches      {said}")
         if self.smaller_batches is not None:
             lines.append(
-                f"  memory       too little for larger batches: {self.smaller_batches:,} tokens at "
-                "most in the end (--batch-tokens)"
+                f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
+                "at most in the end (--batch-tokens)"
             )
         lines.append(
             f"  proof        {self.proven:,} rows encoded again alone, off by at most "
             f"{self.deviation:.1e} of a layer's norm"
         )
         if self.truncated:
-            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} tokens")
+            lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} {units}")
         return "\n".join(lines)
+
+
+def _left_out(item: tuple[str, dict[str, Any]]) -> str:
+    split, about = item
+    more = ", ..." if about["rows"] > len(about["first"]) else ""
+    return f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}{more}"
 
 
 def summarize(
@@ -111,6 +134,7 @@ def summarize(
     plan: Plan,
     encoder: Facts,
     tally: Tally,
+    rows: Mapping[str, Rows],
     *,
     left: str | None = None,
     workers: int = 1,
@@ -122,6 +146,7 @@ def summarize(
         plan: of the cache.
         encoder: as it was run.
         tally: what was counted, of all workers of this run.
+        rows: of every split.
         left: who makes what is left; None where nothing is.
         workers: of this run.
     """
@@ -129,6 +154,8 @@ def summarize(
         path=str(config.out),
         fingerprint=plan.fingerprint,
         encoder=encoder.label,
+        noun=encoder.noun,
+        unit=encoder.unit,
         dtype=encoder.dtype,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
@@ -152,4 +179,9 @@ def summarize(
         workers=workers,
         missing=0 if left is None else len(missing_shards(config.out, plan)),
         made_by=left,
+        skipped={
+            name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
+            for name, part in rows.items()
+            if part.skipped
+        },
     )

@@ -19,7 +19,9 @@ class Unstorable(Exception):  # noqa: N818 raised and caught between two threads
         self.index = index
 
 
-def unstorable(error: Unstorable, value: float, storage_dtype: str, where: str) -> NumericsError:
+def unstorable(
+    error: Unstorable, value: float, storage_dtype: str, where: str, *, first_layer: int
+) -> NumericsError:
     """What is said of it.
 
     Args:
@@ -27,13 +29,15 @@ def unstorable(error: Unstorable, value: float, storage_dtype: str, where: str) 
         value: what the encoder yields there.
         storage_dtype: what cannot hold it.
         where: its row.
+        first_layer: number of the first layer.
     """
-    _, layer, feature = error.index
+    _, place, feature = error.index
+    layer = place + first_layer
     overflow = bool(np.isfinite(value))
     return NumericsError(
-        f"a state of layer {layer + 1} cannot be stored as {storage_dtype}"
+        f"a state of layer {layer} cannot be stored as {storage_dtype}"
         if overflow
-        else f"the encoder's layer {layer + 1} yields {value}",
+        else f"the encoder's layer {layer} yields {value}",
         expected=f"finite values up to {torch.finfo(getattr(torch, storage_dtype)).max:g}",
         found=f"{value:g} in feature {feature}",
         where=where,

@@ -111,10 +111,10 @@ class ShardWorker:
         Warns:
             GaamWarning: batches had to become smaller.
         """
-        asked, length_N = self._batch_tokens, np.asarray(inputs.lengths)
+        asked, length_N, size_N = self._batch_tokens, np.asarray(inputs.lengths), inputs.sizes
         while True:
             batches = token_budget_batches(
-                length_N, self._batch_tokens, self.batching, inputs.extents
+                size_N, self._batch_tokens, self.batching, inputs.extents
             )
             encoded = self._encode_batches(inputs, batches, tick)
             if isinstance(encoded, list):
@@ -123,7 +123,7 @@ class ShardWorker:
         if self._batch_tokens < asked:
             self.tally.smaller_batches = self._batch_tokens
             warn([went_on(asked, self._batch_tokens)], stacklevel=3)
-        cost, padded_cost = costs(length_N, self._batch_tokens, self.batching, batches)
+        cost, padded_cost = costs(size_N, self._batch_tokens, self.batching, batches)
         self.tally.cost += cost
         self.tally.padded_cost += padded_cost
         self.tally.truncated += sum(inputs.truncated)
@@ -132,7 +132,7 @@ class ShardWorker:
             encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
             pooled = attempt(encode_alone, self._encoder.device)
             if isinstance(pooled, NoRoom):
-                large = TooLarge(pooled, [row], [int(length_N[row])])
+                large = TooLarge(pooled, [row], [int(size_N[row])])
                 raise no_room(large, shard, self._rows)
             alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return EncodedShard(encoded, alone)
@@ -143,18 +143,18 @@ class ShardWorker:
         """States of every batch, or the one that there is no memory for; then none is counted."""
         encoded, tally, done = [], self.tally, 0
         before = tally.rows, tally.tokens, tally.padded_tokens
-        length_N = np.asarray(inputs.lengths)
+        length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
             encode = partial(self._encode_batch, items)
             states = attempt(encode, self._encoder.device)
             if isinstance(states, NoRoom):
                 tally.rows, tally.tokens, tally.padded_tokens = before
-                return TooLarge(states, batch.tolist(), length_N[batch].tolist())
+                return TooLarge(states, batch.tolist(), size_N[batch].tolist())
             encoded.append(EncodedBatch(batch, states))
             done += len(batch)
             tally.rows += len(batch)
             tally.tokens += int(length_N[batch].sum())
-            tally.padded_tokens += padded_tokens(length_N, [batch])
+            tally.padded_tokens += padded_tokens(size_N, [batch])
             tick(done)
         return encoded
 
@@ -229,7 +229,8 @@ class ShardWorker:
         limit = proof_limit(self._encoder.dtype, dtype)
         if worst.share > limit:
             where = f"{self._rows[shard.split].origin}, row {shard.start + worst.row + 1}"
-            raise unproven(worst, limit, self.batching, where)
+            first = self._plan.first_layer
+            raise unproven(worst, limit, self.batching, where, first_layer=first)
 
     def explain(self, error: Unstorable) -> NumericsError:
         """Say what the encoder yields where a state could not be stored; encodes that row again."""
@@ -239,10 +240,11 @@ class ShardWorker:
         items = self._encoder.prepare([part.inputs[row]]).items
         value = float(self._encoder.encode(items)[error.pooling][0, layer, feature])
         where = f"{part.origin}, row {row + 1}"
-        return unstorable(error, value, self._plan.storage_dtype, where)
+        plan = self._plan
+        return unstorable(error, value, plan.storage_dtype, where, first_layer=plan.first_layer)
 
     def speed(self) -> str:
         """Tokens per second so far, for people."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
         share = 100 * self.tally.padding_share
-        return f"{self.tally.tokens / seconds:,.0f} tokens/s, {share:.1f}% padding"
+        return f"{self.tally.tokens / seconds:,.0f} {self._encoder.unit}s/s, {share:.1f}% padding"

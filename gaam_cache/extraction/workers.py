@@ -78,7 +78,7 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     if config.engine == "local" and _is_complete(config.out):  # workers would look, and end
         job, tally = prepare_job(config, report), Tally()
         made = make_missing(config, job, report, tally)
-        return summarize(config, made.plan, job.encoder.facts(), tally)
+        return summarize(config, made.plan, job.encoder.facts(), tally, job.rows)
     checked = read_rows(config, report) if key is None else _rows_of_rank(config, key, report)
     in_thread(prepare_folder, config.out)
     shared = own is None or in_thread(hand_over, checked, config.out, own)
@@ -109,7 +109,8 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     tally.seconds = time.perf_counter() - began
     lefts = [left for _, _, left in results]
     left = None if None in lefts else lefts[0]
-    return summarize(config, read_plan(config.out), facts, tally, left=left, workers=len(results))
+    plan, count = read_plan(config.out), len(results)
+    return summarize(config, plan, facts, tally, checked.rows, left=left, workers=count)
 
 
 def work(argument: Argument, place: Place, tell: Tell) -> tuple[Tally, Facts | None, str | None]:
@@ -144,7 +145,7 @@ def as_rank(config: ExtractConfig, rank: Rank, report: Report) -> ExtractSummary
     checked = None if key is None else _rows_of_rank(config, key, report)
     job, tally = prepare_job(config, report, checked=checked), Tally()
     made = make_missing(config, job, report, tally, Role(rank.start, waits=False))
-    return summarize(config, made.plan, job.encoder.facts(), tally, left=made.left)
+    return summarize(config, made.plan, job.encoder.facts(), tally, job.rows, left=made.left)
 
 
 def _is_complete(out: Path) -> bool:

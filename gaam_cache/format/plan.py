@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config import COLUMN_PATTERN, NAME_PATTERN
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config_checks import COLUMN_PATTERN
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.format.fingerprint import check_covered
 from gaam_cache.format.receipt import ITEM_BYTES, SHARD_FOLDER
@@ -25,10 +26,12 @@ MAX_SHARDS = 2**20
 OPTIONAL = ("columns", "unlabelled")
 """Keys of a plan that are there where they say something."""
 MAX_VALUE_BYTES = 4096
-"""Of a value of a kept column."""
+"""Of a value of a kept column in UTF-8: a name, not a text."""
 PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
+CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+"""How an encoder's layers are numbered, by the number of the first that is kept."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
 """From the cheapest to the strictest."""
 
@@ -81,6 +84,11 @@ class Plan:
         """Seed of the encoder's random weights; None where they are trained."""
         untrained = self.fingerprint_fields["encoder"].get("untrained")
         return None if untrained is None else untrained["seed"]
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
+        return 0 if self.fingerprint_fields["encoder"].get("layers") == CONVENTIONS[0] else 1
 
     @property
     def batching(self) -> Batching:

@@ -22,6 +22,13 @@ PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.mode
 WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in PATTERNS))
 IS_WEIGHTS = re.compile(r"model.*\.safetensors")
 """Weights and their index."""
+CONFIGURATIONS = (
+    "config.json",
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+"""Files that may name code."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -160,10 +167,10 @@ def refuse_code(folder: Path) -> None:
     then not those that the model's authors mean (a causal class for a bidirectional model).
 
     Raises:
-        ConfigError: ``auto_map`` in the configuration of the model or of its tokenizer, or an
-            attention that is fetched from the hub.
+        ConfigError: ``auto_map`` in the configuration of the model or of what makes rows ready for
+            it, or an attention that is fetched from the hub.
     """
-    for name in ("config.json", "tokenizer_config.json"):
+    for name in CONFIGURATIONS:
         try:
             content = json.loads((folder / name).read_bytes())
         except (OSError, ValueError, RecursionError):

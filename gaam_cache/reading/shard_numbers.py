@@ -125,9 +125,10 @@ class _Numbers:
         exponents = bits & bits.dtype.type(mask)
         if exponents.max() == mask:
             index = np.unravel_index(first + int((exponents == mask).argmax()), spec.shape)
-            row, layer, feature = (int(n) for n in index)
+            row, place, feature = (int(n) for n in index)
+            layer = place + self._plan.first_layer
             self.fault = (
-                f"'{name}' is not finite in row {self._shard.start + row}, layer {layer + 1}, "
+                f"'{name}' is not finite in row {self._shard.start + row}, layer {layer}, "
                 f"feature {feature}"
             )
 

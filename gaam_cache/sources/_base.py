@@ -5,12 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import compress
+from typing import Any, ClassVar, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
+from gaam_cache.sources._spool import PackedTexts
 from gaam_cache.terminal.progress import Report, silent
+
+
+class Packed(NamedTuple):
+    """Inputs as others can be handed them."""
+
+    texts: PackedTexts
+    """One per row."""
+    about: Mapping[str, Any]
+    """What is the same for all: JSON values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +53,10 @@ class Rows(ABC):
         """Number of rows."""
         return len(self.inputs)
 
+    def decoders(self) -> dict[str, str]:
+        """What made inputs of bytes, and in which version, where it decides them."""
+        return {}
+
     @abstractmethod
     def contents(self) -> Iterator[bytes]:
         """All of every input, which the fingerprint of a cache covers."""
@@ -53,6 +68,23 @@ class Rows(ABC):
     @abstractmethod
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
+
+    def units(self) -> Sequence[int]:
+        """For every row which unit it is of, counted from 0: those of one are never parted."""
+        return range(len(self))
+
+    def chosen_inputs(self, mask: Sequence[bool]) -> Sequence[Any]:
+        """The inputs of some rows, in order; ``mask`` says of every row whether it is one."""
+        return list(compress(self.inputs, mask))
+
+    def packed_inputs(self) -> Packed | None:
+        """What other processes make the inputs of; None where they cannot."""
+        return None
+
+    @classmethod
+    def unpacked_inputs(cls, packed: Packed) -> Sequence[Any]:
+        """The inputs, as they were."""
+        raise NotImplementedError
 
 
 NO_LABEL = ""

@@ -5,8 +5,10 @@ to be done once. The file carries a digest of all its content, which whoever ope
 again of every piece that is read later. It says of what it was made: of data that were changed
 since, or of other columns, nobody takes it.
 
-    header (JSON behind its length), then for each split: sizes of the texts (int64), class numbers
-    (int32), the texts in UTF-8 one behind the other
+    header (JSON behind its length), then for each split: class numbers (int32; -1: not known), and
+    as texts what inputs are made of, each kept column, and where rows were left out
+
+    texts: sizes (int64), then they themselves in UTF-8 one behind the other
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ import numpy as np
 from gaam_cache.errors import ConfigError, StorageError
 from gaam_cache.format.files import write_file
 from gaam_cache.format.sealed import SealedFile, SealedParts
-from gaam_cache.sources._base import Rows
-from gaam_cache.sources._spool import PackedTexts
-from gaam_cache.sources._texts import Texts
+from gaam_cache.sources._base import NO_LABEL, Packed, Rows
+from gaam_cache.sources._kinds import rows_of_kind
+from gaam_cache.sources._spool import PackedTexts, packed
 
 FILE_NAME = "rows-{:.16}"
 """In the folder of the cache, while it is made: of rows with this key."""
@@ -42,7 +44,7 @@ class CheckedRows(NamedTuple):
 
 
 def hand_over(checked: CheckedRows, folder: Path, key: str) -> bool:
-    """Write rows for others; False where they are not texts, which each reads for itself.
+    """Write rows for others; False where nobody else can make their inputs, so that each reads.
 
     Args:
         checked: the rows.
@@ -52,29 +54,45 @@ def hand_over(checked: CheckedRows, folder: Path, key: str) -> bool:
     Raises:
         StorageError: the file system refused.
     """
-    parts = checked.rows.values()
-    if not all(isinstance(part, Texts) and isinstance(part.inputs, PackedTexts) for part in parts):
+    inputs = {name: part.packed_inputs() for name, part in checked.rows.items()}
+    if None in inputs.values():
         return False
-    number = {name: place for place, name in enumerate(checked.class_names)}
+    number = {name: place for place, name in enumerate(checked.class_names)} | {NO_LABEL: -1}
+    splits, parts = [], []
+    for name, part in checked.rows.items():
+        packed_inputs = inputs[name]
+        assert packed_inputs is not None
+        splits.append(
+            {
+                "name": name,
+                "kind": part.kind,
+                "rows": len(part),
+                "about": packed_inputs.about,
+                "origin": part.origin,
+                "revision": part.revision,
+                "labelled": part.labelled,
+                "kept": list(part.kept),
+                "skipped": len(part.skipped),
+            }
+        )
+        texts = [packed_inputs.texts, *map(packed, part.kept.values()), packed(part.skipped)]
+        parts.append((part.labels, texts))
     header = {
         "key": key,
         "class_names": checked.class_names,
         "content": checked.content,
         "shared_texts": checked.shared_texts,
-        "splits": [
-            {"name": name, "rows": len(part), "origin": part.origin, "revision": part.revision}
-            for name, part in checked.rows.items()
-        ],
+        "splits": splits,
     }
     about = json.dumps(header).encode()  # in its order: the plan has the splits so
 
     def content() -> Iterator[bytes]:
         yield len(about).to_bytes(8, "little") + about
-        for part in parts:
-            assert isinstance(part.inputs, PackedTexts)
-            yield part.inputs.sizes().astype("<i8").tobytes()
-            yield np.array([number[label] for label in part.labels], "<i4").tobytes()
-            yield from part.inputs.raw()
+        for labels, texts in parts:
+            yield np.array([number[label] for label in labels], "<i4").tobytes()
+            for one in texts:
+                yield one.sizes().astype("<i8").tobytes()
+                yield from one.raw()
 
     name = FILE_NAME.format(key)
     write_file(folder / name, SealedParts(name, content))
@@ -100,19 +118,32 @@ def take_over(folder: Path, key: str) -> CheckedRows | None:
     at = 8 + size
     for split in header["splits"]:
         count = split["rows"]
-        sizes = np.frombuffer(file.read(at, 8 * count), "<i8")
-        labels = np.frombuffer(file.read(at + 8 * count, 4 * count), "<i4")
-        begin = at + 12 * count
-        ends = array("Q", np.concatenate([[begin], begin + np.cumsum(sizes)]).tolist())
-        rows[split["name"]] = Texts(
-            inputs=_SharedTexts(file, ends),
-            labels=[names[label] for label in labels.tolist()],
+        numbers = np.frombuffer(file.read(at, 4 * count), "<i4").tolist()
+        inputs, at = _texts(file, at + 4 * count, count)
+        kept = {}
+        for column in split["kept"]:
+            kept[column], at = _texts(file, at, count)
+        skipped, at = _texts(file, at, split["skipped"])
+        cls = rows_of_kind(split["kind"])
+        rows[split["name"]] = cls(
+            inputs=cls.unpacked_inputs(Packed(inputs, split["about"])),
+            labels=[NO_LABEL if number < 0 else names[number] for number in numbers],
             class_names=names,
             origin=split["origin"],
             revision=split["revision"],
+            kept=kept,
+            skipped=skipped,
+            labelled=split["labelled"],
         )
-        at = ends[-1]
     return CheckedRows(rows, names, header["content"], header["shared_texts"])
+
+
+def _texts(file: SealedFile, at: int, count: int) -> tuple[_SharedTexts, int]:
+    """So many texts that begin there, and where what follows them does."""
+    sizes = np.frombuffer(file.read(at, 8 * count), "<i8")
+    begin = at + 8 * count
+    ends = array("Q", np.concatenate([[begin], begin + np.cumsum(sizes)]).tolist())
+    return _SharedTexts(file, ends), ends[-1]
 
 
 class _SharedTexts(PackedTexts):

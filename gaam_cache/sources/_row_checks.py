@@ -36,7 +36,10 @@ def check_rows(
         rows: the rows of every split.
         class_names: all classes, in order.
         groups: their ``repeated_texts``.
+
+    Splits without labels are passed over: nothing is ever reported on them.
     """
+    rows = {name: part for name, part in rows.items() if part.labelled}
     return [
         *leaks(rows, groups),
         *contradictions(rows, groups),
@@ -176,19 +179,21 @@ def similar_classes(class_names: Sequence[str]) -> list[str]:
     return [f"classes that differ only in case or white space are kept apart: {shown}"]
 
 
-def truncation(rows: int, truncated: int, max_length: int) -> list[str]:
+def truncation(rows: int, truncated: int, max_length: int, unit: str = "token") -> list[str]:
     """A line if more than one row in a hundred was cut.
 
     Args:
         rows: rows that were encoded.
         truncated: how many of them were cut.
-        max_length: the length in tokens at which they were.
+        max_length: the length at which they were.
+        unit: what it counts.
     """
     if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
         return []
+    option = "--max-length" if unit == "token" else "--clip-seconds"
     return [
         f"{truncated:,} of {rows:,} rows ({_percent(truncated, rows)}) are cut at {max_length:,} "
-        "tokens; if the encoder takes more, raise --max-length and choose another --out"
+        f"{unit}s; if the encoder takes more, raise {option} and choose another --out"
     ]
 
 

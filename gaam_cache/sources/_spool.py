@@ -6,9 +6,9 @@ import os
 import tempfile
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,34 @@ class PackedTexts(Sequence[str]):
         """Before anything is read."""
 
 
+class ByteSpool:
+    """Pieces of an unnamed temporary file; any number of threads may read them, one appends.
+
+    Raises:
+        StorageError: there is no folder for temporary files, or it is full (``TMPDIR`` names one).
+    """
+
+    def __init__(self) -> None:
+        self._file = _temporary_file(buffering=0)
+        self.size = 0
+        """In bytes."""
+
+    def append(self, content: bytes) -> int:
+        """Add a piece at the end; where it begins."""
+        begin, rest = self.size, memoryview(content)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise _full(error) from error
+        self.size += len(content)
+        return begin
+
+    def read(self, offset: int, count: int) -> bytes:
+        """So many bytes."""
+        return _pread(self._file.fileno(), offset, count)
+
+
 class TextSpool(PackedTexts):
     """A sequence of texts that lie in an unnamed temporary file.
 
@@ -102,12 +130,8 @@ class TextSpool(PackedTexts):
     """
 
     def __init__(self) -> None:
-        try:
-            file = tempfile.TemporaryFile(buffering=BUFFER_BYTES)  # noqa: SIM115 lives as we do
-        except OSError as error:
-            raise _full(error) from error
         super().__init__(array("Q", [0]))
-        self._file = file
+        self._file = _temporary_file(buffering=BUFFER_BYTES)
         self._flushed = False
 
     def append(self, text: str) -> None:
@@ -121,15 +145,7 @@ class TextSpool(PackedTexts):
         self._ends.append(self._ends[-1] + len(content))
 
     def _pread(self, offset: int, count: int) -> bytes:
-        # one call reads at most 2 GiB
-        pieces = []
-        while count:
-            piece = os.pread(self._file.fileno(), count, offset)
-            if not piece:
-                raise _cut_off()
-            pieces.append(piece)
-            offset, count = offset + len(piece), count - len(piece)
-        return b"".join(pieces)
+        return _pread(self._file.fileno(), offset, count)
 
     def _ready(self) -> None:
         if not self._flushed:
@@ -140,9 +156,41 @@ class TextSpool(PackedTexts):
             self._flushed = True
 
 
+def spooled(texts: Iterable[str]) -> TextSpool:
+    """A spool of these texts."""
+    spool = TextSpool()
+    for text in texts:
+        spool.append(text)
+    return spool
+
+
+def packed(texts: Sequence[str]) -> PackedTexts:
+    """The same texts, packed."""
+    return texts if isinstance(texts, PackedTexts) else spooled(texts)
+
+
+def _temporary_file(*, buffering: int) -> Any:
+    try:
+        return tempfile.TemporaryFile(buffering=buffering)
+    except OSError as error:
+        raise _full(error) from error
+
+
+def _pread(descriptor: int, offset: int, count: int) -> bytes:
+    # one call reads at most 2 GiB
+    pieces = []
+    while count:
+        piece = os.pread(descriptor, count, offset)
+        if not piece:
+            raise _cut_off()
+        pieces.append(piece)
+        offset, count = offset + len(piece), count - len(piece)
+    return b"".join(pieces)
+
+
 def _full(error: OSError) -> StorageError:
     return StorageError(
-        "cannot keep the texts in a temporary file",
+        "cannot keep the rows in a temporary file",
         found=error.strerror or str(error),
         where=tempfile.tempdir and str(tempfile.tempdir),  # none would do
         hint="make room there, or set TMPDIR to a folder with room",
@@ -151,6 +199,6 @@ def _full(error: OSError) -> StorageError:
 
 def _cut_off() -> StorageError:
     return StorageError(
-        "the file of the texts became shorter while it was read",
+        "the file of the rows became shorter while it was read",
         hint="run the same again when nobody else writes there",
     )

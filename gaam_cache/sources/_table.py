@@ -1,114 +1,110 @@
-"""Rows out of a table: one column holds the class, others what is encoded."""
+"""A table with named columns, and which of them make a row."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import DELIMITERS
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._spool import TextSpool
-from gaam_cache.sources._texts import Texts, check_encodable, is_blank, text_of
-from gaam_cache.terminal.progress import Report, counting, silent
 
-Record = tuple[str, Mapping[str, Any]]
-"""Where a record stands ('line 7') and its values by column name."""
+Record = tuple[str, Mapping[str, Any] | DataError]
+"""Where a record stands ('line 7') and its values by column name; or why it is none."""
 DEFAULT_TEXT_COLUMNS = ("text",)
+FILE_COLUMNS = ("file", "audio", "image", "img")
+"""What a column of sounds or pictures is called where nobody says so; the first that is there."""
 
 
-def text_columns(config: ExtractConfig) -> tuple[str, ...]:
-    """The columns that make a text: those asked for, else the one called so."""
-    return config.text_columns or DEFAULT_TEXT_COLUMNS
+class Columns(NamedTuple):
+    """The columns of a table that are read, by what they are read for."""
+
+    inputs: tuple[str, ...]
+    """Those that make an input together."""
+    label: str | None
+    """That of the class; None where nobody knows it."""
+    kept: tuple[str, ...] = ()
+    of_files: bool = False
+    """Whether the input is a sound or picture, of one column; else it is a text."""
+
+    @property
+    def all(self) -> list[str]:
+        """Each once."""
+        label = () if self.label is None else (self.label,)
+        return list(dict.fromkeys((*self.inputs, *label, *self.kept)))
 
 
-def collect(
-    records: Iterable[Record],
-    columns: Sequence[str],
-    config: ExtractConfig,
-    *,
-    origin: str,
-    class_names: tuple[str, ...] | None = None,
-    report: Report = silent,
-) -> Texts:
-    """Turn records into rows of text, checking each; labels are kept as they stand.
+class Table(NamedTuple):
+    """What is known of a table before its rows are read."""
+
+    names: list[str]
+    """Of all columns."""
+    records: Callable[[Columns], Iterator[Record]]
+    """Reads it, once; of every record at least those columns."""
+    stored: tuple[str, ...] = ()
+    """Columns that hold sounds or pictures themselves."""
+    class_names: tuple[str, ...] | None = None
+    """All classes in order where they are declared; integer labels then index them."""
+
+
+def choose(table: Table, config: ExtractConfig, split: str, origin: str) -> Columns:
+    """The columns of a table that make the rows of a split.
 
     Args:
-        records: pairs of where a record stands ('line 7') and the record.
-        columns: the columns that the data set has.
-        config: names the text and label columns and the limit.
+        table: the table.
+        config: names columns.
+        split: whose rows they are.
         origin: file or hub id.
-        class_names: the declared classes; integer labels then index them.
-        report: told how many rows there are so far.
 
     Raises:
-        ConfigError: a column is missing.
-        DataError: no rows, a text that is empty or no string, a label that is missing or neither a
-            string nor a whole number, or a lone surrogate in either.
+        ConfigError: a column that is named, or the usual one, is missing.
     """
-    wanted = text_columns(config)
-    for column in (*wanted, config.label_column):
-        if column not in columns:
-            raise _no_column(column, columns, config, origin)
-    texts, labels = TextSpool(), []
-    known: dict[str, str] = {}  # of strings alone: 1, 1.0 and True are one key
-    for place, record in counting(islice(records, config.limit), report, f"reading {origin}"):
-        where = f"{origin}, {place}"
-        texts.append(text_of(record, wanted, where))
-        value = record[config.label_column]
-        label = known.get(value) if type(value) is str else None
-        if label is None:
-            # one object per class, not per row
-            label = sys.intern(_label(value, class_names, where))
-            if type(value) is str:
-                known[value] = label
-        labels.append(label)
-    if not texts:
-        raise DataError("no rows", expected="at least one row", where=origin)
-    return Texts(inputs=texts, labels=labels, class_names=class_names, origin=origin)
+    file = _file_column(table, config)
+    inputs = (config.text_columns or DEFAULT_TEXT_COLUMNS) if file is None else (file,)
+    label = None if split in config.unlabelled else config.label_column
+    columns = Columns(inputs, label, config.keep_columns, file is not None)
+    for column in columns.all:
+        if column not in table.names:
+            raise _no_column(column, columns, table.names, config, origin)
+    return columns
+
+
+def _file_column(table: Table, config: ExtractConfig) -> str | None:
+    """The column of sounds or pictures, where the rows are these."""
+    if config.file_column is not None:
+        return config.file_column
+    if config.text_columns or set(DEFAULT_TEXT_COLUMNS) & set(table.names):
+        return None
+    names = table.stored or table.names
+    usual = [name for name in FILE_COLUMNS if name in names]
+    return usual[0] if usual else table.stored[0] if len(table.stored) == 1 else None
 
 
 def _no_column(
-    column: str, columns: Sequence[str], config: ExtractConfig, origin: str
+    column: str, columns: Columns, names: Sequence[str], config: ExtractConfig, origin: str
 ) -> ConfigError:
-    option = "--label-column" if column == config.label_column else "--text-column"
-    names = [name if name.isprintable() and len(name) < 40 else excerpt(name) for name in columns]
+    if column in columns.inputs:
+        option = "--file-column" if columns.of_files else "--text-column"
+    else:
+        option = "--label-column" if column == columns.label else "--keep-column"
+    shown = [name if name.isprintable() and len(name) < 40 else excerpt(name) for name in names]
     hint = f"name the column with {option}"
-    if len(columns) == 1 and any(mark in columns[0] for mark in ";\t|"):
-        hint += "; the fields of a CSV file are separated by commas"
+    if option == "--text-column" and not config.text_columns:
+        hint += ", or one of sounds or pictures with --file-column"
+    if option == "--label-column":
+        hint += "; a split to predict on, without labels, is --unlabelled"
+    if len(names) == 1:
+        marks = [word for word, mark in DELIMITERS.items() if mark in names[0] and mark != " "]
+        if marks and config.delimiter is None:
+            hint += "; the fields of a CSV file are separated by commas, unless there is "
+            hint += f"--delimiter {marks[0]}"
+        elif marks:
+            hint += f"; do its fields have another --delimiter, {marks[0]}?"
     return ConfigError(
         f"no column '{column}'",
-        expected=f"one of: {', '.join(names)}",
+        expected=f"one of: {', '.join(shown)}",
         found=f"{option} {column}",
         where=origin,
-        hint=hint,
-    )
-
-
-def _label(value: Any, class_names: tuple[str, ...] | None, where: str) -> str:
-    # True is an int to Python, but which class it means is anybody's guess
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and class_names is not None:
-        if 0 <= value < len(class_names):
-            return class_names[value]
-    elif whole:
-        return str(value)
-    elif isinstance(value, str) and not is_blank(value):
-        check_encodable(value, "label", where)
-        return value
-    hint = "mend the row or name another column with --label-column"
-    if isinstance(value, bool):
-        hint = 'write truth values as "true" and "false" in quotes, or as 1 and 0'
-    elif isinstance(value, float):
-        hint = "write whole numbers without a decimal point; " + hint
-    raise DataError(
-        "a label is missing or unusable",
-        expected="a class name or a whole number"
-        if class_names is None
-        else f"a class name or a whole number from 0 to {len(class_names) - 1}",
-        found=f"{excerpt(value)} ({type(value).__name__})",
-        where=where,
         hint=hint,
     )

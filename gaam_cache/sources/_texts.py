@@ -5,11 +5,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, ClassVar
 
 from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._base import Rows
+from gaam_cache.sources._base import Packed, Rows
+from gaam_cache.sources._spool import PackedTexts, spooled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,14 +34,27 @@ class Texts(Rows):
         """The beginning of a text."""
         return excerpt(self.inputs[row])
 
+    def chosen_inputs(self, mask: Sequence[bool]) -> Sequence[str]:
+        """On disk too."""
+        return spooled(compress(self.inputs, mask))
 
-def text_of(record: Mapping[str, Any], columns: Sequence[str], where: str) -> str:
-    """The text of a record: its columns joined by one space.
+    def packed_inputs(self) -> Packed | None:
+        """As they are, where they lie in a file."""
+        return Packed(self.inputs, {}) if isinstance(self.inputs, PackedTexts) else None
+
+    @classmethod
+    def unpacked_inputs(cls, packed: Packed) -> Sequence[str]:
+        """As they are."""
+        return packed.texts
+
+
+def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    """The text of a record: its columns joined by one space; None where nothing is in them.
 
     They are kept as they stand, white space included; those that are null or blank are left out.
 
     Raises:
-        DataError: nothing is left, no string, or a lone surrogate.
+        DataError: no string, or a lone surrogate.
     """
     parts = []
     for column in columns:
@@ -50,23 +65,27 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str], where: str) -> st
                 "a text is no string",
                 expected=f"a string in column '{column}'",
                 found=f"{excerpt(part)} ({type(part).__name__})",
-                where=where,
                 hint="write it as a string, or name another column with --text-column",
             )
         if part is not None and not is_blank(part):
             parts.append(part)
     if not parts:
-        found = ", ".join(excerpt(record[column]) for column in columns)
-        raise DataError(
-            "a text is empty",
-            expected=f"words in {' + '.join(columns)}",
-            found=f"nothing that can be seen: {found}",
-            where=where,
-            hint="remove the row or name other columns with --text-column",
-        )
+        return None
     text = parts[0] if len(parts) == 1 else " ".join(parts)
-    check_encodable(text, "text", where)
+    check_encodable(text, "text")
     return text
+
+
+def empty_text(record: Mapping[str, Any], columns: Sequence[str]) -> DataError:
+    """The refusal of a row that has no text."""
+    return DataError(
+        "a text is empty",
+        expected=f"words in {' + '.join(columns)}",
+        found="nothing that can be seen: "
+        + ", ".join(excerpt(record[column]) for column in columns),
+        hint="remove such rows, leave them out with --skip-empty, or name other columns with "
+        "--text-column",
+    )
 
 
 def is_blank(text: str) -> bool:
@@ -76,7 +95,7 @@ def is_blank(text: str) -> bool:
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 
-def check_encodable(text: str, what: str, where: str) -> None:
+def check_encodable(text: str, what: str) -> None:
     """Refuse half a character: it can neither be hashed nor tokenised."""
     if text.isascii():
         return
@@ -88,6 +107,5 @@ def check_encodable(text: str, what: str, where: str) -> None:
             expected="text that can be written as UTF-8",
             found=f"the lone surrogate U+{ord(text[error.start]):04X} at character "
             f"{error.start + 1}",
-            where=where,
             hint="a character was cut in two when the file was written: mend or remove the row",
         ) from error

@@ -13,7 +13,12 @@ from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFo
 from gaam_cache.hub.errors import gated, hub_errors
 from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
 from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._table import collect
+from gaam_cache.sources._collect import collect
+from gaam_cache.sources._divide import Divided
+from gaam_cache.sources._kinds import OneKind
+from gaam_cache.sources._options import refuse_unused
+from gaam_cache.sources._table import Columns, Record, Table, choose
+from gaam_cache.sources.media._collect import collect_media
 from gaam_cache.terminal.progress import Report, silent
 
 
@@ -24,10 +29,12 @@ class HubSource(Source):
     of the commit that was asked for.
     """
 
-    priority: ClassVar[int] = 2
+    priority: ClassVar[int] = 3
 
     def __init__(self) -> None:
         self._asked: tuple[str | None, HubError | None] | None = None
+        self._divided = Divided()
+        self._kind = OneKind()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
@@ -38,14 +45,23 @@ class HubSource(Source):
         """Download (or take from the local copy) and read one split."""
         import datasets
 
-        name, revision = config.dataset, config.dataset_revision
+        refuse_unused(config, ("delimiter", "encoding", "allow_outside"), config.dataset)
         datasets.disable_progress_bars()
-        report(0, 0, f"fetching '{split}' of {name}")
+        if config.test_fraction is None:
+            return self._read(config, split, split, report)
+        return self._divided.read(config, split, lambda: self._read(config, None, split, report))
+
+    def _read(self, config: ExtractConfig, wanted: str | None, split: str, report: Report) -> Rows:
+        """One split; where none is named, the only one."""
+        name, revision = config.dataset, config.dataset_revision
+        report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         commit, unreachable = self._commit(name, revision)
         if unreachable is None:
-            data = _load(name, commit, split)
+            data = _load(name, commit, wanted)
         else:
-            data = _load_copy(name, commit, split, unreachable)
+            data = _load_copy(name, commit, wanted, unreachable)
+        if wanted is None:
+            wanted, data = _only(data, name)
         there = _commit_of(data)
         asked = commit or revision
         if asked and there != asked and (there or unreachable):
@@ -59,22 +75,33 @@ class HubSource(Source):
             ) from unreachable
         if commit is not None and unreachable is None:
             remember(name, revision, commit, kind="dataset")
-        feature = data.features.get(config.label_column)
-        declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+        origin = f"{name}@{commit or there or 'local copy'}, {wanted}"
+        rows = self._collect(_table(data, config), config, split, origin, report)
+        return replace(rows, revision=commit or there)
 
-        def records() -> Iterator[tuple[str, dict[str, Any]]]:
-            for number, record in enumerate(data, start=1):
-                yield f"row {number}", record
-
-        rows = collect(
-            records(),
-            data.column_names,
+    def _collect(
+        self, table: Table, config: ExtractConfig, split: str, origin: str, report: Report
+    ) -> Rows:
+        columns = choose(table, config, split, origin)
+        if not columns.of_files:
+            return collect(table, columns, config, origin=origin, kind=self._kind, report=report)
+        if columns.inputs[0] not in table.stored:
+            raise ConfigError(
+                f"the column '{columns.inputs[0]}' holds no sounds or pictures",
+                expected="one of: " + (", ".join(table.stored) or "no column does"),
+                where=origin,
+                hint="name another column with --file-column, or one of texts with --text-column",
+            )
+        return collect_media(
+            table,
+            columns,
             config,
-            origin=f"{name}@{commit or there or 'local copy'}, {split}",
-            class_names=declared,
+            folder=Path(),
+            origin=origin,
+            kind=self._kind,
+            anywhere=True,  # where the library has put it
             report=report,
         )
-        return replace(rows, revision=commit or there)
 
     def state(self, config: ExtractConfig) -> str | None:
         """The commit, where it is known."""
@@ -90,8 +117,45 @@ class HubSource(Source):
         return self._asked
 
 
-def _load(name: str, commit: str | None, split: str) -> Any:
-    """One split at a commit, fetched where it is not there yet.
+def _table(data: Any, config: ExtractConfig) -> Table:
+    """A table of the ``datasets`` library; sounds and pictures stay the bytes that they are."""
+    import datasets
+
+    stored = []
+    for column, feature in data.features.items():
+        if isinstance(feature, datasets.Audio | datasets.Image):
+            # decoding is ours
+            data = data.cast_column(column, type(feature)(decode=False))
+            stored.append(column)
+    feature = data.features.get(config.label_column)
+    declared = tuple(feature.names) if isinstance(feature, datasets.ClassLabel) else None
+
+    def records(columns: Columns) -> Iterator[Record]:
+        for number, record in enumerate(data.select_columns(columns.all), start=1):
+            yield f"row {number}", record
+
+    return Table(data.column_names, records, tuple(stored), declared)
+
+
+def _only(splits: Any, name: str) -> tuple[str, Any]:
+    """The only split there is, and its name.
+
+    Raises:
+        ConfigError: there are several, which are to be taken as they are.
+    """
+    if len(splits) != 1:
+        raise ConfigError(
+            "--test-fraction makes splits of data with a single one",
+            expected="no --test-fraction",
+            found=f"the splits {', '.join(splits)}",
+            where=name,
+            hint="name those to encode with --split",
+        )
+    return next(iter(splits.items()))
+
+
+def _load(name: str, commit: str | None, split: str | None) -> Any:
+    """One split at a commit (or all where none is named), fetched where it is not there yet.
 
     Raises:
         NotFoundError: no such split, or no data files.
@@ -135,7 +199,7 @@ def _load(name: str, commit: str | None, split: str) -> Any:
             ) from error
 
 
-def _load_copy(name: str, commit: str | None, split: str, unreachable: HubError) -> Any:
+def _load_copy(name: str, commit: str | None, split: str | None, unreachable: HubError) -> Any:
     """One split from what the ``datasets`` library keeps; the hub is left alone."""
     with _without_hub():
         try:

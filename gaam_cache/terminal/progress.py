@@ -25,11 +25,13 @@ def silent(done: int, total: int, text: str) -> None:
     """Report nothing."""
 
 
-def counting(items: Iterable[T], report: Report, text: str) -> Iterator[T]:
+def counting(
+    items: Iterable[T], report: Report, text: str, *, every: int = ROWS_PER_REPORT
+) -> Iterator[T]:
     """The items, while it is reported how many there were so far."""
     report(0, 0, text)
     for count, item in enumerate(items):
-        if count % ROWS_PER_REPORT == ROWS_PER_REPORT - 1:
+        if count % every == every - 1:
             report(count + 1, 0, text)
         yield item
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from gaam_cache import plugins
 from gaam_cache.bundle import data_path
+from gaam_cache.config import UNCHECKED
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.format.files import read_bytes
 from gaam_cache.messages.checks import option_of, problem_with, shortened
@@ -87,9 +88,10 @@ def resolve(
                     where=where,
                 )
             written[name] = key
-            parse = fields[name].metadata.get("parse") or parser(hints[name])
+            about = fields[name].metadata
+            parse = about.get("parse") or parser(hints[name])
             try:
-                values[name] = parse(_checked(value))
+                values[name] = parse(value if about.get(UNCHECKED) else _checked(value))
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise

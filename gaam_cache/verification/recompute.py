@@ -89,10 +89,10 @@ def recompute(
             why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
         elif not here_L.max() <= limit:
-            layer = int(here_L.argmax())
+            layer = int(here_L.argmax()) + plan.first_layer
             far.setdefault(
                 shard.name,
-                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer + 1}, "
+                f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer {layer}, "
                 f"more than {limit:.1e}",
             )
         report(done, len(chosen), "encoding rows alone")
@@ -102,6 +102,7 @@ def recompute(
         device=str(encoder.device),
         deviation=tuple(deviation_L.tolist()),
         limit=limit,
+        first_layer=plan.first_layer,
         far=far,
     )
 

@@ -76,5 +76,6 @@ def reread(
         device=FILES,
         deviation=tuple(deviation_L.tolist()),
         limit=0.0,
+        first_layer=plan.first_layer,
         far=far,
     )

@@ -29,6 +29,8 @@ class Recomputed:
     """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
     limit: float
     """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    first_layer: int
+    """Number of the first of these layers."""
     far: dict[str, str]
     """Shard -> why it counts as bad."""
 
@@ -42,7 +44,10 @@ class Recomputed:
             f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
             "explains"
         )
-        layers = [f"{i + 1}: {value:.1e}" for i, value in enumerate(self.deviation)]
+        layers = [
+            f"{layer}: {value:.1e}"
+            for layer, value in enumerate(self.deviation, start=self.first_layer)
+        ]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
 

@@ -30,7 +30,7 @@ class Importance:
     """Importance of every layer, averaged over finished seeds."""
 
     layers: tuple[int, ...]
-    """Numbers of the layers in the encoder, from 1."""
+    """Numbers of the layers in the encoder."""
     seeds: tuple[int, ...]
     contribution: tuple[float, ...]
     """Share of the summed map, in percent."""

@@ -23,7 +23,7 @@ ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge)"
 UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 """Settings that rows are marked with in words of their own."""
-CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "hidden_size", "rows")
+CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +71,7 @@ class Table:
         for content, claim in zip(rows, self.against_probe, strict=True):
             content["against_probe"] = _compare.claim_values(claim) if claim else None
         return {
-            "cache": {name: self.cache[name] for name in CACHE_FIELDS},
+            "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
             "rows": rows,
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
@@ -86,10 +86,11 @@ class Table:
     def title(self) -> str:
         """One line that says what was encoded with what."""
         rows = " + ".join(f"{n:,} {brief(name, 40)}" for name, n in self.cache["rows"].items())
+        zero = "" if self.cache.get("first_layer", 1) else f" (0 to {self.cache['layers'] - 1})"
         fold = "" if self.where == "test split 'test'" else f", {brief(self.where)}"
         return (
             f"{brief(self.cache['dataset'])} ({rows} rows) through {brief(self.cache['encoder'])}, "
-            f"{self.cache['layers']} layers x {self.cache['hidden_size']}{fold}"
+            f"{self.cache['layers']} layers{zero} x {self.cache['hidden_size']}{fold}"
         )
 
     def settings(self) -> list[str]:

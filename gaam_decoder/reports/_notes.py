@@ -22,6 +22,7 @@ from gaam_decoder.reports._weaknesses import (
     labelled,
     on_training_rows,
     shared_texts,
+    weighted,
 )
 
 SELECT_NOTES = {
@@ -47,6 +48,7 @@ def notes(table: Table) -> list[str]:
         *failures(table),
         *few_rows(table),
         *shared_texts(table),
+        *weighted(table),
         *fitted_states(table),
         f"majority class alone: {100 * table.majority_accuracy:.1f}%",
         *controls(table.rows),

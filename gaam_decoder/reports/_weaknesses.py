@@ -92,6 +92,18 @@ def shared_texts(table: Table) -> Iterator[str]:
         )
 
 
+def weighted(table: Table) -> Iterator[str]:
+    """In which rows classes counted by a weight, and where that ends."""
+    found = {label: of for label, row in labelled(table) if (of := row.recipe.get("class_weights"))}
+    if found:
+        which = "all rows" if len(found) == len(table.rows) else ", ".join(found)
+        how = brief(str(next(iter(found.values()))), 40)
+        yield (
+            f"--class-weights {how}: in the training loss of {which} an example counts by its "
+            "class; what chooses the epoch and what is tested count every one alike"
+        )
+
+
 def fitted_states(table: Table) -> Iterator[str]:
     """Whether what made the states has seen the tested rows, without their labels."""
     split = table.cache.get("fitted_on")

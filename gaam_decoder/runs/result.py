@@ -54,7 +54,7 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names."""
+    class_names; ``first_layer`` where that is 0."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float
@@ -72,6 +72,9 @@ class RunResult:
     highest, tried, kept, edge, unconverged. The epochs of such a run are the values that were
     tried; its recipe has none, and no rate. Empty for all others."""
 
+    groups: dict[str, Any] = field(default_factory=dict)
+    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``;
+    empty without groups, and in runs of earlier versions."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
@@ -166,9 +169,9 @@ class RunResult:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """Layers that it learned from, as the encoder counts them from 1."""
-        some = self.recipe.get("layers")
-        return parse_layers(some) if some else tuple(range(1, self.cache["layers"] + 1))
+        """Layers that it learned from, by number: 0 is what the first one reads."""
+        some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
+        return parse_layers(some) if some else tuple(range(first, first + self.cache["layers"]))
 
     @property
     def finished(self) -> tuple[int, ...]:

@@ -75,6 +75,7 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")
     _require(min(recipe["epochs"], cache["layers"], cache["hidden_size"]) >= 1, "a size below 1")
     _require(cache["layers"] <= MAX_NUMBERS, f"{cache['layers']} layers")
+    _require(cache.get("first_layer", 1) in (0, 1), "a first layer that is neither 0 nor 1")
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
@@ -96,6 +97,8 @@ def check_about(content: Mapping[str, Any]) -> None:
     chosen_by = content.get("tuning", {"seeds": []})
     _check_fields(chosen_by, {"seeds": list}, "tuning")
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
+    if groups := content.get("groups", {}):
+        _check_fields(groups, {"kind": str, "source": str}, "groups")
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")

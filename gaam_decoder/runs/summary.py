@@ -68,5 +68,6 @@ def values(run: RunResult) -> dict[str, Any]:
         ],
         "environment": run.environment,
         "engine": run.engine,
+        **({"groups": run.groups} if run.groups else {}),
         **({"fit": run.fit} if run.fit else {}),
     }

@@ -156,5 +156,6 @@ def train_command(run: RunResult) -> str:
             continue
         parts.append(f"--{name.replace('_', '-')}")
         if value is not True:
-            parts.append("THE_FILE_OF_GROUPS" if name == "groups" else str(value))
+            source = run.groups.get("source", "THE_FILE_OF_GROUPS")
+            parts.append(source if name == "groups" else str(value))
     return visible(shlex.join(parts))

@@ -24,7 +24,7 @@ def fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """
     config = _check_splits(config, cache)
     config = _check_pools(config, cache)
-    return _check_layers(config, cache.num_layers)
+    return _check_layers(config, cache)
 
 
 def check_session() -> None:
@@ -65,6 +65,8 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 tuple(cache),
                 f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
             )
+        if split in cache.unlabelled:
+            raise _unlabelled(option, split, cache)
     content = cache.plan.fingerprint_fields["content"]
     same = config.folds is None and content[config.train_split] == content[config.test_split]
     if same and not config.allow_train_as_test:
@@ -72,6 +74,23 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
         )
     return replace(config, allow_train_as_test=same)
+
+
+def _unlabelled(option: str, split: str, cache: EmbeddingCache) -> ConfigError:
+    """The refusal to learn from, or report on, rows of which nobody knows the class."""
+    others = [name for name in cache if name not in cache.unlabelled]
+    is_test = option == "--test-split"
+    hint = f"{option} {others[-1]}" if others else None
+    if is_test:
+        hint = "--folds 5, which tests on parts of --train-split, or a --test-split with labels"
+    return ConfigError(
+        f"the split '{shortened(split)}' has no labels: nothing can be "
+        + ("reported on it" if is_test else "learned from it"),
+        expected=f"a split with labels: {', '.join(others) or 'the cache has none'}",
+        found=f"{option} {shortened(split)}",
+        where=str(cache.root.absolute()),
+        hint=hint,
+    )
 
 
 def _check_pools(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
@@ -108,20 +127,24 @@ def _not_there(
     )
 
 
-def _check_layers(config: TrainConfig, num_layers: int) -> TrainConfig:
+def _check_layers(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """The config, in which naming all layers is the same as naming none.
 
     Raises:
         ConfigError: the encoder has no such layer, or two sets turn out to be the same.
     """
-    sets = config.layer_sets
-    beyond = sorted({layer for one in sets for layer in one or () if layer > num_layers})
+    sets, num_layers, first = config.layer_sets, cache.num_layers, cache.first_layer
+    there = range(first, first + num_layers)
+    beyond = sorted({layer for one in sets for layer in one or () if layer not in there})
     if beyond:
         raise ConfigError(
             "the encoder of the cache has no such layer",
-            expected=f"--layers from 1 to {num_layers}",
+            expected=f"--layers from {there[0]} to {there[-1]}",
             found=spell_numbers(beyond),
             where=str(config.cache.absolute()),
+            hint="gaam extract --layer-zero keeps layer 0, what the first one reads"
+            if beyond == [0]
+            else None,
         )
     return replace(
         config, layers=tuple(None if len(one or ()) == num_layers else one for one in sets)

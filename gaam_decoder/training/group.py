@@ -21,6 +21,7 @@ from gaam_decoder.decoder import (
     without_random_numbers,
 )
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import Engine
@@ -73,6 +74,9 @@ class Group:
         self.members = [Member.of(seed, recipe) for seed in seeds]
         device = data.train.label_N.device
         self._told_SN, self._chosen_by_SN = told_labels(data, seeds, shuffle=recipe.shuffle_labels)
+        self._weight_SC = None
+        if recipe.class_weights == "balanced":
+            self._weight_SC = balanced(self._told_SN, spec.num_classes, dtype)
         decoders = [build_decoder(spec, seed).to(dtype) for seed in seeds]
         self.decoder = copy.deepcopy(decoders[0]).to(device)
         scaled = recipe.loss_scale == "dynamic"
@@ -139,7 +143,9 @@ class Group:
                 shape = (x_SBLD.shape[1], self.decoder.num_noise)
                 drawn_SBK = torch.stack([torch.rand(shape, generator=g) for g in noise])
                 noise_SBK = send(drawn_SBK, device)
-            self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction_T2[step]))
+            weight_SB = None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
+            bias_correction = bias_correction_T2[step]
+            self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
 
     def _scaled(self) -> list[Scaled] | list[None]:
         """What the scaling of losses came to, for every seed."""

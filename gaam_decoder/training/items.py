@@ -16,14 +16,14 @@ from gaam_decoder.config_checks import loss_scaling
 from gaam_decoder.contract import check_contract
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
 from gaam_decoder.number_lists import spell_layers
-from gaam_decoder.recipe import Dtype, Fold, Recipe
+from gaam_decoder.recipe import Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import family
 from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
-from gaam_decoder.training.rows.data import read_groups
+from gaam_decoder.training.rows.groups import read_groups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,10 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     impossible: list[Item] = []
     reasons: dict[DecoderSpec, ConfigError | None] = {}
     dtype = resolve_dtype(config.dtype, device)
-    for recipe in recipes(config, dtype):
+    groups = None
+    if config.groups is not None:
+        groups = read_groups(str(config.groups), cache, config.train_split)
+    for recipe in recipes(config, dtype, groups):
         item = _item(recipe, cache)
         if item.spec not in reasons:
             reasons[item.spec] = _why_impossible(item.spec, recipe)
@@ -67,7 +70,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
-    return items + _probes(config, dtype, cache, device)
+    return items + _probes(config, dtype, groups, cache, device)
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
@@ -80,6 +83,7 @@ def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
 def _probes(
     config: TrainConfig,
     dtype: Dtype,
+    groups: Groups | None,
     cache: EmbeddingCache,
     device: torch.device,
 ) -> list[Item]:
@@ -87,7 +91,7 @@ def _probes(
     if not probe_wanted(config):
         return []
     only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
-    items = [_item(recipe, cache) for recipe in recipes(only, dtype)]
+    items = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
     fits: dict[DecoderSpec, bool] = {}
     for item in items:
         if item.spec not in fits:
@@ -103,7 +107,7 @@ def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:
     return (0,) if item.recipe.fitted else tuple(asked)
 
 
-def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
+def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:
     """One per mechanism, head, pooling, rate, weight decay, layers, repeat and fold, in this order.
 
     Those that mean the same, such as several rates for a head that has none, are one.
@@ -111,12 +115,12 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
     Args:
         config: whose poolings are named and whose layers fit the cache.
         dtype: of matrix products; the config's own, or what its ``auto`` is here.
+        groups: that a cross-validation keeps together.
     """
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
     folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
     specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.heads]
-    groups = read_groups(config.groups) if config.groups is not None else None
     found = [
         Recipe(
             attention=attention,
@@ -145,6 +149,7 @@ def recipes(config: TrainConfig, dtype: Dtype) -> list[Recipe]:
             ties=config.ties,
             eval_dtype=config.eval_dtype if dtype != "float32" else "same",
             shuffle=config.shuffle,
+            class_weights=config.class_weights,
         )
         for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
             *specs,

@@ -63,6 +63,8 @@ def publish(
         },
         "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
     }
+    if recipe.groups is not None:
+        about["groups"] = recipe.groups.to_dict()
     if fit is not None:
         about["fit"] = fit.to_dict()
     elif config.tune_seeds is not None:
@@ -80,6 +82,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "encoder": cache.plan.encoder_label,
         "dataset": cache.plan.dataset["name"],
         "layers": cache.num_layers,
+        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
         "hidden_size": cache.hidden_size,
         "rows": cache.plan.rows,
         "shared_texts": cache.plan.shared_texts,

@@ -370,3 +370,32 @@ def test_a_change_anywhere_in_a_package_is_another_run(
         plugin_code.code.cache_clear()
         assert gaam("train", "--attn", "gate", *options).code == 0
         assert len(list(tmp_path.glob("gate-*"))) == (1, 1, 2)[count]
+
+
+def test_a_loss_of_another_package_is_weighted_or_refused(
+    gaam: Gaam, install: Install, tiny_cache: Path, tmp_path: Path
+) -> None:
+    code = """
+        from torch.nn import functional
+        from gaam_decoder.losses._base import Loss
+
+        class Brier(Loss):
+            def __call__(self, logits_BC, label_B):
+                target_BC = functional.one_hot(label_B, logits_BC.shape[1])
+                return (logits_BC.softmax(-1) - target_BC).square().sum(-1).mean()
+
+        class Worst(Loss):
+            def __call__(self, logits_BC, label_B):
+                return functional.cross_entropy(logits_BC, label_B, reduction="none").max()
+    """
+    points = {"brier": "gaam_others:Brier", "worst": "gaam_others:Worst"}
+    offers = {"gaam.losses": points}
+    install("gaam-others", "1.0", offers, gaam_others=textwrap.dedent(code))
+    options = ["--cache", tiny_cache, "--runs", tmp_path, "--seeds", 1, "--epochs", 1]
+    options += ["--attn", "none", "--loss"]
+    for loss in ("brier", "worst"):
+        assert gaam("train", *options, loss).code == 0
+    assert gaam("train", *options, "brier", "--class-weights", "balanced").code == 0
+    refused = gaam("train", *options, "worst", "--class-weights", "balanced")
+    assert refused.code == 2
+    assert "the loss 'worst' takes no weights" in refused.err

@@ -63,9 +63,9 @@ def test_seeds_count_from_0_and_a_slip_does_not_fill_the_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "layers", [(), (0, 1), (1, 1), ((1, 2), (0,)), ((1, 2), ()), ((1, 2), (2, 1)), (None, None)]
+    "layers", [(), (-1, 1), (1, 1), ((1, 2), (-1,)), ((1, 2), ()), ((1, 2), (2, 1)), (None, None)]
 )
-def test_layers_count_from_1_and_each_set_is_named_once(layers: Any) -> None:
+def test_layers_are_no_less_than_0_and_each_set_is_named_once(layers: Any) -> None:
     with pytest.raises(ConfigError, match="--layers"):
         TrainConfig(layers=layers)
 

@@ -20,7 +20,7 @@ def test_no_room_for_temporary_files_is_one_message(
 ) -> None:
     outcome = forks.run(bench.arguments(tmp_path / "out"), file_bytes=0, to_the_end=True)
     assert outcome.code == 1
-    assert "cannot keep the texts in a temporary file" in outcome.err
+    assert "cannot keep the rows in a temporary file" in outcome.err
     assert "TMPDIR" in outcome.err
     assert not (tmp_path / "out").exists()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import transformers
@@ -32,20 +32,20 @@ from gaam_cache.encoders._model.weights import (
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import Identity
+from gaam_cache.format.plan import CONVENTIONS
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
-
-LAYER_CONVENTION = "transformers.hidden_states[1:]"
 
 
 class ModelEncoder(Encoder):
     """Pools every layer of a transformers model while the forward pass produces it.
 
     A forward hook on each layer pools its output at once, so that no layer's states outlive the
-    layer; models whose layers do not yield what ``transformers`` calls ``hidden_states[1:]`` are
-    asked for those. How a model must be run for the states of a row to be its own, whatever else is
+    layer; models whose layers do not yield what ``transformers`` calls ``hidden_states`` are asked
+    for those. How a model must be run for the states of a row to be its own, whatever else is
     in the batch, is not read off its name: a probe measures it when the weights are loaded.
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
     reads: ClassVar[str]
     """What it reads, for messages: 'a text encoder and tokenizer'."""
     _seen: Mapping[str, Identity] = {}
@@ -79,6 +79,11 @@ class ModelEncoder(Encoder):
         self._located = located
         self._model_config = model_config
         self._config = config
+
+    @property
+    def first_layer(self) -> Literal[0, 1]:
+        """Number of the first layer that is kept: 0 is what the first one reads."""
+        return 0 if self._config.layer_zero else 1
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
@@ -162,7 +167,7 @@ class ModelEncoder(Encoder):
             "dtype": self.dtype,
             "max_length": self.max_length,
             "pooling": list(self._config.pool),
-            "layers": LAYER_CONVENTION,
+            "layers": CONVENTIONS[self.first_layer],
             **self._settings(),
         }
 
@@ -220,6 +225,7 @@ class ModelEncoder(Encoder):
     def _probe(self, part: Any, model: Any) -> None:
         part.requires_grad_(False)
         self._forward = self._forward_of(part, model)
+        self._forward.first_layer = self.first_layer
         candidates, longest = self._candidates(part, model)
         with torch.inference_mode():
             found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
@@ -245,7 +251,7 @@ class ModelEncoder(Encoder):
 
     @torch.inference_mode()
     def encode_alone(self, item: Any) -> dict[str, Tensor]:
-        """Pooled ``hidden_states[1:]`` of one row as transformers itself gives them.
+        """Pooled hidden states of one row as transformers itself gives them.
 
         By none of the ways that ``encode`` takes, so that a proof shares none of its faults.
         """

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.devices import out_of_memory, send
+from gaam_cache.encoders._model.span import Span
 from gaam_cache.encoders.poolings._base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
@@ -37,6 +38,10 @@ class Batch(NamedTuple):
     """Whether rows differ in length."""
     positions: int | None
     """T; None where only the model knows."""
+    span: Span | None = None
+    """Which of these positions are pooled, where it is a part of them."""
+    mask: Tensor | None = None
+    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
 
 
 class Forward(ABC):
@@ -53,8 +58,13 @@ class Forward(ABC):
     last_from_output = False
     """Whether the last layer's states are the model's output rather than that of the last layer:
     Llama and GPT-2 normalise in between."""
+    first_layer: Literal[0, 1] = 1
+    """Of the ``hidden_states`` of transformers the first that is kept: 0 is what its first layer
+    reads."""
     reads: ClassVar[str] = "rows"
     """What the model is given, for messages."""
+    state_of: ClassVar[str] = "position"
+    """What has a state, for messages."""
     unit: ClassVar[str] = "positions"
     """What the length of a row counts."""
 
@@ -81,6 +91,10 @@ class Forward(ABC):
     def mask_of(self, batch: Batch) -> Tensor:
         """1 where there is something of a row, 0 where there is padding, (B, ...) in int64."""
 
+    def named(self, item: Any) -> str:
+        """What to call a row, for messages."""
+        return f"{len(item)} {self.unit}"
+
     def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
         """Whether what comes later in a row shifts no earlier state."""
         return False
@@ -102,7 +116,7 @@ class Forward(ABC):
         return self._together(layers)
 
     def reference(self, item: Any) -> dict[str, Tensor]:
-        """The pooled ``hidden_states[1:]`` of one row, computed by transformers alone."""
+        """The pooled hidden states of one row, computed by transformers alone."""
         batch = self.batch([item])
         return self._together(self._reduced_hidden_states(batch, self.mask_of(batch)))
 
@@ -118,7 +132,7 @@ class Forward(ABC):
         }
 
     def hidden_states(self, batch: Batch, mask: Tensor | None) -> tuple[Any, tuple[Tensor, ...]]:
-        """The model's output, and its hidden states without the first.
+        """The model's output, and its hidden states from ``first_layer`` on.
 
         Raises:
             Unusable: there are none, or they are not one state for every layer and position.
@@ -127,17 +141,22 @@ class Forward(ABC):
         states = getattr(output, "hidden_states", None)
         if not isinstance(states, tuple | list) or len(states) < 2:
             raise Unusable("the model returns no hidden states")
-        layers = tuple(states[1:])
+        layers = tuple(states[self.first_layer :])
         if not all(isinstance(x, Tensor) and x.is_floating_point() for x in layers):
             raise Unusable("the hidden states are no tensors of numbers")
         shapes = {tuple(x.shape) for x in layers}
-        some = tuple(layers[0].shape)
+        some = tuple(layers[-1].shape)
+        if self.first_layer == 0 and layers[0].shape != some and len(shapes) == 2:
+            raise Unusable(
+                "--layer-zero cannot be kept beside the other layers: the input of the first one "
+                f"is {tuple(layers[0].shape)}, its output {tuple(layers[1].shape)}"
+            )
         positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
         expected = (len(batch.length_B), positions)
         wrong = [s for s in shapes if len(s) != 3 or s[:2] != expected]
         if wrong:
             raise Unusable(
-                f"the hidden states are not one for every {self.reads.removesuffix('s')}: "
+                f"the hidden states are not one for every {self.state_of}: "
                 f"{_shape(batch)} {self.reads} give a layer of {wrong[0]}"
             )
         if len(shapes) > 1:
@@ -151,7 +170,10 @@ class Forward(ABC):
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """The states of one layer, pooled: (B, D) for every pooling."""
-        here_B = batch.length_B.to(x_BTD.device)
+        length_B = batch.length_B
+        if batch.span is not None:
+            x_BTD, length_B = batch.span.of(x_BTD), batch.span.length_B
+        here_B = length_B.to(x_BTD.device)
         return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
 
     def _hooked(
@@ -159,16 +181,17 @@ class Forward(ABC):
     ) -> list[dict[str, Tensor]]:
         states: dict[int, dict[str, Tensor]] = {}
 
-        def keep(index: int, x_BTD: Tensor) -> None:
-            states[index] = self._reduce(x_BTD, batch)
+        def keep(layer: int, x_BTD: Any) -> None:
+            states[layer] = self._reduce(x_BTD, batch)
 
-        with hooks(stack, keep):
+        with hooks(stack, keep, first_layer=self.first_layer):
             output = self.run(batch, mask)
         if self.last_from_output:
-            keep(len(stack) - 1, output.last_hidden_state)
-        if len(states) != len(stack):
+            keep(len(stack), output.last_hidden_state)
+        numbers = range(self.first_layer, len(stack) + 1)
+        if len(states) != len(numbers):
             raise Unusable("not every layer was run")
-        return [states[i] for i in range(len(stack))]
+        return [states[layer] for layer in numbers]
 
     def run(self, batch: Batch, mask: Tensor | None, **options: Any) -> Any:
         """The model's output.
@@ -198,16 +221,29 @@ def _shape(batch: Batch) -> tuple[int, ...]:
 
 
 @contextmanager
-def hooks(stack: nn.ModuleList, keep: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """While open, every layer hands its output to ``keep``."""
+def hooks(
+    stack: nn.ModuleList, keep: Callable[[int, Any], None], *, first_layer: int
+) -> Iterator[None]:
+    """While open, every layer hands its number, from 1, and its output to ``keep``.
 
-    def hook(index: int) -> Any:
+    Where ``first_layer`` is 0, what the first one reads comes before them, as layer 0.
+    """
+
+    def hook(layer: int) -> Any:
         def see(module: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
-            keep(index, output if isinstance(output, Tensor) else output[0])
+            keep(layer, output if isinstance(output, Tensor) else output[0])
 
         return see
 
-    handles = [layer.register_forward_hook(hook(i)) for i, layer in enumerate(stack)]
+    def see_input(module: nn.Module, args: Any, options: Any) -> None:  # noqa: ARG001
+        x_BTD = args[0] if args else options.get("hidden_states")
+        if not isinstance(x_BTD, Tensor):
+            raise Unusable("what the first layer reads is no tensor")
+        keep(0, x_BTD)
+
+    handles = [layer.register_forward_hook(hook(i)) for i, layer in enumerate(stack, start=1)]
+    if first_layer == 0:
+        handles.append(stack[0].register_forward_pre_hook(see_input, with_kwargs=True))
     try:
         yield
     finally:

@@ -62,7 +62,7 @@ def outline(
     inputs = [inputs_of(length) for length in (short, long)]
     ran = _run(part, inputs, masked=True) or _run(part, inputs, masked=False)
     if ran is None:
-        text_config = model_config.get_text_config()
+        text_config = getattr(part, "config", model_config).get_text_config()
         layers = getattr(text_config, "num_hidden_layers", None)
         size = getattr(text_config, "hidden_size", None)
         if type(layers) is not int or type(size) is not int:
@@ -100,7 +100,7 @@ def _run(
             shape = next(iter(inputs.values())).shape
             options["attention_mask"] = torch.ones(shape, dtype=torch.long, device="meta")
         try:
-            with _quiet(), torch.no_grad(), FlopCounterMode(display=False) as counter:
+            with quiet(), torch.no_grad(), FlopCounterMode(display=False) as counter:
                 output = part(**inputs, output_hidden_states=True, **options)
             states = output.hidden_states[1:]
             layers, size = len(states), int(states[-1].shape[-1])
@@ -111,8 +111,8 @@ def _run(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """What libraries say of kernels that are not there is not about the extraction."""
+def quiet() -> Iterator[None]:
+    """While open nothing is logged: that kernels are not there is not about the extraction."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -92,7 +92,8 @@ def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]
         before = first[number]
         for name, states in forward.reference(rows[number]).items():
             if not bool(torch.isfinite(states).all()):
-                layer = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0]) + 1
+                place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
+                layer = place + forward.first_layer
                 raise Unusable(
                     f"layer {layer} yields numbers that are not finite in {dtype}: "
                     "try another --dtype"
@@ -100,7 +101,7 @@ def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]
             apart = _apart(before[name], states)
             if not apart <= ROUNDING[dtype]:
                 raise Unusable(
-                    f"the same {len(rows[number])} {forward.unit} give other states the second "
+                    f"the same {forward.named(rows[number])} give other states the second "
                     f"time, off by {apart:.1e} of their norm: the model keeps something of what it "
                     "read before, or draws random numbers"
                 )
@@ -118,16 +119,17 @@ def _find_stack(forward: Forward, row: Any, num_layers: int) -> nn.ModuleList | 
     stacks = [
         module
         for module in forward.model.modules()
-        if isinstance(module, nn.ModuleList) and len(module) == num_layers
+        if isinstance(module, nn.ModuleList) and len(module) == num_layers + forward.first_layer - 1
     ]
     for stack in stacks:
         seen: dict[int, Any] = {}
         try:
-            with hooks(stack, seen.__setitem__):
+            with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
                 output, expected = forward.hidden_states(batch, mask)
         except Unusable:
             return None
-        same = [_same(seen.get(i), x_BTD) for i, x_BTD in enumerate(expected)]
+        numbered = enumerate(expected, start=forward.first_layer)
+        same = [_same(seen.get(layer), x_BTD) for layer, x_BTD in numbered]
         last = getattr(output, "last_hidden_state", None)
         if all(same[:-1]) and (same[-1] or _same(last, expected[-1])):
             forward.last_from_output = not same[-1]

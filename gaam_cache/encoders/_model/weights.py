@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError
 
 PartOf = Callable[[Any], Any]
 """Of a model the part that is run."""
+IDLE = re.compile(r"pooler|\bmasked_spec_embed$")
+"""Weights that play no part: a pooler sits on top of the last layer, and what stands for masked
+features of a sound is for training, and missing from models that were tuned without."""
 
 
 @contextmanager
@@ -89,9 +93,8 @@ def load_trained(
             ignore_mismatched_sizes=True,  # said below, by name and size
             **options,
         )
-    # a pooler sits on top of the last layer and plays no part here
     _own(model)
-    used = {key for key in _names_in(model, part_of(model)) if "pooler" not in key}
+    used = {key for key in _names_in(model, part_of(model)) if not IDLE.search(key)}
     for key, there, expected in sorted(info["mismatched_keys"]):
         if key in used:
             raise ConfigError(

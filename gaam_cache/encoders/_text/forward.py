@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.encoders._model.forward import Batch, Forward, Unusable
+from gaam_cache.encoders._model.span import Span
 from gaam_cache.encoders._token_ids import TokenIds
 
 CAUSAL_SHIFT = 1e-6
@@ -25,6 +26,7 @@ class TextForward(Forward):
     """Token ids, filled on the right."""
 
     reads: ClassVar[str] = "token ids"
+    state_of: ClassVar[str] = "token id"
     unit: ClassVar[str] = "tokens"
 
     def __init__(
@@ -50,11 +52,17 @@ class TextForward(Forward):
                 f"the model has embeddings for {self.vocabulary}"
             )
         longest = padded_BT.shape[1]
+        span = None
+        if tokens.span_N2 is not None:
+            start_B, stop_B = np.ascontiguousarray(tokens.span_N2.T)
+            width = max(1, int((stop_B - start_B).max()))
+            span = Span(self.to_device(start_B), self.to_device(stop_B - start_B), width)
         return Batch(
             inputs={"input_ids": self.to_device(padded_BT)},
             length_B=self.to_device(tokens.length_N),
             padded=int(tokens.length_N.min()) < longest,
             positions=longest,
+            span=span,
         )
 
     def mask_of(self, batch: Batch) -> Tensor:

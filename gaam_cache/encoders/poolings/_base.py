@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,10 @@ PACKAGE = "gaam_cache.encoders.poolings"
 
 class Pooling(ABC):
     """A pure function of states and lengths."""
+
+    summary: ClassVar[bool] = False
+    """Whether it is the state of a position that stands for the whole, such as a class token. Where
+    an encoder keeps such positions apart from those of the parts, it is given those alone."""
 
     @abstractmethod
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from gaam_cache.encoders.poolings._base import Pooling
@@ -9,6 +11,8 @@ from gaam_cache.encoders.poolings._base import Pooling
 
 class First(Pooling):
     """State of the first token ([CLS] in BERT)."""
+
+    summary: ClassVar[bool] = True
 
     def __call__(self, x_BTD: Tensor, length_B: Tensor) -> Tensor:  # noqa: ARG002 one for all
         """(B, D)."""

@@ -1,30 +1,34 @@
-"""CSV as RFC 4180 has it: commas, double quotes, a header line."""
+"""CSV as RFC 4180 has it: commas (or what is said), double quotes, a header line."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
+from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import delimiter_of
 from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._table import Record
+from gaam_cache.sources._table import Record, Table
 from gaam_cache.sources.formats._base import Format
 from gaam_cache.sources.formats._lines import MAX_LINE_CHARS, numbered_lines
 
 MAX_FIELD_CHARS = MAX_LINE_CHARS
 """A longer field means an unclosed quote, not a text."""
-QUOTING = 'quote a field that holds commas or line breaks, and double the quotes inside it: ""'
+QUOTING = 'quote a field that holds {} or line breaks, and double the quotes inside it: ""'
 
 
 class CsvFormat(Format):
     """Commas, double quotes, a header line; white space around column names does not count."""
 
-    def read(
-        self, path: Path, columns: Sequence[str], label_column: str
-    ) -> tuple[list[str], Iterator[Record]]:
+    reads: ClassVar[frozenset[str]] = frozenset({"delimiter", "encoding"})
+
+    def open(self, path: Path, config: ExtractConfig) -> Table:
         """The header, and a record for every row that is not empty."""
-        rows = _rows(path)
+        file = _File(path, delimiter_of(config), config.encoding)
+        rows = _rows(file)
         where, first = next(rows, ("line 1", []))
         header = [name.strip() for name in first]
         repeated = sorted({name for name in header if header.count(name) > 1})
@@ -35,30 +39,50 @@ class CsvFormat(Format):
                 found=f"{excerpt(repeated[0])} twice" if repeated else "an empty file",
                 where=f"{path}, {where}",
             )
-        return header, _records(path, header, rows)
+        return Table(header, lambda columns: _records(file, header, rows))  # noqa: ARG005 all
+
+
+class _File(NamedTuple):
+    path: Path
+    delimiter: str
+    encoding: str | None
+
+    @property
+    def delimiters(self) -> str:
+        return {",": "commas", "\t": "tabs"}.get(self.delimiter, excerpt(self.delimiter))
+
+    @property
+    def quoting(self) -> str:
+        return QUOTING.format(self.delimiters)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        return numbered_lines(self.path, newline="", encoding=self.encoding)
 
 
 def _records(
-    path: Path, header: list[str], rows: Iterator[tuple[str, list[str]]]
+    file: _File, header: list[str], rows: Iterator[tuple[str, list[str]]]
 ) -> Iterator[Record]:
     for where, row in rows:
-        if len(row) != len(header):
-            raise DataError(
-                "a row has the wrong number of fields",
-                expected=f"{len(header)} ({', '.join(header)})",
-                found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
-                where=f"{path}, {where}",
-                hint=QUOTING,
+        if len(row) == len(header):
+            yield where, dict(zip(header, row, strict=True))
+        else:
+            yield (
+                where,
+                DataError(
+                    "a row has the wrong number of fields",
+                    expected=f"{len(header)} ({', '.join(header)})",
+                    found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                    hint=file.quoting,
+                ),
             )
-        yield where, dict(zip(header, row, strict=True))
 
 
-def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _rows(file: _File) -> Iterator[tuple[str, list[str]]]:
     """Rows that are not empty, and the line or lines where each stands."""
     # a setting of the whole process, the only way to it; never lower than another has set it
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-    lines = numbered_lines(path, newline="")
-    reader = csv.reader((line for _, line in lines), strict=True)
+    lines = (line for _, line in file.lines())
+    reader = csv.reader(lines, strict=True, delimiter=file.delimiter)
     start = 1
     try:
         for row in reader:
@@ -67,11 +91,11 @@ def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
                 yield (f"line {start}" if start == last else f"lines {start} to {last}"), row
             start = last + 1
     except csv.Error as error:
-        raise _unreadable(path, start, reader.line_num, error) from error
+        raise _unreadable(file, start, reader.line_num, error) from error
 
 
-def _unreadable(path: Path, start: int, stopped: int, error: csv.Error) -> DataError:
-    opened, behind = _faulty_field(path, start, stopped)
+def _unreadable(file: _File, start: int, stopped: int, error: csv.Error) -> DataError:
+    opened, behind = _faulty_field(file, start, stopped)
     if behind:
         message = "a quoted field goes on after its closing quote"
         found = f"{excerpt(behind)} after a quote in line {stopped}"
@@ -81,20 +105,21 @@ def _unreadable(path: Path, start: int, stopped: int, error: csv.Error) -> DataE
         message, found = "a quoted field is never closed", f"the end of the file, line {stopped}"
     return DataError(
         message,
-        expected='a closing quote (") and then a comma or the end of the line',
+        expected='a closing quote (") and then '
+        f"{'a comma' if file.delimiter == ',' else excerpt(file.delimiter)} or the end of the line",
         found=found,
-        where=f"{path}, line {opened}, where the field begins",
-        hint=QUOTING,
+        where=f"{file.path}, line {opened}, where the field begins",
+        hint=file.quoting,
     )
 
 
-def _faulty_field(path: Path, start: int, stopped: int) -> tuple[int, str]:
+def _faulty_field(file: _File, start: int, stopped: int) -> tuple[int, str]:
     """Where the last quoted field begins of a record that the csv module cannot read.
 
     The module knows only where it gave up, which for an unclosed quote is the end of the file.
 
     Args:
-        path: the file.
+        file: the file.
         start: first line of the record.
         stopped: line where the module gave up.
 
@@ -102,7 +127,7 @@ def _faulty_field(path: Path, start: int, stopped: int) -> tuple[int, str]:
         The line of the opening quote, and what follows the closing quote if that is the fault.
     """
     opened, quoted = start, False
-    for number, line in numbered_lines(path, newline=""):
+    for number, line in file.lines():
         if number > stopped:
             break
         position = 0 if number >= start else len(line)
@@ -115,13 +140,13 @@ def _faulty_field(path: Path, start: int, stopped: int) -> tuple[int, str]:
                     position += 1
                 elif closing >= 0:
                     quoted = False
-                    if behind and behind[0] != ",":
+                    if behind and behind[0] != file.delimiter:
                         return opened, behind
             elif line[position] == '"':
                 opened, quoted = number, True
                 position += 1
             else:
                 # a quote inside an unquoted field is a character: go on to the next field
-                comma = line.find(",", position)
-                position = comma + 1 if comma >= 0 else len(line)
+                end = line.find(file.delimiter, position)
+                position = end + 1 if end >= 0 else len(line)
     return opened, ""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._table import Record
+from gaam_cache.sources._bad_rows import at
+from gaam_cache.sources._table import Columns, Record, Table
 from gaam_cache.sources.formats._base import Format
 from gaam_cache.sources.formats._lines import numbered_lines
 
@@ -20,68 +22,69 @@ ONE_OBJECT_A_LINE = "one JSON object on each line, each line ended by a line fee
 class JsonLinesFormat(Format):
     """One object on each line; the first one names the columns."""
 
-    def read(
-        self, path: Path, columns: Sequence[str], label_column: str
-    ) -> tuple[list[str], Iterator[Record]]:
+    reads: ClassVar[frozenset[str]] = frozenset({"encoding"})
+
+    def open(self, path: Path, config: ExtractConfig) -> Table:
         """Keys of the first object, and all objects; the others need only what is asked for."""
-        objects = _objects(path)
-        first = next(objects, None)
+        objects = _objects(path, config.encoding)
+        place, first = next(objects, ("", None))
         if first is None:
             raise DataError(
                 "no rows", expected="at least one row", found="an empty file", where=f"{path}"
             )
-        return list(first[1]), _records(path, chain([first], objects), (*columns, label_column))
+        if isinstance(first, DataError):  # it is the header, in a way
+            raise at(first, f"{path}, {place}")
+        records = chain([(place, first)], objects)
+        return Table(list(first), lambda columns: _records(records, columns))
 
 
-def _records(
-    path: Path, objects: Iterator[tuple[int, dict[str, Any]]], wanted: Sequence[str]
-) -> Iterator[Record]:
-    for number, record in objects:
-        missing = [key for key in wanted if key not in record]
-        if missing:
-            raise DataError(
-                "a line lacks a column that the first line has",
-                expected=", ".join(missing),
-                found=", ".join(record) or "an empty object",
-                where=f"{path}, line {number}",
-                hint="write null where a column of several is empty",
-            )
-        yield f"line {number}", record
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    decoder = json.JSONDecoder(object_pairs_hook=_unique)
-    for number, line in numbered_lines(path, newline="\n"):
-        if not line.strip():
+def _records(objects: Iterator[Record], columns: Columns) -> Iterator[Record]:
+    wanted = columns.all
+    for where, record in objects:
+        if isinstance(record, DataError) or all(key in record for key in wanted):
+            yield where, record
             continue
-        try:
-            value = decoder.decode(line)
-        except _RepeatedKeyError as error:
-            raise DataError(
-                "a key occurs twice in an object",
-                expected="distinct keys",
-                found=excerpt(error.key),
-                where=f"{path}, line {number}",
-                hint="say which of the two values counts by removing the other",
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                "a line is not JSON",
-                expected=ONE_OBJECT_A_LINE,
-                found=_fault(error),
-                where=f"{path}, line {number}",
-            ) from error
-        if not isinstance(value, dict):
-            raise DataError(
-                "a line is no JSON object",
-                expected=ONE_OBJECT_A_LINE,
-                found=f"{excerpt(value)} ({type(value).__name__})",
-                where=f"{path}, line {number}",
-                hint="turn an array into lines, for example: jq -c '.[]' array.json > train.jsonl"
-                if isinstance(value, list)
-                else None,
-            )
-        yield number, value
+        yield (
+            where,
+            DataError(
+                "a line lacks a column that the first line has",
+                expected=", ".join(key for key in wanted if key not in record),
+                found=", ".join(record) or "an empty object",
+                hint="write null where a column of several is empty",
+            ),
+        )
+
+
+def _objects(path: Path, encoding: str | None) -> Iterator[Record]:
+    """What every line holds that is not empty, or why it is none."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
+    for number, line in numbered_lines(path, newline="\n", encoding=encoding):
+        if line.strip():
+            yield f"line {number}", _object(decoder, line)
+
+
+def _object(decoder: json.JSONDecoder, line: str) -> dict[str, Any] | DataError:
+    try:
+        value = decoder.decode(line)
+    except _RepeatedKeyError as error:
+        return DataError(
+            "a key occurs twice in an object",
+            expected="distinct keys",
+            found=excerpt(error.key),
+            hint="say which of the two values counts by removing the other",
+        )
+    except (ValueError, RecursionError) as error:
+        return DataError("a line is not JSON", expected=ONE_OBJECT_A_LINE, found=_fault(error))
+    if isinstance(value, dict):
+        return value
+    return DataError(
+        "a line is no JSON object",
+        expected=ONE_OBJECT_A_LINE,
+        found=f"{excerpt(value)} ({type(value).__name__})",
+        hint="turn an array into lines, for example: jq -c '.[]' array.json > train.jsonl"
+        if isinstance(value, list)
+        else None,
+    )
 
 
 class _RepeatedKeyError(Exception):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages.checks import excerpt
-from gaam_cache.sources._base import Rows
+from gaam_cache.messages.checks import LONGEST_WORD, excerpt
+from gaam_cache.sources._base import Packed, Rows
 from gaam_cache.sources.media._blob import Blob
+from gaam_cache.sources.media._items import Items, Place
 
 
 class Item(Protocol):
@@ -41,8 +45,37 @@ class Media(Rows):
         return self.contents()
 
     def excerpt(self, row: int) -> str:
-        """Where an input lies."""
-        return excerpt(self.inputs[row].blob.where)
+        """Where an input lies; the beginning is cut off where that is long."""
+        where = self.inputs[row].blob.where
+        return excerpt(where if len(where) <= LONGEST_WORD else f"...{where[3 - LONGEST_WORD :]}")
+
+    def units(self) -> Sequence[int]:
+        """Pieces of one input are never parted."""
+        return self.inputs.units if isinstance(self.inputs, Items) else range(len(self))
+
+    def chosen_inputs(self, mask: Sequence[bool]) -> Sequence[Any]:
+        """As ``Items`` too."""
+        if isinstance(self.inputs, Items):
+            return self.inputs.chosen(mask)
+        return list(compress(self.inputs, mask))
+
+    def packed_inputs(self) -> Packed | None:
+        """Where they are, if all are in files of their own."""
+        if not isinstance(self.inputs, Items) or self.inputs.place.store is not None:
+            return None
+        return Packed(self.inputs.facts, {"folder": str(self.inputs.place.folder)})
+
+    def decoders(self) -> dict[str, str]:
+        """Those of its kind of files."""
+        medium = plugins.load(__package__, self.kind, kind="kind of files")
+        found: dict[str, str] = medium.versions()
+        return found
+
+    @classmethod
+    def unpacked_inputs(cls, packed: Packed) -> Sequence[Any]:
+        """The same files."""
+        medium = plugins.load(__package__, cls.kind, kind="kind of files")
+        return Items(medium, packed.texts, Place(Path(packed.about["folder"])))
 
 
 class Medium(ABC):
@@ -53,6 +86,13 @@ class Medium(ABC):
     suffixes: ClassVar[frozenset[str]]
     """Of the files that are looked for in folders, in lower case, with the dot; what a file holds
     is told by its content."""
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a configuration that play a part for this kind alone."""
+
+    @classmethod
+    def versions(cls) -> dict[str, str]:
+        """What decodes, and in which version: another one may make other numbers."""
+        return {}
 
     @classmethod
     @abstractmethod

@@ -47,7 +47,7 @@ class Steps:
         """
         about = (
             *(spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, recipe.clip_order),
-            *(recipe.loss_scale, recipe.eval_dtype, decoder.dtype),
+            *(recipe.loss_scale, recipe.eval_dtype, recipe.class_weights, decoder.dtype),
             *(engine.device, engine.dtype, engine.compiled),
         )
         if about != self._for:

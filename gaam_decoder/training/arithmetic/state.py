@@ -100,6 +100,8 @@ class Batch(NamedTuple):
     lr_S: Tensor  # noqa: N815
     bias_correction: Tensor
     """(2,), ``1 - beta1^t`` and ``sqrt(1 - beta2^t)`` at step t."""
+    weight_SB: Tensor | None = None  # noqa: N815
+    """How much every row counts in the loss; None where all count alike."""
 
 
 def _stacked(of_seeds: Sequence[Stacked], device: torch.device) -> Stacked:

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses._weighted import weighted_mean
 from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
 from gaam_decoder.training.arithmetic.scaling import unscaled
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
@@ -108,7 +109,8 @@ class Step:
         differentiate = grad_and_value(self._loss, has_aux=True)
         scale_S = None if state.scaling is None else state.scaling.scale_S
         gradients, (_, (loss_S, logits_SBC, buffers)) = _over_seeds(
-            differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3], scale_S
+            *(differentiate, state.parameters, state.buffers, x_SBLD, *batch[1:3]),
+            *(batch.weight_SB, scale_S),
         )
         return Found(gradients, buffers, loss_S, logits_SBC)
 
@@ -140,12 +142,13 @@ class Step:
         x_BLD: Tensor,
         label_B: Tensor,
         noise_BK: Tensor | None,
+        weight_B: Tensor | None,
         scale: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Stacked]]:
         """Of one seed, scaled; with it as it is, the logits, and buffers as the rows leave them."""
         after = {name: value.clone() for name, value in buffers.items()}
         logits_BC = self._forward(parameters, after, x_BLD, noise_BK, self._autocast)
-        loss: Tensor = self._loss_of(logits_BC, label_B)
+        loss = weighted_mean(self._loss_of, logits_BC, label_B, weight_B)
         scaled = loss if scale is None else loss * scale
         return scaled, (loss.detach(), logits_BC.detach(), after)
 

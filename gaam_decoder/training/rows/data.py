@@ -6,22 +6,17 @@ N rows, L layers, D hidden size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.format.files import read_bytes
-from gaam_decoder.recipe import Groups, Recipe
+from gaam_cache.errors import ConfigError
+from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.rows.features import Features
 from gaam_decoder.training.rows.loaded import Loaded, Wanted
 from gaam_decoder.training.rows.protocol import Rows, grouped_folds, holdout, stratified_folds
-
-LARGEST_GROUPS = 2**30
-"""Bytes of a file of groups."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,37 +105,19 @@ def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
                 found=f"--folds {count}",
             )
         return stratified_folds(labels, count, recipe.split_seed)[number - 1]
-    names, source = recipe.groups.names, recipe.groups.source
+    names, source = recipe.groups.names, recipe.groups.in_words()
     if len(names) != len(labels):
         raise ConfigError(
-            f"'{source}' does not fit the split '{recipe.train_split}'",
+            f"{source} does not fit the split '{recipe.train_split}'",
             expected=f"{len(labels)} lines, one per row in the order of the data set",
             found=f"{len(names)} lines",
         )
     if count > len(set(names)):
         raise ConfigError(
             "more folds than groups",
-            expected=f"--folds of at most {len(set(names))}, the names in '{source}'"
+            expected=f"--folds of at most {len(set(names))}, the names in {source}"
             if len(set(names)) > 1
-            else f"two names or more in '{source}'",
+            else f"two names or more in {source}",
             found=f"--folds {count}" if len(set(names)) > 1 else f"one name for all {count} folds",
         )
     return grouped_folds(names, count, recipe.split_seed)[number - 1]
-
-
-def read_groups(path: Path) -> Groups:
-    """A file with one name per line.
-
-    Raises:
-        NotFoundError: no such file, or not UTF-8.
-    """
-    try:
-        # links are the user's own; a pipe would be waited for, a device never ends
-        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise NotFoundError(
-            f"cannot read the groups '{path}'",
-            expected="--groups FILE, UTF-8 text with one name per row of the train split",
-            found=getattr(error, "strerror", None) or str(error),
-        ) from error
-    return Groups(names=tuple(text.splitlines()), source=str(path))

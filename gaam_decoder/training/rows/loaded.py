@@ -136,7 +136,7 @@ class Loaded:
 def _array(split: Split, recipe: Recipe) -> ShardedArray:
     array = split.pooled(recipe.pool)
     if recipe.layers is not None:
-        array = array.keeping([layer - 1 for layer in recipe.layers])
+        array = array.keeping([layer - split.first_layer for layer in recipe.layers])
     return array
 
 

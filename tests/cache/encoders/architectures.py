@@ -3,9 +3,9 @@
     python -m tests.cache.encoders.architectures [--list FILE.json] [NAME ...]
 
 Each is built from a configuration that was shrunk by the names of its fields, saved with a
-tokenizer, extracted from as a user would, and compared with ``hidden_states[1:]`` of transformers
-itself, one text at a time, in a fresh copy of the model. Each has a process of its own, with
-bounds on memory and time: one bad architecture ends no other.
+tokenizer, extracted from as a user would, without layer 0 and with it, and compared with
+``hidden_states`` of transformers itself, one text at a time, in a fresh copy of the model. Each has
+a process of its own, with bounds on memory and time: one bad architecture ends no other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ PARAMETERS = 30_000_000
 POOLS = tuple(plugins.names("gaam_cache.encoders.poolings"))
 MAX_LENGTH = 72
 PROBE = probe.probe
+Judge = Callable[[str, Path], dict[str, Any]]
 RIGHT = 1e-5
 """Relative to the norm of the layer."""
 
@@ -95,6 +96,8 @@ def shrink(cls: type, recipe: dict[str, int]) -> Any:
     tokens = iter(range(60, 40, -1))
     for key, value in default.to_dict().items():
         sub = getattr(cls, "sub_configs", {}).get(key)
+        if key in ("out_indices", "out_features", "stage_names"):
+            continue  # follows from the number of layers
         if sub is not None and key != "backbone_config":
             inner = getattr(default, key, None)
             kind = type(inner) if isinstance(inner, transformers.PretrainedConfig) else sub
@@ -220,11 +223,11 @@ def texts() -> list[str]:
     return [" ".join(WORDS[i] for i in rng.integers(len(WORDS), size=n)) for n in lengths]
 
 
-def reference(folder: Path, rows: Sequence[str]) -> dict[str, list[np.ndarray]]:
-    """Pooled ``hidden_states[1:]`` of transformers, every text alone in a fresh model."""
+def reference(folder: Path, rows: Sequence[str]) -> dict[str, list[list[np.ndarray]]]:
+    """Pooled ``hidden_states`` of transformers, every text alone in a fresh model."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     fresh = text_part(transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval())
-    pooled: dict[str, list[np.ndarray]] = {pool: [] for pool in POOLS}
+    pooled: dict[str, list[list[np.ndarray]]] = {pool: [] for pool in POOLS}
     for text in rows:
         inputs = tokenizer(text, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
         model = copy.deepcopy(fresh)
@@ -235,16 +238,16 @@ def reference(folder: Path, rows: Sequence[str]) -> dict[str, list[np.ndarray]]:
                 output_hidden_states=True,
                 **without_cache(model),
             )
-        states = torch.stack([x[0] for x in output.hidden_states[1:]]).double()
-        assert states.shape[1] == inputs["input_ids"].shape[1]
-        pooled["mean"].append(states.mean(1).numpy())
-        pooled["last"].append(states[:, -1].numpy())
-        pooled["first"].append(states[:, 0].numpy())
-        pooled["max"].append(states.amax(1).numpy())
+        layers = [x[0].double().numpy() for x in output.hidden_states]
+        assert {len(x_TD) for x_TD in layers[1:]} == {inputs["input_ids"].shape[1]}
+        pooled["mean"].append([x_TD.mean(0) for x_TD in layers])
+        pooled["last"].append([x_TD[-1] for x_TD in layers])
+        pooled["first"].append([x_TD[0] for x_TD in layers])
+        pooled["max"].append([x_TD.max(0) for x_TD in layers])
     return pooled
 
 
-def extract(folder: Path, root: Path) -> ExtractConfig:
+def extract(folder: Path, root: Path, *, layer_zero: bool = False) -> ExtractConfig:
     rows = [("ab"[i % 2], text) for i, text in enumerate(texts())]
     write_csv(root / "data" / "train.csv", rows)
     config = ExtractConfig(
@@ -252,7 +255,8 @@ def extract(folder: Path, root: Path) -> ExtractConfig:
         dataset=str(root / "data"),
         splits=("train",),
         storage_dtype="float32",
-        out=root / "cache",
+        out=root / f"cache-{layer_zero}",
+        layer_zero=layer_zero,
         batch_tokens=300,
         max_length=MAX_LENGTH,
         pool=POOLS,
@@ -262,21 +266,22 @@ def extract(folder: Path, root: Path) -> ExtractConfig:
     return config
 
 
-def compare(folder: Path, config: ExtractConfig) -> float:
+def compare(config: ExtractConfig, expected: dict[str, list[list[np.ndarray]]]) -> float:
     """The largest deviation of a stored state, relative to the norm of its layer."""
-    expected = reference(folder, texts())
     split = gaam_cache.open_cache(config.out)["train"]
+    assert split.first_layer == 1 - config.layer_zero
     worst = 0.0
     for pool in POOLS:
-        for stored, alone in zip(split.pooled(pool)[:], expected[pool], strict=True):
+        for stored, layers in zip(split.pooled(pool)[:], expected[pool], strict=True):
+            alone = np.stack(layers[split.first_layer :])
             assert stored.shape == alone.shape, (stored.shape, alone.shape)
-            norm = np.linalg.norm(alone, axis=1)
+            norm = np.maximum(np.linalg.norm(alone, axis=1), 1e-30)
             worst = max(worst, float((np.linalg.norm(stored - alone, axis=1) / norm).max()))
     return worst
 
 
 def judge(name: str, root: Path) -> dict[str, Any]:
-    """What becomes of one architecture: {"verdict", "about"}."""
+    """What becomes of one architecture: {"verdict", "about"}; with layer 0 under "zero"."""
     seen: dict[str, Any] = {}
     probe = PROBE
 
@@ -295,8 +300,21 @@ def judge(name: str, root: Path) -> dict[str, Any]:
         return {"verdict": "not buildable", "about": str(error)}
     except Exception as error:  # noqa: BLE001
         return {"verdict": "not buildable", "about": f"{type(error).__name__}: {error!s:.160}"}
+    expected: list[Any] = []
+    found = _judge(root, seen, expected, layer_zero=False)
+    if found["verdict"] == "right":
+        zero = _judge(root, {"runs": seen["runs"]}, expected, layer_zero=True)
+        found["zero"] = {name: zero[name] for name in ("verdict", "about")}
+        found["zero"]["how"] = seen["how"]
+    return found
+
+
+def _judge(
+    root: Path, seen: dict[str, Any], expected: list[Any], *, layer_zero: bool
+) -> dict[str, Any]:
+    """One extraction; ``expected`` is what it is compared with, made by the first."""
     try:
-        config = extract(root / "encoder", root)
+        config = extract(root / "encoder", root, layer_zero=layer_zero)
     except GaamError as error:
         said = "; ".join([error.message, *error.details.values()])
         kind = "wrong" if "another state in its batch" in said else "refused"
@@ -304,7 +322,9 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 what must not happen is counted
         return {"verdict": "crashed", "about": traceback.format_exc()[-1500:], **seen}
     try:
-        worst = compare(root / "encoder", config)
+        if not expected:
+            expected.append(reference(root / "encoder", texts()))
+        worst = compare(config, expected[0])
     except Exception as error:  # noqa: BLE001
         about = f"no reference: {type(error).__name__}: {error!s:.200}"
         return {"verdict": "wrong", "about": about, **seen}
@@ -312,7 +332,7 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     return {"verdict": verdict, "about": f"{worst:.1e}", **seen}
 
 
-def in_a_process(name: str) -> dict[str, Any]:
+def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
     """``judge`` in a fork of this process, bounded in memory and time."""
     with tempfile.TemporaryDirectory(prefix="gaam-architecture-") as folder:
         answer = Path(folder) / "answer.json"
@@ -329,7 +349,7 @@ def in_a_process(name: str) -> dict[str, Any]:
         status = os.waitpid(child, 0)[1]
         if answer.exists():
             return json.loads(answer.read_text())
-        built = (Path(folder) / "encoder" / "tokenizer.json").exists()
+        built = (Path(folder) / "encoder" / "config.json").exists()
         verdict = "crashed" if built else "not buildable"
         return {"verdict": verdict, "about": f"its process ended with status {status}"}
 
@@ -374,6 +394,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         elif kind == "refused":
             kind += ": " + re.sub(r"[0-9][0-9.e+-]*", "N", result["about"])[-120:]
         count[kind] += 1
+        if zero := result.get("zero"):
+            by = (
+                f", by {zero['how']}" if zero["verdict"] == "right" else f": {zero['about'][-120:]}"
+            )
+            count[f"layer 0 {zero['verdict']}{by}"] += 1
     lines = [f"{number:4d}  {kind}" for kind, number in sorted(count.items())]
     return "\n".join([f"{len(results):4d}  architectures", *lines])
 

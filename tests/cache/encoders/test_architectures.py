@@ -54,6 +54,12 @@ def test_representative_architectures_are_right(tmp_path: Path) -> None:
         REPRESENTATIVE, "right"
     )
     assert {name: result["batching"] for name, result in results.items()} == REPRESENTATIVE
+    zero = {name: result["zero"] for name, result in results.items()}
+    assert {name: found["verdict"] for name, found in zero.items()} == dict.fromkeys(zero, "right")
+    # by hooks too where the other layers are
+    assert {name: found["how"] for name, found in zero.items()} == {
+        name: result["how"] for name, result in results.items()
+    }
 
 
 @pytest.mark.slow
@@ -64,5 +70,12 @@ def test_every_architecture_is_right_or_refused(tmp_path: Path) -> None:
         for name, result in results.items()
         if result["verdict"] in {"wrong", "crashed"}
     }
+    bad |= {
+        f"{name}, layer 0": result["zero"]["about"]
+        for name, result in results.items()
+        if result.get("zero", {}).get("verdict") in {"wrong", "crashed"}
+    }
     assert not bad, json.dumps(bad, indent=1)
+    zero = [result["zero"]["verdict"] for result in results.values() if "zero" in result]
+    assert zero.count("right") > 0.9 * len(zero)
     assert sum(result["verdict"] == "right" for result in results.values()) > 200

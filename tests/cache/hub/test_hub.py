@@ -91,6 +91,22 @@ def test_a_data_set_is_read_through_the_datasets_library(
         HubSource().read(config, "dev")
 
 
+def test_the_only_split_of_a_data_set_is_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = random_rows(20, 3)
+    write_csv(tmp_path / "d" / "validation.csv", rows)
+    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
+    config = ExtractConfig(dataset=str(tmp_path / "d"), test_fraction=0.25)
+    source = HubSource()
+    parts = {split: source.read(config, split) for split in config.splits}
+    assert sum(map(len, parts.values())) == 20
+    assert all(part.origin.endswith(f"validation, {split}") for split, part in parts.items())
+    write_csv(tmp_path / "d" / "test.csv", rows)
+    with pytest.raises(ConfigError, match="data with a single one"):
+        HubSource().read(config, "test")
+
+
 def test_declared_class_names_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

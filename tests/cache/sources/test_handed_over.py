@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, HubError, StorageError
 from gaam_cache.extraction import workers
 from gaam_cache.format import sealed
-from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._base import NO_LABEL, Rows, find_source
 from gaam_cache.sources._handed_over import (
     FILE_NAME,
     CheckedRows,
@@ -84,6 +86,11 @@ def assert_same(found: CheckedRows | None, given: CheckedRows) -> None:
         assert [*other.labels] == [*part.labels]
         assert (other.origin, other.revision) == (part.origin, part.revision)
         assert other.class_names == given.class_names
+        assert other.labelled == part.labelled
+        assert [*other.skipped] == [*part.skipped]
+        assert [(k, [*v]) for k, v in other.kept.items()] == [
+            (k, [*v]) for k, v in part.kept.items()
+        ]
 
 
 def test_odd_texts_in_any_number_of_splits_arrive_as_they_were(tmp_path: Path) -> None:
@@ -113,6 +120,28 @@ def test_any_texts_arrive_as_they_were(
     checked = checked_of({"train": rows_of(texts, labels), "test": rows_of(texts[:1], labels[:1])})
     assert hand_over(checked, folder, KEY)
     assert_same(take_over(folder, KEY), checked)
+
+
+def test_what_rows_have_beside_texts_arrives_as_it_was(tmp_path: Path) -> None:
+    """Kept columns of any number and values, rows that were left out, splits without labels."""
+    texts = ["goal", "cup", "", "bank"]
+    for columns, spooled, left_out, labelled in product(
+        range(4), (True, False), (0, 1, 300), (True, False)
+    ):
+        train = rows_of(texts, ["a", "b", "a", "b"])
+        kept: dict[str, Sequence[str]] = {}
+        for number in range(columns):
+            values = [*ODD[number : number + 3], "x" * number]
+            kept[f"Column_{number}"] = rows_of(values, values).inputs if spooled else values
+        skipped = [f"lines {number} to {number + 1}" for number in range(left_out)]
+        train = replace(train, kept=kept, skipped=skipped)
+        test = rows_of(["new"], ["a" if labelled else NO_LABEL])
+        test = replace(test, labelled=labelled, class_names=("a", "b"))
+        checked = CheckedRows(
+            {"train": train, "test": test}, ("a", "b"), {"train": "1", "test": "2"}, {}
+        )
+        assert hand_over(checked, tmp_path, KEY)
+        assert_same(take_over(tmp_path, KEY), checked)
 
 
 def test_what_is_damaged_is_not_taken(tmp_path: Path) -> None:

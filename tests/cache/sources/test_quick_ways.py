@@ -14,7 +14,9 @@ import pytest
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import hash_rows
-from gaam_cache.sources._table import collect
+from gaam_cache.sources._collect import collect
+from gaam_cache.sources._kinds import OneKind
+from gaam_cache.sources._table import Columns, Table
 from gaam_cache.sources._texts import is_blank
 
 
@@ -47,8 +49,10 @@ def test_a_hash_of_rows_is_that_of_lengths_and_bytes() -> None:
 
 def read(labels: list[Any], class_names: tuple[str, ...] | None) -> list[str]:
     records = [(f"row {i + 1}", {"text": "x", "label": label}) for i, label in enumerate(labels)]
-    columns = ["text", "label"]
-    rows = collect(records, columns, ExtractConfig(), origin="here", class_names=class_names)
+    table = Table(["text", "label"], lambda columns: iter(records), class_names=class_names)
+    rows = collect(
+        table, Columns(("text",), "label"), ExtractConfig(), origin="here", kind=OneKind()
+    )
     return list(rows.labels)
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
 from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.sources._table import Columns
 from gaam_cache.sources.formats import _lines
 from gaam_cache.sources.formats import csv as csv_format
 from gaam_cache.sources.formats.parquet import BATCH_ROWS, ParquetFormat
@@ -368,8 +369,9 @@ def test_parquet_rows_are_counted_across_batches(tmp_path: Path) -> None:
 def test_parquet_columns_that_are_not_needed_are_not_read(tmp_path: Path) -> None:
     columns = {"before": ["y" * 100], "a.b": ["x"], "label": [3], "after": [["z"]]}
     path = write_parquet(tmp_path / "train.parquet", columns, compression="none")
-    names, records = ParquetFormat().read(path, ("a.b",), "label")
-    assert names == list(columns)
+    table = ParquetFormat().open(path, ExtractConfig())
+    assert table.names == list(columns)
+    records = table.records(Columns(("a.b",), "label"))
     assert list(records) == [("row 1", {"a.b": "x", "label": 3})]
     # nor does damage to them matter, while damage to a needed one is told
     content = path.read_bytes()

@@ -1,0 +1,1 @@
+"""What it takes to read pictures: their way into a model, and where their patches are in it."""

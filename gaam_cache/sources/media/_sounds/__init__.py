@@ -1,0 +1,1 @@
+"""How sounds are read."""

@@ -1,0 +1,84 @@
+"""A loss in which rows of some classes count more than those of others.
+
+S seeds, N rows, B batch, C classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from gaam_decoder.losses._base import Loss
+
+TRIED = ((2, 2, 1.0), (7, 3, 5.0), (64, 5, 0.1))
+"""Rows, classes and size of the logits of the batches that a loss is tried on."""
+TOLERANCE = 1e-4
+"""Of a mean in float32, relative; what is no mean over rows is off by far more."""
+
+
+def balanced(label_SN: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
+    """Weights that make all classes count alike, (S, C).
+
+    Formula: ``w_c = n / (k n_c)``, n_c the rows of class c among all n, k the classes that have a
+    row; a class without one weighs 0. The mean over the rows is 1.
+
+    Args:
+        label_SN: classes of the rows that learn, as every seed is told them.
+        num_classes: C.
+        dtype: of the weights.
+    """
+    count_SC = torch.stack([torch.bincount(of, minlength=num_classes) for of in label_SN.cpu()])
+    present_SC = count_SC > 0
+    share_SC = count_SC.double() / label_SN.shape[1] * present_SC.sum(1, keepdim=True)
+    weight_SC = torch.where(present_SC, 1 / share_SC, 0.0)
+    return weight_SC.to(dtype).to(label_SN.device)
+
+
+def weighted_mean(
+    loss_of: Loss, logits_BC: Tensor, label_B: Tensor, weight_B: Tensor | None
+) -> Tensor:
+    """The loss of a batch in which rows count by their weight, a scalar.
+
+    Formula: ``1/B sum_b w_b l_b``, l_b the loss of row b as a batch of its own. It is divided by
+    the number of rows and not, as torch's ``CrossEntropyLoss(weight=...)`` has it, by the sum of
+    the batch's weights: there a batch without rare rows counts as much as one with them, and small
+    batches would balance nothing.
+
+    Args:
+        loss_of: a mean over rows, see ``is_mean_over_rows``.
+        logits_BC: logits.
+        label_B: classes.
+        weight_B: of every row; None where all count alike.
+    """
+    if weight_B is None:
+        return loss_of(logits_BC, label_B)
+    return (weight_B * row_losses(loss_of, logits_BC, label_B)).mean()
+
+
+def row_losses(loss_of: Loss, logits_BC: Tensor, label_B: Tensor) -> Tensor:
+    """The loss of every row as a batch of its own, (B,)."""
+
+    def of_one(logits_C: Tensor, label: Tensor) -> Tensor:
+        return loss_of(logits_C[None], label[None])
+
+    loss_B: Tensor = vmap(of_one)(logits_BC, label_B)
+    return loss_B
+
+
+def is_mean_over_rows(loss_of: Loss) -> bool:
+    """Whether the loss of a batch is the mean of the losses of its rows, as tried on a few.
+
+    What is not, or cannot be computed row by row, has no weights of rows.
+    """
+    generator = torch.Generator().manual_seed(0)
+    for rows, classes, scale in TRIED:
+        logits_BC = scale * torch.randn(rows, classes, generator=generator)
+        label_B = torch.randint(classes, (rows,), generator=generator)
+        try:
+            loss_B = row_losses(loss_of, logits_BC, label_B)
+        except RuntimeError:  # of vmap, such as for a condition on numbers
+            return False
+        if not torch.allclose(loss_of(logits_BC, label_B), loss_B.mean(), rtol=TOLERANCE):
+            return False
+    return True

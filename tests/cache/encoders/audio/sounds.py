@@ -1,0 +1,141 @@
+"""Tiny random audio encoders, generated sounds, and what transformers itself makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import soxr
+import torch
+import transformers
+
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "conv_dim": (16,) * 7,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+}
+"""With the convolutions of the real ones: a frame every 20 ms, of 25 ms."""
+
+
+@dataclass(frozen=True)
+class Tone:
+    """A sound as the source of rows hands it on."""
+
+    wave: np.ndarray
+    rate: int = 16000
+    where: str = "memory"
+
+    @property
+    def frames(self) -> int:
+        return len(self.wave)
+
+    @property
+    def blob(self) -> Any:
+        return SimpleNamespace(where=self.where)
+
+    def samples(self) -> np.ndarray:
+        return self.wave
+
+
+def _wav2vec2_like(cls: Any, norm: str, **more: Any) -> Any:
+    stable = norm == "layer"
+    return cls(
+        **SMALL, feat_extract_norm=norm, do_stable_layer_norm=stable, conv_bias=stable, **more
+    )
+
+
+CONFIGS = {
+    "wavlm-group": lambda: _wav2vec2_like(transformers.WavLMConfig, "group"),
+    "wavlm-layer": lambda: _wav2vec2_like(transformers.WavLMConfig, "layer"),
+    "hubert-group": lambda: _wav2vec2_like(transformers.HubertConfig, "group"),
+    "hubert-layer": lambda: _wav2vec2_like(transformers.HubertConfig, "layer"),
+    "wav2vec2-group": lambda: _wav2vec2_like(transformers.Wav2Vec2Config, "group"),
+    "wav2vec2-layer": lambda: _wav2vec2_like(transformers.Wav2Vec2Config, "layer"),
+    "data2vec-audio": lambda: transformers.Data2VecAudioConfig(
+        **SMALL | {"num_conv_pos_embeddings": 2, "conv_pos_kernel_size": 5}
+    ),
+    "whisper": lambda: transformers.WhisperConfig(
+        d_model=32, encoder_layers=3, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=64,
+        num_mel_bins=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    ),
+}  # fmt: skip
+
+
+def extractor_for(config: Any) -> Any:
+    if config.model_type == "whisper":
+        return transformers.WhisperFeatureExtractor(feature_size=config.num_mel_bins)
+    return transformers.Wav2Vec2FeatureExtractor(
+        do_normalize=True, return_attention_mask=getattr(config, "feat_extract_norm", "") == "layer"
+    )
+
+
+def draw(config: Any, seed: int = 0) -> Any:
+    """A model with weights larger than the usual initialisation, so that errors show."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModel.from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.15 * torch.randn_like(parameter)
+    return model
+
+
+def save(name: str, folder: Path) -> Path:
+    config = CONFIGS[name]()
+    draw(config).save_pretrained(folder)
+    extractor_for(config).save_pretrained(folder)
+    return folder
+
+
+def sounds(count: int = 12) -> list[Tone]:
+    """Mixed lengths (some equal) and rates: noise, tones, silence and clicks."""
+    rng = np.random.default_rng(0)
+    made = []
+    for number in range(count):
+        rate = (16000, 8000, 44100, 22050, 48000, 16000)[number % 6]
+        seconds = (0.03, 0.2, 1.0, 0.5, 0.5, 0.77, 1.3, 0.2, 0.045, 2.1, 0.5, 0.77)[number % 12]
+        t = np.arange(int(seconds * rate)) / rate
+        wave = rng.normal(scale=0.02, size=len(t))
+        wave += 0.3 * np.sin(2 * np.pi * (200 + 130 * number) * t) * (t > 0.3 * seconds)
+        made.append(Tone((wave + 0.01 * (number % 3)).astype(np.float32), rate))
+    return made
+
+
+def encoder_of(model: Any) -> Any:
+    return model.get_encoder() if model.config.is_encoder_decoder else model
+
+
+def reference(folder: Path, rows: Sequence[Tone]) -> dict[str, list[np.ndarray]]:
+    """Pooled ``hidden_states[1:]`` of transformers, every sound alone, by its own extractor."""
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
+    model = encoder_of(transformers.AutoModel.from_pretrained(folder).eval())
+    pooled: dict[str, list[np.ndarray]] = {name: [] for name in ("mean", "first", "last", "max")}
+    for row in rows:
+        wave = row.samples()
+        if row.rate != extractor.sampling_rate:
+            wave = soxr.resample(wave, row.rate, extractor.sampling_rate, quality="VHQ")
+        made = extractor(wave, sampling_rate=extractor.sampling_rate, return_tensors="pt")
+        with torch.no_grad():
+            output = model(**made, output_hidden_states=True)
+        states = torch.stack([x[0] for x in output.hidden_states[1:]]).double()
+        if model.config.model_type == "whisper":
+            states = states[:, : -(-len(wave) // 320)]
+        pooled["mean"].append(states.mean(1).numpy())
+        pooled["first"].append(states[:, 0].numpy())
+        pooled["last"].append(states[:, -1].numpy())
+        pooled["max"].append(states.amax(1).numpy())
+    return pooled
+
+
+def deviation(states: np.ndarray, alone: np.ndarray) -> float:
+    """Relative to the norm of the layer, the largest."""
+    norm = np.linalg.norm(alone, axis=-1)
+    return float((np.linalg.norm(states - alone, axis=-1) / norm).max())

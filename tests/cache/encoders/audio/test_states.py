@@ -1,0 +1,189 @@
+"""States of sounds are those of transformers, one sound at a time, whatever shares the batch."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+import torch
+
+import gaam_cache
+import gaam_cache.extraction.estimate
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders.audio import AudioEncoder
+from gaam_cache.extraction.assumptions import Assumptions
+from gaam_cache.extraction.batching import token_budget_batches
+from tests.cache.encoders.audio import sounds
+
+POOLS = ("mean", "first", "last", "max")
+BATCHING = {
+    "wavlm-group": "equal lengths",
+    "wavlm-layer": "padded",
+    "hubert-group": "equal lengths",
+    "hubert-layer": "padded",
+    "wav2vec2-group": "equal lengths",
+    "wav2vec2-layer": "padded",
+    "data2vec-audio": "equal lengths",  # its second convolution of positions sees the first's
+    "whisper": "padded",  # to 30 s, all of them
+}
+
+
+def loaded(folder: Path, **settings: object) -> AudioEncoder:
+    encoder = AudioEncoder.open(ExtractConfig(encoder=str(folder), pool=POOLS, **settings))
+    encoder.load()
+    return encoder
+
+
+@pytest.mark.parametrize("name", sounds.CONFIGS)
+def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_order(
+    name: str, audio_encoders: dict[str, Path]
+) -> None:
+    encoder = loaded(audio_encoders[name])
+    assert encoder.batching == BATCHING[name]
+    assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
+    rows = sounds.sounds(24)
+    expected = sounds.reference(audio_encoders[name], rows)
+    shared = 0
+    for number, budget in enumerate((1, 300, 4096)):
+        order = np.random.default_rng(number).permutation(len(rows))
+        inputs = encoder.prepare([rows[i] for i in order])
+        for batch in token_budget_batches(inputs.sizes, budget, encoder.batching, inputs.extents):
+            shared += len(batch) > 1
+            states = encoder.encode(inputs.batch(batch))
+            for pool, x_BLD in states.items():
+                for place, row in enumerate(batch):
+                    alone = expected[pool][order[row]]
+                    assert sounds.deviation(x_BLD[place].numpy(), alone) < 1e-5
+    assert shared >= 2
+    for row in (0, 8, 9):
+        alone = encoder.encode_alone(encoder.prepare(rows).items[row])
+        for pool in POOLS:
+            assert sounds.deviation(alone[pool][0].numpy(), expected[pool][row]) < 1e-5
+
+
+def test_lengths_are_those_of_the_states(audio_encoders: dict[str, Path]) -> None:
+    for name, folder in audio_encoders.items():
+        encoder = AudioEncoder.open(ExtractConfig(encoder=str(folder)))
+        rows = sounds.sounds()
+        inputs = encoder.prepare(rows)
+        each = 320 if name == "whisper" else 400
+        for row, length, extent in zip(rows, inputs.lengths, inputs.extents, strict=True):
+            assert extent == round(row.frames * 16000 / row.rate)
+            real = -(-extent // 320) if name == "whisper" else (extent - each) // 320 + 1
+            assert length == real
+        assert inputs.width == (1500 if name == "whisper" else None)
+        assert not any(inputs.truncated)
+
+
+def test_bits_are_the_same_on_any_thread(audio_encoders: dict[str, Path]) -> None:
+    for name in ("wavlm-layer", "whisper"):
+        encoder = AudioEncoder.open(ExtractConfig(encoder=str(audio_encoders[name])))
+        items = encoder.prepare(sounds.sounds()).items
+        here = [clip.x.tobytes() for clip in items]
+        with ThreadPoolExecutor(3) as pool:
+            there = list(pool.map(items.__getitem__, [*range(12)] * 3))
+        assert [clip.x.tobytes() for clip in there] == here * 3
+
+
+@pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "whisper"])
+def test_a_sound_that_is_too_long_is_cut_and_counted(
+    name: str, audio_encoders: dict[str, Path]
+) -> None:
+    encoder = loaded(audio_encoders[name], clip_seconds=1.0)
+    [long] = [tone for tone in sounds.sounds() if tone.frames > 2 * tone.rate]
+    rows = [long, sounds.Tone(long.wave[: long.rate], long.rate)]
+    inputs = encoder.prepare(rows)
+    assert inputs.truncated == [True, False]
+    assert inputs.lengths[0] == inputs.lengths[1] == encoder.max_length
+    states = encoder.encode(inputs.batch(np.arange(2)))["mean"]
+    assert sounds.deviation(states[0].numpy(), states[1].numpy()) < 1e-5
+    default = AudioEncoder.open(ExtractConfig(encoder=str(audio_encoders[name])))
+    assert default.max_length == (1500 if name == "whisper" else 1499)
+    wave = np.zeros(31 * 8000, dtype=np.float32)
+    minute = default.prepare([sounds.Tone(wave, 8000), sounds.Tone(wave[: 30 * 8000], 8000)])
+    assert minute.truncated == [True, False]
+    assert minute.extents == [480_000, 480_000]
+    assert minute.items[0].extent == 480_000
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("wavlm-layer", "bfloat16"), ("hubert-group", "float16"), ("whisper", "bfloat16")],
+)
+def test_half_precision_is_near(name: str, dtype: str, audio_encoders: dict[str, Path]) -> None:
+    encoder = loaded(audio_encoders[name], dtype=dtype)
+    rows = sounds.sounds(6)
+    expected = sounds.reference(audio_encoders[name], rows)["mean"]
+    items = encoder.prepare(rows).items
+    for row, alone in enumerate(expected):
+        states = encoder.encode([items[row]])["mean"][0].numpy()
+        assert sounds.deviation(states, alone) < 0.1
+
+
+def test_silence_and_a_click_have_states(audio_encoders: dict[str, Path]) -> None:
+    for name in ("wav2vec2-group", "hubert-layer", "whisper"):
+        encoder = loaded(audio_encoders[name])
+        click = np.zeros(4000, dtype=np.float32)
+        click[2000] = 1
+        rows = [sounds.Tone(np.zeros(4000, dtype=np.float32)), sounds.Tone(click)]
+        inputs = encoder.prepare(rows)
+        assert all(
+            bool(torch.isfinite(x).all())
+            for x in encoder.encode(inputs.batch(np.arange(2))).values()
+        )
+
+
+@pytest.mark.usefixtures("wav_source")
+@pytest.mark.parametrize("name", ["wavlm-group", "wavlm-layer", "whisper"])
+def test_from_files_to_a_cache_that_is_verified(
+    name: str, audio_encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    rows = sounds.sounds(24)
+    for number, tone in enumerate(rows):
+        path = tmp_path / "data" / "train" / "ab"[number % 2] / f"{number:02}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, tone.wave, tone.rate, subtype="FLOAT")
+    config = ExtractConfig(
+        encoder=str(audio_encoders[name]), dataset=str(tmp_path / "data"), splits=("train",),
+        out=tmp_path / "cache", pool=POOLS, storage_dtype="float32", shard_rows=10,
+    )  # fmt: skip
+    summary = gaam_cache.extract(config)
+    split = gaam_cache.open_cache(config.out)["train"]
+    expected = sounds.reference(audio_encoders[name], rows)
+    for pool in POOLS:
+        for stored, alone in zip(split.pooled(pool)[:], expected[pool], strict=True):
+            assert sounds.deviation(stored, alone) < 1e-5
+    assert summary.tokens == sum(split.num_tokens)
+    assert summary.batching == BATCHING[name]
+    again = gaam_cache.extract(replace(config, out=tmp_path / "other", batch_tokens=50))
+    assert again.fingerprint == summary.fingerprint
+    assert gaam_cache.extract(config).shards_made == 0
+    checked = gaam_cache.verify(config.out, recompute_rows=6)
+    assert checked.good
+    assert checked.recomputed is not None
+    encoder = json.loads((config.out / "cache.json").read_text())["fingerprint_fields"]["encoder"]
+    assert "preprocessor_config.json" in encoder["files"]
+    assert encoder["resampling"] == "soxr VHQ"
+    assert encoder["versions"]["soxr"] == soxr.__version__
+    said = summary.in_words()
+    assert "sounds/s" in said
+    assert "frames/s" in said
+    assert "token" not in said
+    assert "text" not in said
+    dry = gaam_cache.extraction.estimate.estimate(replace(config, out=tmp_path / "dry"))
+    assert dry.tokens == summary.tokens
+    assert dry.batching == summary.batching
+    assert "token" not in dry.in_words()
+    assert (dry.padding_share > 0.9) == (summary.padding_share > 0.9) == (name == "whisper")
+    on_card = gaam_cache.extraction.estimate.estimate(
+        replace(config, out=tmp_path / "dry"), assumed=Assumptions(card="a100")
+    )
+    assert on_card.parameters
+    assert encoder["sampling_rate"] == 16000
+    assert ("transformers" in encoder["features"]) == (name == "whisper")

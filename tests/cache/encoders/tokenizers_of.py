@@ -1,0 +1,94 @@
+"""Fast tokenizers of every kind, trained on a few lines, each with an encoder that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+LINES = [
+    "Topic of this news item: the goal of the bank is a star",
+    "Hello world, hello news! The vote on the price of loans",
+    "preamble postscript item topic about (text) {curly} [0]",
+    "👍🏽 👨‍👩‍👧 naïve café Zürich e\u0301te\u0301",
+    "שלום עולם مرحبا بالعالم 東京 news",
+]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+AROUND = processors.TemplateProcessing(
+    single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+)
+BYTES = pre_tokenizers.ByteLevel.alphabet()
+
+
+def wordpiece() -> Tokenizer:
+    found = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    found.normalizer = normalizers.BertNormalizer()
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found.train_from_iterator(
+        LINES, trainers.WordPieceTrainer(vocab_size=220, special_tokens=SPECIAL)
+    )
+    found.post_processor = AROUND
+    return found
+
+
+def byte_level(*, trim: bool, prefix: bool) -> Tokenizer:
+    found = Tokenizer(models.BPE())
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=SPECIAL, initial_alphabet=BYTES)
+    found.train_from_iterator(LINES, trainer)
+    bytes_of = processors.ByteLevel(trim_offsets=trim, add_prefix_space=prefix)
+    found.post_processor = bytes_of if trim else processors.Sequence([bytes_of, AROUND])
+    return found
+
+
+def unigram(*, nfkc: bool) -> Tokenizer:
+    found = Tokenizer(models.Unigram())
+    if nfkc:
+        found.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    scheme = "always" if nfkc else "never"
+    found.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=nfkc)
+    trainer = trainers.UnigramTrainer(vocab_size=180, special_tokens=SPECIAL, unk_token="[UNK]")
+    found.train_from_iterator(LINES, trainer)
+    found.post_processor = AROUND
+    return found
+
+
+KINDS: dict[str, Callable[[], Tokenizer]] = {
+    "wordpiece": wordpiece,
+    "byte-level": lambda: byte_level(trim=False, prefix=False),
+    "byte-level, trimmed": lambda: byte_level(trim=True, prefix=False),
+    "byte-level, with a space before": lambda: byte_level(trim=True, prefix=True),
+    "unigram": lambda: unigram(nfkc=False),
+    "unigram, nfkc": lambda: unigram(nfkc=True),
+}
+
+
+def save(kind: str, folder: Path, *, layers: int = 2) -> Path:
+    """An encoder with a tokenizer of a kind: causal for byte-level ones, else bidirectional."""
+    tokenizer = KINDS[kind]()
+    sizes: dict[str, Any] = {
+        "vocab_size": max(tokenizer.get_vocab().values()) + 1,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 512,
+        "pad_token_id": 0,
+    }
+    config = transformers.BertConfig(**sizes)
+    if kind.startswith("byte-level"):
+        config = transformers.LlamaConfig(**sizes, bos_token_id=2, eos_token_id=3)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModel.from_config(config)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]"
+    ).save_pretrained(folder)
+    return folder

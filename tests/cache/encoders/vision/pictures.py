@@ -1,0 +1,82 @@
+"""Pictures for tests: noise of many shapes, and things to tell apart."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SHAPES = [(32, 32), (1, 1), (3, 50), (4, 7), (50, 3), (200, 31), (31, 200), (33, 32), (64, 64),
+          (1, 9), (9, 1), (3, 3), (97, 131), (240, 320), (36, 36), (35, 35)]  # fmt: skip
+"""Heights and widths; 1, 3 and 4 are numbers of colours too."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An item as the source of pictures gives it."""
+
+    array: NDArray[np.uint8]
+
+    @property
+    def height(self) -> int:
+        return self.array.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.array.shape[1]
+
+    @property
+    def identity(self) -> bytes:
+        return hashlib.sha256(repr(self.array.shape).encode() + self.array.tobytes()).digest()
+
+    @property
+    def blob(self) -> SimpleNamespace:
+        return SimpleNamespace(where=f"a picture of {self.width} x {self.height}")
+
+    def pixels(self) -> NDArray[np.uint8]:
+        return self.array
+
+
+def noise(seed: int = 0) -> list[Drawn]:
+    """Of all shapes: noise, and something smooth, which resizing leaves something of."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for height, width in SHAPES:
+        coarse = Image.fromarray(rng.integers(0, 256, (4, 4, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((width, height)))
+        rough = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        found.append(Drawn(np.asarray(smooth if len(found) % 2 else rough)))
+    return found
+
+
+FIGURES = ("circle", "cross", "square", "triangle")
+
+
+def figures(count: int, seed: int, side: int = 64) -> tuple[list[NDArray[np.uint8]], list[str]]:
+    """One figure a picture, of any size, place, colour and rotation, on noise."""
+    rng = np.random.default_rng(seed)
+    arrays, labels = [], []
+    for number in range(count):
+        label = FIGURES[number % len(FIGURES)]
+        radius = rng.uniform(0.3, 0.45) * side
+        centre = rng.uniform(radius, side - radius, size=2)
+        angle = rng.uniform(0, 2 * np.pi)
+        back, front = rng.integers(0, 80, 3), rng.integers(140, 256, 3)
+        y_HW, x_HW = np.mgrid[:side, :side] + 0.5
+        u = ((x_HW - centre[0]) * np.cos(angle) + (y_HW - centre[1]) * np.sin(angle)) / radius
+        v = ((y_HW - centre[1]) * np.cos(angle) - (x_HW - centre[0]) * np.sin(angle)) / radius
+        inside = {
+            "circle": u**2 + v**2 < 0.8,
+            "square": np.maximum(np.abs(u), np.abs(v)) < 0.7,
+            "cross": (np.minimum(np.abs(u), np.abs(v)) < 0.22)
+            & (np.maximum(np.abs(u), np.abs(v)) < 1),
+            "triangle": (v > -0.5) & (v < 1 - np.sqrt(3) * np.abs(u)),
+        }[label]
+        picture = np.where(inside[..., None], front, back) + rng.normal(0, 10, (side, side, 3))
+        arrays.append(picture.clip(0, 255).astype(np.uint8))
+        labels.append(label)
+    return arrays, labels

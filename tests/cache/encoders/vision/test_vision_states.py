@@ -1,0 +1,120 @@
+"""Pooled states of pictures against transformers' own processor and model, one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders.vision import VisionEncoder
+from gaam_cache.extraction.batching import token_budget_batches
+from tests.cache.encoders.vision.models import FAMILIES, PATCHES
+from tests.cache.encoders.vision.pictures import Drawn, noise
+
+POOLS = ("mean", "max", "last")
+RIGHT = 1e-5
+
+
+def reference(folder: Path, rows: list[Drawn], prefix: int) -> dict[str, np.ndarray]:
+    """Of one picture at a time, pooled as the publication has it: (N, L, D), without our code."""
+    name = FAMILIES[folder.name].processor
+    processor = getattr(transformers, name).from_pretrained(folder)
+    model: Any = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    model = getattr(model, "vision_model", model)
+    pooled: dict[str, list[torch.Tensor]] = {name: [] for name in (*POOLS, "first")}
+    for row in rows:
+        pixels = processor(images=Image.fromarray(row.array), return_tensors="pt")
+        with torch.no_grad():
+            output = model(pixel_values=pixels["pixel_values"], output_hidden_states=True)
+        layers = torch.stack(output.hidden_states[1:])[:, 0].double()
+        patches = layers[:, prefix : prefix + PATCHES]
+        pooled["mean"].append(patches.mean(1))
+        pooled["max"].append(patches.amax(1))
+        pooled["last"].append(patches[:, -1])
+        pooled["first"].append(layers[:, 0])
+    return {name: torch.stack(states).numpy() for name, states in pooled.items()}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("vision")
+    return {name: family.save(root / name) for name, family in FAMILIES.items()}
+
+
+def opened(folder: Path, **options: Any) -> VisionEncoder:
+    encoder = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", **options))
+    encoder.load()
+    return encoder
+
+
+def encoded(encoder: VisionEncoder, rows: list[Drawn], budget: int) -> dict[str, np.ndarray]:
+    """As the extraction does it."""
+    inputs = encoder.prepare(rows)
+    batches = token_budget_batches(inputs.lengths, budget, encoder.batching)
+    states: dict[str, np.ndarray] = {}
+    for batch, items in zip(batches, inputs.batches(batches), strict=True):
+        for name, x_BLD in encoder.encode(items).items():
+            whole = states.setdefault(name, np.zeros((len(rows), *x_BLD.shape[1:]), np.float32))
+            whole[batch] = x_BLD.numpy()
+    return states
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_states_equal_transformers_one_picture_at_a_time(
+    name: str, folders: dict[str, Path]
+) -> None:
+    family = FAMILIES[name]
+    pools = (*POOLS, "first") if family.prefix else POOLS
+    encoder = opened(folders[name], pool=pools)
+    rows = noise()
+    expected = reference(folders[name], rows, family.prefix)
+    assert encoder._forward.layout == (family.prefix, family.prefix + PATCHES)
+    assert (encoder.num_layers, encoder.hidden_size, encoder.batching) == (3, 32, "padded")
+    assert encoder.prepare(rows).lengths.tolist() == [PATCHES] * len(rows)
+    for budget in (1, 3 * PATCHES, 10 * PATCHES, 10**6):
+        states = encoded(encoder, rows, budget)
+        assert set(states) == set(pools)
+        for pool in pools:
+            gap = np.linalg.norm(states[pool] - expected[pool], axis=-1)
+            assert (gap <= RIGHT * np.linalg.norm(expected[pool], axis=-1)).all(), (pool, budget)
+    alone = [encoder.encode_alone(item) for item in encoder.prepare(rows).items]
+    for pool in pools:
+        found = np.concatenate([one[pool].numpy() for one in alone])
+        np.testing.assert_allclose(found, expected[pool], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_shape_without_weights_is_that_with_them(name: str, folders: dict[str, Path]) -> None:
+    config = ExtractConfig(encoder=str(folders[name]), device="cpu")
+    encoder = VisionEncoder.open_outline(config)
+    cost = encoder.outline()
+    assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
+    assert cost.counted
+    assert cost.linear > 0
+
+
+@pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if not one.prefix])
+def test_first_of_an_encoder_without_class_token_is_refused(
+    name: str, folders: dict[str, Path]
+) -> None:
+    from gaam_cache.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="has no class token"):
+        opened(folders[name], pool=("mean", "first"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_stays_near_float32(dtype: str, folders: dict[str, Path]) -> None:
+    rows = noise()
+    for name in ("vit", "dinov2-registers", "siglip"):
+        encoder = opened(folders[name], dtype=dtype)
+        exact = encoded(opened(folders[name]), rows, 64)["mean"]
+        states = encoded(encoder, rows, 64)["mean"]
+        error = np.linalg.norm(states - exact) / np.linalg.norm(exact)
+        assert 0 < error < {"bfloat16": 3e-2, "float16": 4e-3}[dtype]

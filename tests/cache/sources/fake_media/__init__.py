@@ -1,0 +1,1 @@
+"""Kinds of files for tests; the folder is added to those of the package."""

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from gaam_cache import plugins
+from gaam_decoder.losses._base import Loss
+from gaam_decoder.losses._weighted import balanced, is_mean_over_rows, row_losses, weighted_mean
+from gaam_decoder.losses.cross_entropy import CrossEntropy
+
+LOSSES = plugins.names("gaam_decoder.losses")
+
+
+def loss_named(name: str) -> Loss:
+    loss: Loss = plugins.load("gaam_decoder.losses", name, kind="loss")()
+    return loss
+
+
+def batch(rows: int = 9) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Logits, labels, weights of rows: none, small, large."""
+    generator = torch.Generator().manual_seed(rows)
+    logits = 3 * torch.randn(rows, 4, generator=generator, dtype=torch.float64)
+    label = torch.randint(4, (rows,), generator=generator)
+    return logits, label, torch.tensor([0.0, 0.3, 1.0, 17.0], dtype=torch.float64)[label]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_a_weighted_loss_is_the_mean_of_weighted_losses_of_single_rows(
+    name: str, rows: int
+) -> None:
+    loss_of = loss_named(name)
+    logits, label, weight = batch(rows)
+    each = [float(loss_of(logits[n : n + 1], label[n : n + 1])) for n in range(rows)]
+    found = weighted_mean(loss_of, logits, label, weight)
+    assert float(found) == pytest.approx(np.dot(weight.numpy(), each) / rows, rel=1e-12)
+
+
+def test_weighted_cross_entropy_is_torchs_sum_over_the_number_of_rows() -> None:
+    logits, label, _ = batch()
+    weight_C = torch.tensor([0.0, 0.3, 1.0, 17.0], dtype=torch.float64)
+    theirs = functional.cross_entropy(logits, label, weight_C, reduction="sum") / len(label)
+    ours = weighted_mean(CrossEntropy(), logits, label, weight_C[label])
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_weights_of_one_change_nothing_and_no_weights_no_bit(name: str) -> None:
+    loss_of = loss_named(name)
+    logits, label, _ = batch()
+    plain = loss_of(logits, label)
+    torch.testing.assert_close(
+        weighted_mean(loss_of, logits, label, torch.ones(9)), plain, rtol=1e-12, atol=0
+    )
+    assert torch.equal(weighted_mean(loss_of, logits, label, None), plain)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_of_weighted_losses_equal_finite_differences(name: str) -> None:
+    logits, label, weight = batch()
+    assert torch.autograd.gradcheck(
+        lambda x: weighted_mean(loss_named(name), x, label, weight), logits.requires_grad_()
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_of_ours_can_be_weighted(name: str) -> None:
+    assert is_mean_over_rows(loss_named(name))
+    assert row_losses(loss_named(name), *batch()[:2]).shape == (9,)
+
+
+class OfSum(CrossEntropy):
+    """No mean."""
+
+    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+        return super().__call__(logits_BC, label_B) * len(label_B)
+
+
+class OfWorst(CrossEntropy):
+    """Of one row of the batch."""
+
+    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(logits_BC, label_B, reduction="none").max()
+
+
+class OfClasses(CrossEntropy):
+    """A mean over classes of the batch, as balanced as can be already."""
+
+    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+        loss_B = functional.cross_entropy(logits_BC, label_B, reduction="none")
+        here = functional.one_hot(label_B, logits_BC.shape[1]).to(loss_B)
+        return ((loss_B[:, None] * here).sum(0) / here.sum(0).clamp_min(1)).mean()
+
+
+class Conditional(CrossEntropy):
+    """Looks at numbers, which cannot be done for every row at once."""
+
+    def __call__(self, logits_BC: torch.Tensor, label_B: torch.Tensor) -> torch.Tensor:
+        return super().__call__(-logits_BC if logits_BC.max() > 1e9 else logits_BC, label_B)
+
+
+@pytest.mark.parametrize("loss", [OfSum, OfWorst, OfClasses, Conditional])
+def test_what_is_no_mean_over_rows_is_found_out(loss: type[Loss]) -> None:
+    assert not is_mean_over_rows(loss())
+
+
+def test_balanced_weights_make_all_classes_count_alike() -> None:
+    """n / (k n_c) by hand; a class without a row weighs nothing and is none of the k."""
+    generator = np.random.default_rng(0)
+    for classes in (1, 2, 3, 7):
+        for _ in range(20):
+            told = torch.from_numpy(generator.integers(0, classes, (3, 25)) ** 2 // classes)
+            found = balanced(told, classes + 1, torch.float64)
+            for label_N, weight_C in zip(told.numpy(), found.numpy(), strict=True):
+                there, counts = np.unique(label_N, return_counts=True)
+                expected = np.zeros(classes + 1)
+                expected[there] = 25 / (len(there) * counts)
+                np.testing.assert_allclose(weight_C, expected, rtol=1e-14)
+                np.testing.assert_allclose(weight_C[label_N].mean(), 1.0, rtol=1e-12)

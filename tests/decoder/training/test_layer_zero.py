@@ -1,0 +1,139 @@
+"""Layers are called by their numbers: 0 to L of a cache with layer 0, 1 to L of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import gaam_cache
+import gaam_decoder
+from gaam_cache.cache import open_cache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import ConfigError
+from gaam_decoder import TrainConfig
+from gaam_decoder.analysis.importance import importance_of
+from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._row_pictures import row_pictures
+from gaam_decoder.runs.verify import train_command, verify
+from gaam_decoder.training.items import plan_items
+from gaam_decoder.training.rows.data import prepare_data
+from tests.conftest import Outcome, build_encoder
+
+
+@pytest.fixture(scope="module")
+def caches(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Of the same encoder with four layers, by the number of the first that is kept."""
+    root = tmp_path_factory.mktemp("zero")
+    encoder = build_encoder(root / "encoder", "bert", num_layers=4)
+    found = {}
+    for first in (0, 1):
+        config = ExtractConfig(
+            encoder=str(encoder), dataset=str(dataset), out=root / str(first),
+            layer_zero=first == 0,
+        )  # fmt: skip
+        gaam_cache.extract(config)
+        found[first] = config.out
+    return found
+
+
+def config_of(cache: Path, runs: Path, **options: object) -> TrainConfig:
+    settings = {"attn": ("gaam:heads=1",), "seeds": (0,), "epochs": 1, "lr": 0.01}
+    return TrainConfig(cache=cache, runs=runs, **(settings | options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("layers", ["1,3", "2-4", "4", "0", "0-1", "0,4", "0-4", "1-4"])
+def test_layers_are_those_of_their_numbers(
+    layers: str, first: int, caches: dict[int, Path], tmp_path: Path
+) -> None:
+    config = config_of(caches[first], tmp_path, layers=layers, attn=("none",))
+    cache = open_cache(caches[first])
+    cpu = torch.device("cpu")
+    if first == 1 and "0" in layers:
+        with pytest.raises(ConfigError, match="--layers from 1 to 4") as caught:
+            plan_items(config, cache, cpu)
+        assert "--layer-zero" in str(caught.value)
+        return
+    [item] = plan_items(config, cache, cpu)
+    numbers = parse_layers(layers)
+    assert item.recipe.layers == (None if len(numbers) == cache.num_layers else numbers)
+    data = prepare_data(cache, item.recipe, cpu)
+    assert data.train.features.resident is not None
+    whole = open_cache(caches[0])["train"].embeddings[:]  # layer n at place n
+    np.testing.assert_array_equal(data.train.features.resident.numpy(), whole[:, list(numbers)])
+
+
+@pytest.mark.parametrize(("first", "beyond"), [(0, "5"), (1, "5"), (0, "3-7")])
+def test_layers_beyond_the_last_are_refused(
+    first: int, beyond: str, caches: dict[int, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"--layers from {first} to 4"):
+        gaam_decoder.train(config_of(caches[first], tmp_path, layers=beyond))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_runs_reports_and_ablations_number_layers_alike(
+    first: int, caches: dict[int, Path], tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    numbers = tuple(range(first, 5))
+    [run] = gaam_decoder.train(config_of(caches[first], tmp_path))
+    assert run.layer_numbers == numbers
+    about = json.loads((run.path / "run.json").read_text())
+    assert about["cache"].get("first_layer", 1) == first
+    assert ("first_layer" in about["cache"]) == (first == 0)
+    importance = importance_of([run])
+    assert importance is not None
+    assert importance.layers == numbers
+    assert f"layer {first} " in gaam("inspect", run.path).out
+    [table] = build_tables([run])
+    assert ("5 layers (0 to 4) x 32" in table.title()) == (first == 0)
+    assert ("4 layers x 32" in table.title()) == (first == 1)
+    pictures = row_pictures(table.rows[0], "gaam", ["a", "b"])
+    drawn = [one.draw().axes[0] for one in pictures if one.kind == "attention"]
+    heatmap, shares = drawn
+    assert [label.get_text() for label in heatmap.get_yticklabels()] == [*map(str, numbers)]
+    assert [label.get_text() for label in shares.get_xticklabels()] == [*map(str, numbers)]
+    ablation = gaam_decoder.ablate(run.path, num_layers=2)
+    groups = {group.name: group.layers for group in ablation.groups}
+    assert groups["all"] == numbers
+    order = sorted(numbers, key=lambda n: -importance.factor[numbers.index(n)])
+    assert groups["high"] == tuple(sorted(order[:2]))
+    assert groups["low"] == tuple(sorted(order[-2:]))
+    for trained in gaam_decoder.load_runs(tmp_path):
+        assert set(trained.layer_numbers) <= set(numbers)
+        assert train_command(trained)
+    assert verify(tmp_path).good
+
+
+def test_the_command_line_takes_layer_zero(
+    caches: dict[int, Path], tmp_path: Path, gaam: Callable[..., Outcome]
+) -> None:
+    options = ["--attn", "none", "--seeds", 1, "--epochs", 1, "--runs", tmp_path, "--json"]
+    outcome = gaam("train", "--cache", caches[0], "--layers", "0,2-3", *options)
+    assert outcome.code == 0, outcome.err
+    [run] = json.loads(outcome.out)
+    assert run["recipe"]["layers"] == "0,2-3"
+    refused = gaam("train", "--cache", caches[1], "--layers", "0,2-3", *options)
+    assert refused.code == 2
+    assert "--layer-zero" in refused.err
+
+
+def test_runs_of_caches_without_it_keep_their_bytes(
+    caches: dict[int, Path], tmp_path: Path
+) -> None:
+    cache = open_cache(caches[1])
+    [item] = plan_items(config_of(cache.root, tmp_path), cache, torch.device("cpu"))
+    assert "first_layer" not in item.recipe.to_dict()
+    plan = cache.plan
+    fields = plan.fingerprint_fields["encoder"]
+    assert fields["layers"] == "transformers.hidden_states[1:]"
+    assert not {"prompt", "pool_over", "layer_zero"} & (fields.keys() | plan.encoder.keys())
+    # also of a writer that does not say how it numbers layers
+    assert replace(plan, fingerprint_fields={"encoder": {}}).first_layer == 1
