@@ -205,7 +205,7 @@ def extract(
 
 @app.command("import", cls=_Command)
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
     out: Annotated[Path | None, _import("out", "--out", "-o", help="Folder of the cache.")] = None,
     arrays: Annotated[Strings, _import("", "--array", metavar="SPLIT=NAME", help="States of a split: one array, or one for each layer ('layer_*'); repeatable.")] = None,
     labels: Annotated[Strings, _import("", "--labels", metavar="SPLIT=NAME", help="Labels of a split: whole numbers from 0, or strings; repeatable.")] = None,

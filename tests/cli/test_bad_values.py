@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -77,9 +78,12 @@ def arguments(
     runs = tmp_path / "runs"
     assert gaam("train", "--attn", "gaam", "--cache", tiny_cache, "--runs", runs, *quick).code == 0
     train = ["--cache", tiny_cache, "--runs", tmp_path / "new" / "r", "--attn", "none", *quick]
+    np.savez(tmp_path / "train.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=[0, 1, 0, 1])
+    files = [tmp_path / "train.npz"]
     data = ["--encoder", encoders["bert"], "--dataset", dataset, "--limit", 4, "--quiet"]
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],
+        "import": [*files, "--out", tmp_path / "new" / "c", "--quiet"],
         "train": train,
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
         "report": [runs],

@@ -29,7 +29,9 @@ OPTIONS = [
     if option.param_type_name == "option" and not option.is_flag
 ]
 REPEATABLE = {
-    "extract": {"--text-column", "--split", "--pool"},
+    "extract": {"--text-column", "--split", "--pool", "--keep-column", "--unlabelled"},
+    "import": {"--array", "--labels", "--num-tokens", "--keep-column", "--unlabelled"}
+    | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
     | {"--tune-seeds"},
 }

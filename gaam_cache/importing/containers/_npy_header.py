@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenize import TokenError
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -32,7 +33,10 @@ def read_header(file: BinaryIO, size: int) -> Header:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"version {version} of the format of arrays is not read")
-    shape, fortran_order, dtype = readers[version](file)
+    try:
+        shape, fortran_order, dtype = readers[version](file)
+    except (MemoryError, TokenError) as error:  # of a parser that is asked to nest too deeply
+        raise ValueError("its header is no description of an array") from error
     begin = file.tell()
     if not all(type(n) is int and 0 <= n < 2**48 for n in shape):
         raise ValueError(f"no shape: {shape}")

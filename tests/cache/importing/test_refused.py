@@ -38,21 +38,66 @@ UNCLEAR: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "a list of arrays": ("x.npz", {"arr_0": TRAIN, "arr_1": labels(9)}, {}, "'train=arr_0'"),
     "no labels": ("train.npz", {"X": TRAIN}, {}, "which array has the labels of 'train'"),
     "no states": ("train.npz", {"y": labels(9)}, {}, "which arrays are states"),
-    "labels alone": ("all.npz", {"train/X": TRAIN, "train/y": labels(9), "test/y": labels(9)}, {}, "'test' has no states"),
-    "two states": ("train.npz", {**GOOD, "hidden_states": TRAIN}, {}, "several arrays could be the states"),
-    "states and layers": ("train.npz", {**GOOD, "layer_0": TRAIN[:, 0]}, {}, "several arrays could be the states"),
+    "labels alone": (
+        "all.npz",
+        {"train/X": TRAIN, "train/y": labels(9), "test/y": labels(9)},
+        {},
+        "'test' has no states",
+    ),
+    "two states": (
+        "train.npz",
+        {**GOOD, "hidden_states": TRAIN},
+        {},
+        "several arrays could be the states",
+    ),
+    "states and layers": (
+        "train.npz",
+        {**GOOD, "layer_0": TRAIN[:, 0]},
+        {},
+        "several arrays could be the states",
+    ),
     "two labels": ("train.npz", {**GOOD, "y": labels(9)}, {}, "several arrays could be the labels"),
-    "two splits": ("train.npz", {"test/X": TRAIN, "test/y": labels(9)}, {}, "which arrays are states"),
-    "gap": ("train.npz", {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1], "y": labels(9)}, {}, "layer 1 of 'train' is missing"),
-    "twice": ("train.npz", {"layer_0": TRAIN[:, 0], "layer_00": TRAIN[:, 1], "y": labels(9)}, {}, "is there twice"),
-    "late": ("train.npz", {"layer_5": TRAIN[:, 0], "layer_6": TRAIN[:, 1], "y": labels(9)}, {}, "begin with 5"),
+    "two splits": (
+        "train.npz",
+        {"test/X": TRAIN, "test/y": labels(9)},
+        {},
+        "which arrays are states",
+    ),
+    "gap": (
+        "train.npz",
+        {"layer_0": TRAIN[:, 0], "layer_2": TRAIN[:, 1], "y": labels(9)},
+        {},
+        "layer 1 of 'train' is missing",
+    ),
+    "twice": (
+        "train.npz",
+        {"layer_0": TRAIN[:, 0], "layer_00": TRAIN[:, 1], "y": labels(9)},
+        {},
+        "is there twice",
+    ),
+    "late": (
+        "train.npz",
+        {"layer_5": TRAIN[:, 0], "layer_6": TRAIN[:, 1], "y": labels(9)},
+        {},
+        "begin with 5",
+    ),
     "no such array": ("train.npz", GOOD, {"arrays": ("train=nope",)}, "no array 'nope'"),
     "no such labels": ("train.npz", GOOD, {"labels": ("train=nope",)}, "no array 'nope'"),
-    "no such pattern": ("train.npz", GOOD, {"arrays": ("train=nope_*",)}, "no array is called 'nope_*'"),
-    "gap in a pattern": ("train.npz", {"b1": TRAIN[:, 0], "b3": TRAIN[:, 1], "y": labels(9)}, {"arrays": ("train=b*",)}, "layer 2 of 'b*' is missing"),
+    "no such pattern": (
+        "train.npz",
+        GOOD,
+        {"arrays": ("train=nope_*",)},
+        "no array is called 'nope_*'",
+    ),
+    "gap in a pattern": (
+        "train.npz",
+        {"b1": TRAIN[:, 0], "b3": TRAIN[:, 1], "y": labels(9)},
+        {"arrays": ("train=b*",)},
+        "layer 2 of 'b*' is missing",
+    ),
     "unlabelled of nothing": ("train.npz", GOOD, {"unlabelled": ("test",)}, "'test' has no states"),
     "unlabelled alone": ("train.npz", GOOD, {"unlabelled": ("train",)}, "no split has labels"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNCLEAR)
@@ -87,7 +132,7 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no tokens": ({"X": TRAIN, "num_tokens": np.arange(9)}, {}, "numbers of tokens"),
     "part of a token": ({"X": TRAIN, "num_tokens": np.ones(9)}, {}, "numbers of tokens"),
     "many tokens": ({"X": TRAIN, "num_tokens": np.full(9, 2**31)}, {}, "numbers of tokens"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SHAPES)
@@ -271,7 +316,7 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
 
 def test_columns_first_is_refused_with_what_to_do(tmp_path: Path) -> None:
     np.savez(tmp_path / "train.npz", X=np.asfortranarray(TRAIN), y=labels(9))
-    with pytest.raises(DataError, match="np.ascontiguousarray"):
+    with pytest.raises(DataError, match=r"np\.ascontiguousarray"):
         run(tmp_path / "train.npz", out=tmp_path / "c")
 
 
