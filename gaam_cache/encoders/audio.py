@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import soxr
 import transformers
 
-from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
 from gaam_cache.encoders._audio.features import FILES, Features
@@ -25,7 +24,8 @@ from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.sources._kinds import MEDIA
+from gaam_cache.sources._base import Rows
+from gaam_cache.sources.media.audio import Audio
 
 COUNTED = (250, 500)
 """Positions of two sounds whose operations are counted."""
@@ -116,6 +116,17 @@ class AudioEncoder(ModelEncoder):
             width=hearing.width,
         )
 
+    def fit(self, rows: Mapping[str, Rows]) -> None:
+        """Refuse a sound that is too short before anything is computed.
+
+        Raises:
+            DataError: naming the first one.
+        """
+        for part in rows.values():
+            for row, sound in enumerate(part.inputs):
+                if not self._hearing.positions(self._hearing.extent(sound)):
+                    raise self.refuse_empty(sound, f"{part.origin}, row {row + 1}")
+
     def refuse_empty(self, row: Sound, where: str) -> DataError:
         """A sound too short for one position."""
         least = self._hearing.least_samples / self._hearing.rate
@@ -124,7 +135,7 @@ class AudioEncoder(ModelEncoder):
             expected=f"at least {1000 * least:.4g} ms",
             found=f"{1000 * row.frames / row.rate:.4g} ms: {row.blob.where}",
             where=where,
-            hint="remove the row, or give --skip-empty",
+            hint="remove the row",
         )
 
     def outline(self) -> Outline:
@@ -158,10 +169,7 @@ class AudioEncoder(ModelEncoder):
 
 def _versions() -> dict[str, str]:
     """Of what decodes and resamples."""
-    decoder = {}
-    if "audio" in plugins.names(MEDIA):
-        decoder = plugins.load(MEDIA, "audio", kind="kind of files").versions()
-    return {**decoder, "soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__}
+    return {**Audio.versions(), "soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__}
 
 
 def _refusal(name: str, reason: Unusable) -> ConfigError:

@@ -37,6 +37,8 @@ class VisionEncoder(ModelEncoder):
     ``last`` are over patches alone, ``first`` is the class token. Where those stand is measured.
     """
 
+    noun: ClassVar[str] = "picture"
+    unit: ClassVar[str] = "position"
     reads: ClassVar[str] = "an image encoder and image processor"
     _processor: ImageProcessor
 

@@ -13,7 +13,7 @@ FEWEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Formula: ``y(n) = floor((n + offset) / stride)``, and 0 below ``least``.
+    """Formula: ``y(n) = floor((n + offset) / stride)``; 0 below ``least`` and of nothing.
 
     A chain of convolutions, poolings and windows, each of which rounds down or up, has this form
     as a whole, whatever their sizes: ``floor((floor((n + a) / s) + b) / t)`` is
@@ -28,11 +28,11 @@ class Steps:
     def __call__(self, n: int) -> int:
         """Outputs of n inputs."""
         found = (n + self.offset) // self.stride
-        return found if found >= self.least else 0
+        return found if n > 0 and found >= self.least else 0
 
     def first(self, y: int) -> int:
-        """The smallest n of y outputs."""
-        return self.stride * y - self.offset
+        """The smallest n of at least y outputs."""
+        return max(1, self.stride * y - self.offset)
 
     def last(self, y: int) -> int:
         """The greatest n of y outputs."""
@@ -74,7 +74,8 @@ def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Step
 
 
 def _least(count: Callable[[int], int], steps: Steps, what: str) -> int:
-    for least in range(1, FEWEST + 1):
+    fewest = max(1, steps(1))
+    for least in range(fewest, fewest + FEWEST):
         try:
             found = count(steps.first(least))
         except Exception:  # noqa: BLE001, S112 of others; too short for them
@@ -82,4 +83,4 @@ def _least(count: Callable[[int], int], steps: Steps, what: str) -> int:
         if found != least:
             raise Unusable(f"{what} of {steps.first(least):,} is {found}, not {least}")
         return least
-    raise Unusable(f"{what} of {steps.first(FEWEST):,} cannot be told")
+    raise Unusable(f"{what} of {steps.first(fewest + FEWEST - 1):,} cannot be told")
