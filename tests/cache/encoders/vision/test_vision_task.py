@@ -123,3 +123,26 @@ def test_files_of_many_shapes_and_modes_give_the_states_of_their_pictures(
         gap = np.linalg.norm(train.pooled(pool)[:] - states, axis=-1)
         assert (gap <= 1e-5 * np.linalg.norm(states, axis=-1)).all(), pool
     assert gaam("verify", tmp_path / "cache", "--recompute", "4").code == 0
+
+
+def test_the_preset_reads_what_its_data_set_holds(tmp_path: Path, gaam: Gaam) -> None:
+    import datasets
+
+    features = datasets.Features(
+        {"img": datasets.Image(), "fine_label": datasets.ClassLabel(names=list(FIGURES)),
+         "coarse_label": datasets.ClassLabel(names=["round", "not"])}
+    )  # fmt: skip
+    for seed, (split, count) in enumerate((("train", 40), ("test", 16))):
+        arrays, labels = figures(count, seed, side=32)
+        rows = {"img": [Image.fromarray(array) for array in arrays], "fine_label": labels,
+                "coarse_label": ["not"] * count}  # fmt: skip
+        made = datasets.Dataset.from_dict(rows, features=features)
+        (tmp_path / "data").mkdir(exist_ok=True)
+        made.to_parquet(tmp_path / "data" / f"{split}.parquet")
+    encoder = FAMILIES["beit"].save(tmp_path / "beit")
+    cache = tmp_path / "cache"
+    outcome = gaam("extract", "--preset", "cifar100-beit", "--encoder", encoder, "--dataset",
+                   tmp_path / "data", "--out", cache, "--device", "cpu")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    opened = gaam_cache.open_cache(cache)
+    assert (len(opened.class_names), len(opened["train"]), len(opened["test"])) == (4, 40, 16)
