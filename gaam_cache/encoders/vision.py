@@ -15,6 +15,7 @@ from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
+from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.encoders._vision.forward import VisionForward, vision_part
@@ -46,6 +47,7 @@ class VisionEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
+        refuse_idle(config, ("published_audio",), cls.reads)
         check_reads(model_config, config.encoder, "pixel_values", cls.reads)
         processor = ImageProcessor(located.path, config.encoder)
         part = vision_part(skeleton(model_config))
@@ -68,10 +70,7 @@ class VisionEncoder(ModelEncoder):
         return encoder
 
     def _settings(self) -> dict[str, Any]:
-        from PIL import __version__ as pillow
-
-        processing = self._processor.settings()
-        return {"pooled": POOLED, "image_processor": processing, "versions": {"pillow": pillow}}
+        return {"pooled": POOLED, "image_processor": self._processor.settings()}
 
     def _more_files(self) -> set[str]:
         return set(FILES)

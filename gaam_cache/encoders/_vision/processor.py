@@ -104,7 +104,10 @@ class ImageProcessor:
 
     def settings(self) -> dict[str, Any]:
         """All that is in force, whoever set it, as JSON values without fractions."""
-        return {**_plain(self._processor.to_dict()), "backend": BACKEND}
+        from PIL import __version__ as pillow
+
+        in_force: dict[str, Any] = _plain(self._processor.to_dict())
+        return {**in_force, "backend": BACKEND, "pillow": pillow}
 
     def gives_beside(self) -> frozenset[str]:
         """What else it gives beside the picture itself."""

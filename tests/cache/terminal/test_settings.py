@@ -64,7 +64,7 @@ def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
 def test_missing_file_and_unknown_preset(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         resolve(ExtractConfig, "extract", {}, config_file=tmp_path / "x.toml", environ={})
-    with pytest.raises(ConfigError, match="agnews-llama2-13b, demo"):
+    with pytest.raises(ConfigError, match="agnews-llama2-13b, cifar100-beit, demo"):
         resolve(ExtractConfig, "extract", {}, preset="paper", environ={})
 
 

@@ -150,11 +150,12 @@ def test_the_preset_is_the_published_recipe_line_by_line() -> None:
 
 
 def test_the_headline_preset_trains_as_published_and_chooses_on_train() -> None:
-    headline, paper = (
+    headline, pictures, paper = (
         resolve(TrainConfig, "train", {}, preset=preset, environ={})
-        for preset in ("agnews-llama2-13b", "paper")
+        for preset in ("agnews-llama2-13b", "cifar100-beit", "paper")
     )
     assert headline == replace(paper, lr=(5e-5,), weight_decay=0.01, select="val", ties="loss")
+    assert pictures == replace(headline, lr=paper.lr)
 
 
 def test_the_preset_trains_and_can_be_taken_apart(

@@ -21,7 +21,9 @@ POOLS = ("mean", "max", "last")
 RIGHT = 1e-5
 
 
-def reference(folder: Path, rows: list[Drawn], prefix: int) -> dict[str, np.ndarray]:
+def reference(
+    folder: Path, rows: list[Drawn], prefix: int, first_layer: int = 1
+) -> dict[str, np.ndarray]:
     """Of one picture at a time, pooled as the publication has it: (N, L, D), without our code."""
     name = FAMILIES[folder.name].processor
     processor = getattr(transformers, name).from_pretrained(folder)
@@ -32,7 +34,7 @@ def reference(folder: Path, rows: list[Drawn], prefix: int) -> dict[str, np.ndar
         pixels = processor(images=Image.fromarray(row.array), return_tensors="pt")
         with torch.no_grad():
             output = model(pixel_values=pixels["pixel_values"], output_hidden_states=True)
-        layers = torch.stack(output.hidden_states[1:])[:, 0].double()
+        layers = torch.stack(output.hidden_states[first_layer:])[:, 0].double()
         patches = layers[:, prefix : prefix + PATCHES]
         pooled["mean"].append(patches.mean(1))
         pooled["max"].append(patches.amax(1))
@@ -51,6 +53,17 @@ def opened(folder: Path, **options: Any) -> VisionEncoder:
     encoder = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu", **options))
     encoder.load()
     return encoder
+
+
+def test_layer_zero_is_what_the_first_layer_reads(folders: dict[str, Path]) -> None:
+    rows = noise()
+    for name, family in FAMILIES.items():
+        encoder = opened(folders[name], layer_zero=True)
+        states = encoded(encoder, rows, 10 * PATCHES)["mean"]
+        expected = reference(folders[name], rows, family.prefix, first_layer=0)["mean"]
+        assert states.shape == (len(rows), 4, 32)
+        gap = np.linalg.norm(states - expected, axis=-1)
+        assert (gap <= RIGHT * np.linalg.norm(expected, axis=-1)).all(), name
 
 
 def encoded(encoder: VisionEncoder, rows: list[Drawn], budget: int) -> dict[str, np.ndarray]:

@@ -2,83 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 import transformers
 from PIL import Image
 
 import gaam_cache
-import gaam_cache.sources
 from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.pictures import FIGURES, figures
+from tests.cache.encoders.vision.pictures import FIGURES, Drawn, figures, noise
+from tests.cache.encoders.vision.test_vision_states import reference
 from tests.conftest import Outcome, shard_bytes
 
 Gaam = Callable[..., Outcome]
-SOURCE = '''
-"""Pictures in folders, one folder a class."""
-from pathlib import Path
-from types import SimpleNamespace
-from typing import ClassVar
-import numpy as np
-from PIL import Image
-from gaam_cache.sources._base import Rows, Source
-
-class _Item:
-    def __init__(self, path):
-        self.blob = SimpleNamespace(where=str(path))
-        self.path = path
-        self.width, self.height = Image.open(path).size
-
-    def pixels(self):
-        return np.asarray(Image.open(self.path).convert("RGB"))
-
-class _Pictures(Rows):
-    kind: ClassVar[str] = "vision"
-    noun: ClassVar[str] = "picture"
-
-    def contents(self):
-        return (item.path.read_bytes() for item in self.inputs)
-
-    essences = contents
-
-    def excerpt(self, row):
-        return self.inputs[row].path.name
-
-class FolderOfPictures(Source):
-    """Files of pictures."""
-    priority = -1
-    is_path = True
-
-    @classmethod
-    def claims(cls, dataset):
-        return any(Path(dataset).glob("*/*/*.png"))
-
-    def read(self, config, split, report=None):
-        files = sorted((Path(config.dataset) / split).glob("*/*.*"))
-        labels = [file.parent.name for file in files]
-        items = [_Item(file) for file in files]
-        return _Pictures(inputs=items, labels=labels, class_names=None, origin=config.dataset)
-'''
-
-
-@pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    (folder / "pictures.py").write_text(SOURCE)
-    package = gaam_cache.sources
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-    locations = package.__path__
-    monkeypatch.setattr(package.__spec__, "submodule_search_locations", locations)
-    importlib.invalidate_caches()
-    yield
-    sys.modules.pop("gaam_cache.sources.pictures", None)
 
 
 def write_figures(folder: Path, rows: dict[str, int]) -> Path:
@@ -113,7 +51,6 @@ def untrained(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("source")
 def test_figures_are_told_apart_on_the_states_of_an_untrained_encoder(
     tmp_path: Path, gaam: Gaam
 ) -> None:
@@ -140,7 +77,6 @@ def test_figures_are_told_apart_on_the_states_of_an_untrained_encoder(
     assert min(accuracy.values()) > 0.42, accuracy  # chance is 0.25, and 0.03 its deviation
 
 
-@pytest.mark.usefixtures("source")
 def test_batches_and_shards_of_any_size_give_the_same_states(tmp_path: Path, gaam: Gaam) -> None:
     data = write_figures(tmp_path / "data", {"train": 40, "test": 12})
     encoder = FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers")
@@ -163,3 +99,50 @@ def test_batches_and_shards_of_any_size_give_the_same_states(tmp_path: Path, gaa
         np.testing.assert_allclose(mean, states[0][0], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(first, states[0][1], rtol=1e-4, atol=1e-5)
     assert set(FIGURES) == set(gaam_cache.open_cache(cache).class_names)
+
+
+def test_files_of_many_shapes_and_modes_give_the_states_of_their_pictures(
+    tmp_path: Path, gaam: Gaam
+) -> None:
+    encoder = FAMILIES["clip"].save(tmp_path / "clip")
+    rows: list[tuple[str, Image.Image]] = []
+    for number, drawn in enumerate(noise()):
+        image = Image.fromarray(drawn.array).convert(("RGB", "L", "P", "1")[number % 4])
+        file = tmp_path / "data" / "train" / "ab"[number % 2] / f"{number:02}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image.save(file)
+        rows.append((str(file), image.convert("RGB")))
+    where = ["--encoder", encoder, "--dataset", tmp_path / "data", "--out", tmp_path / "cache"]
+    outcome = gaam("extract", *where, "--split", "train", "--pool", "mean,max,last,first",
+                   "--storage-dtype", "float32", "--device", "cpu")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    pictures = [Drawn(np.asarray(image)) for _, image in sorted(rows, key=lambda row: row[0])]
+    expected = reference(encoder, pictures, FAMILIES["clip"].prefix)
+    train = gaam_cache.open_cache(tmp_path / "cache")["train"]
+    for pool, states in expected.items():
+        gap = np.linalg.norm(train.pooled(pool)[:] - states, axis=-1)
+        assert (gap <= 1e-5 * np.linalg.norm(states, axis=-1)).all(), pool
+    assert gaam("verify", tmp_path / "cache", "--recompute", "4").code == 0
+
+
+def test_the_preset_reads_what_its_data_set_holds(tmp_path: Path, gaam: Gaam) -> None:
+    import datasets
+
+    features = datasets.Features(
+        {"img": datasets.Image(), "fine_label": datasets.ClassLabel(names=list(FIGURES)),
+         "coarse_label": datasets.ClassLabel(names=["round", "not"])}
+    )  # fmt: skip
+    for seed, (split, count) in enumerate((("train", 40), ("test", 16))):
+        arrays, labels = figures(count, seed, side=32)
+        rows = {"img": [Image.fromarray(array) for array in arrays], "fine_label": labels,
+                "coarse_label": ["not"] * count}  # fmt: skip
+        made = datasets.Dataset.from_dict(rows, features=features)
+        (tmp_path / "data").mkdir(exist_ok=True)
+        made.to_parquet(tmp_path / "data" / f"{split}.parquet")
+    encoder = FAMILIES["beit"].save(tmp_path / "beit")
+    cache = tmp_path / "cache"
+    outcome = gaam("extract", "--preset", "cifar100-beit", "--encoder", encoder, "--dataset",
+                   tmp_path / "data", "--out", cache, "--device", "cpu")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    opened = gaam_cache.open_cache(cache)
+    assert (len(opened.class_names), len(opened["train"]), len(opened["test"])) == (4, 40, 16)
