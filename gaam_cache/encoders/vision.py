@@ -15,7 +15,6 @@ from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.idle import refuse_idle
 from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.encoders._vision.forward import VisionForward, vision_part
@@ -47,7 +46,6 @@ class VisionEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        refuse_idle(config, ("published_audio",), cls.reads)
         check_reads(model_config, config.encoder, "pixel_values", cls.reads)
         processor = ImageProcessor(located.path, config.encoder)
         part = vision_part(skeleton(model_config))
