@@ -102,9 +102,7 @@ class Split:
         if name not in self._plan.columns:
             raise ConfigError(
                 f"the cache keeps no column '{name}'",
-                expected=f"one of: {', '.join(self._plan.columns)}"
-                if self._plan.columns
-                else "none: it keeps no columns",
+                expected=f"one of: {', '.join(self._plan.columns) or 'none, it keeps no columns'}",
                 where=str(self._root),
                 hint="extract it with --keep-column",
             )
@@ -119,20 +117,15 @@ class Split:
     def to_dataset(
         self, *, streaming: bool = False, folder: Path | None = None
     ) -> datasets.Dataset | datasets.IterableDataset:
-        """Rows for the library ``datasets``; its file on disk holds a copy of them all.
-
-        Its columns: ``embeddings`` (num_layers, hidden_size) as stored (bfloat16 as the equal
-        float32), ``label`` with class names (-1 where nobody knows it), ``num_tokens``, kept ones.
+        """Rows for ``datasets``: states as stored (bfloat16 as float32), label, kept columns.
 
         Args:
-            streaming: read rows when they are asked for, in order, and copy none.
+            streaming: read rows in order, when they are asked for; else all are copied to disk.
             folder: of the copy; None: where ``datasets`` keeps its files.
         """
         from gaam_cache.reading.arrow_rows import arrow_rows
 
-        return arrow_rows(
-            self, self._root, self._plan, open_cache, streaming=streaming, folder=folder
-        )
+        return arrow_rows(self, self._root, self._plan, open_cache, streaming, folder)
 
     @property
     def truncated(self) -> int:
@@ -160,8 +153,7 @@ class EmbeddingCache(Mapping[str, Split]):
                 expected=f"{total} shards",
                 found=f"{total - len(missing)} ({missing[0]} is the first that is missing)",
                 where=str(root.absolute()),
-                hint=f"run the {maker_of(self.plan.encoder)} that made it again; "
-                "it goes on where it stopped",
+                hint=f"run the {maker_of(self.plan.encoder)} that made it again: it goes on",
             )
         memory = CheckMemory()
         self._splits = {name: self._read_split(name, memory) for name in self.plan.rows}
@@ -172,8 +164,7 @@ class EmbeddingCache(Mapping[str, Split]):
         for shard in self.plan.shards(name):
             receipt = planned_receipt(self.root, self.plan, shard)
             # of many shards nearly all look alike: one layout and fingerprint in memory for them
-            key = tuple(receipt.datasets.items())
-            same = layouts.setdefault(key, receipt.datasets)
+            same = layouts.setdefault(tuple(receipt.datasets.items()), receipt.datasets)
             fingerprint = self.plan.fingerprint
             receipts.append(replace(receipt, datasets=same, fingerprint=fingerprint, split=name))
         return Split(self.root, self.plan, name, receipts, memory)
@@ -181,8 +172,8 @@ class EmbeddingCache(Mapping[str, Split]):
     def __repr__(self) -> str:
         """Folder, encoder, splits."""
         rows = ", ".join(f"{name} {count:,}" for name, count in self.plan.rows.items())
-        size = f"{self.num_layers} layers x {self.hidden_size}"
-        return f"<EmbeddingCache '{self.root}': {self.plan.encoder_label}, {size}, {rows} rows>"
+        about = f"{self.plan.encoder_label}, {self.num_layers} layers x {self.hidden_size}"
+        return f"<EmbeddingCache '{self.root}': {about}, {rows} rows>"
 
     def __getitem__(self, split: str) -> Split:
         """The split of that name.

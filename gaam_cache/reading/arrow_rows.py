@@ -29,7 +29,6 @@ def arrow_rows(
     root: Path,
     plan: Plan,
     open_cache: Callable[[str], EmbeddingCache],
-    *,
     streaming: bool,
     folder: Path | None,
 ) -> datasets.Dataset | datasets.IterableDataset:

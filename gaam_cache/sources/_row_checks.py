@@ -136,8 +136,6 @@ def absent_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list
         ]
     messages = []
     for name, part in rows.items():
-        if not part.labelled:
-            continue
         present = set(part.labels)
         absent = [label for label in class_names if label not in present]
         if absent:
