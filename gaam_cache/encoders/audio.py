@@ -160,7 +160,7 @@ class AudioEncoder(ModelEncoder):
         )
 
     def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
-        clips, longest = probe_sounds(self._hearing, self._model_config.to_dict())
+        clips, longest = probe_sounds(self._hearing)
         return [clips], longest
 
     def _failed(self, reason: Unusable) -> ConfigError:
