@@ -42,7 +42,8 @@ class AudioEncoder(ModelEncoder):
         Encoders that normalise over time change with what fills a batch and take no mask for it;
         ``batching`` then allows sounds of exactly equal length only. Where the feature extractor
         fills every sound to one length, as Whisper's does, the positions behind the sound are not
-        pooled.
+        pooled: of n samples Whisper has ``ceil(n / 160)`` rows of a spectrogram, and a position for
+        every two of them, ``ceil(n / 320)``.
     """
 
     noun: ClassVar[str] = "sound"
@@ -160,7 +161,7 @@ class AudioEncoder(ModelEncoder):
         )
 
     def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
-        clips, longest = probe_sounds(self._hearing, self._model_config.to_dict())
+        clips, longest = probe_sounds(self._hearing)
         return [clips], longest
 
     def _failed(self, reason: Unusable) -> ConfigError:

@@ -7,26 +7,28 @@ from numpy.typing import NDArray
 
 from gaam_cache.encoders._audio.clip import Clip
 from gaam_cache.encoders._audio.hearing import Hearing
-from gaam_cache.encoders._text.probe_texts import SHORT_LENGTHS, probe_lengths
 
-LONGEST = 400
-"""Positions of the longest sound that is tried, 8 s of most encoders: each takes long on a CPU, and
-of longer ones the rows prove it by which every shard is checked."""
+TWINS = (1, 2, 5, 12, 25, 47)
+"""Positions of the sounds that are tried together, two of each; the longest is 0.9 s of most
+encoders."""
+LONGEST = 120
+"""Of the longest one: beyond 80, where WavLM begins to round distances, and the 70 that others look
+back. All together cost as much as a minute of sound; every shard proves longer ones."""
 
 
-def probe_sounds(hearing: Hearing, settings: dict[str, object]) -> tuple[list[Clip], int]:
+def probe_sounds(hearing: Hearing) -> tuple[list[Clip], int]:
     """Sounds from the shortest to the longest, and the samples of the longest one that has a twin.
 
     Where every sound is filled to one length there are few: each costs as much as the longest.
 
     Args:
         hearing: of the encoder.
-        settings: its configuration, which may name lengths at which a model acts otherwise.
     """
     least, most = hearing.positions(hearing.least_samples), hearing.positions(hearing.max_samples)
     if hearing.width is None:
-        lengths = probe_lengths(settings, least, min(most, LONGEST))
-        twins = SHORT_LENGTHS[-1]
+        lengths = sorted({least, *(n for n in (*TWINS, LONGEST) if least < n < most), most})
+        lengths = [n for n in lengths if n <= LONGEST] or [most]
+        twins = TWINS[-1]
     else:
         lengths, twins = [max(1, most // 3), most], most // 3
     clips: list[Clip] = []
