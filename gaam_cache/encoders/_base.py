@@ -93,7 +93,7 @@ class Facts(NamedTuple):
     leak: float | None
     noun: str = "text"
     """What people call a row."""
-    unit: str = "token"
+    unit: str = "tokens"
     """What its length counts."""
 
 
@@ -125,7 +125,7 @@ class Encoder(ABC):
 
     noun: ClassVar[str] = "text"
     """What people call a row that it reads."""
-    unit: ClassVar[str] = "token"
+    unit: ClassVar[str] = "tokens"
     """What the length of a row counts."""
     takes: ClassVar[frozenset[str]] = frozenset()
     """Of ``OF_SOME`` the settings that mean something to it."""

@@ -47,7 +47,7 @@ class AudioEncoder(ModelEncoder):
     """
 
     noun: ClassVar[str] = "sound"
-    unit: ClassVar[str] = "frame"
+    unit: ClassVar[str] = "frames"
     reads: ClassVar[str] = "an audio encoder and feature extractor"
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing

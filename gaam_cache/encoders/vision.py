@@ -38,7 +38,7 @@ class VisionEncoder(ModelEncoder):
     """
 
     noun: ClassVar[str] = "picture"
-    unit: ClassVar[str] = "position"
+    unit: ClassVar[str] = "patches"
     reads: ClassVar[str] = "an image encoder and image processor"
     _processor: ImageProcessor
 

@@ -68,7 +68,7 @@ class Estimate:
     warnings: tuple[str, ...]
     noun: str = "text"
     """What people call a row."""
-    unit: str = "token"
+    unit: str = "tokens"
     """What ``tokens`` counts."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Estimate:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
-        about, units = "" if self.exact_tokens else "about ", f"{self.unit}s"
+        about, units = "" if self.exact_tokens else "about ", self.unit
         size = "" if self.parameters is None else f" ({self.parameters / 1e6:,.1f} M parameters)"
         batches = "padded: assumed, the encoder was not loaded"
         if self.batching_measured:

@@ -63,7 +63,7 @@ class ExtractSummary:
     """Shards that others still make."""
     noun: str = "text"
     """What people call a row."""
-    unit: str = "token"
+    unit: str = "tokens"
     """What ``tokens`` and ``max_length`` count."""
     made_by: str | None = None
     """Who they are."""
@@ -80,7 +80,7 @@ class ExtractSummary:
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
-        units = f"{self.unit}s"
+        units = self.unit
         where = f"the cache in '{visible(str(self.path))}'"
         left_out = "; ".join(map(_left_out, self.skipped.items()))
         lines = [

@@ -247,4 +247,4 @@ class ShardWorker:
         """Tokens per second so far, for people."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
         share = 100 * self.tally.padding_share
-        return f"{self.tally.tokens / seconds:,.0f} {self._encoder.unit}s/s, {share:.1f}% padding"
+        return f"{self.tally.tokens / seconds:,.0f} {self._encoder.unit}/s, {share:.1f}% padding"

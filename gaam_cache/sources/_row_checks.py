@@ -177,7 +177,7 @@ def similar_classes(class_names: Sequence[str]) -> list[str]:
     return [f"classes that differ only in case or white space are kept apart: {shown}"]
 
 
-def truncation(rows: int, truncated: int, max_length: int, unit: str = "token") -> list[str]:
+def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:
     """A line if more than one row in a hundred was cut.
 
     Args:
@@ -188,10 +188,10 @@ def truncation(rows: int, truncated: int, max_length: int, unit: str = "token") 
     """
     if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
         return []
-    option = "--max-length" if unit == "token" else "--clip-seconds"
+    option = "--max-length" if unit == "tokens" else "--clip-seconds"
     return [
         f"{truncated:,} of {rows:,} rows ({_percent(truncated, rows)}) are cut at {max_length:,} "
-        f"{unit}s; if the encoder takes more, raise {option} and choose another --out"
+        f"{unit}; if the encoder takes more, raise {option} and choose another --out"
     ]
 
 
