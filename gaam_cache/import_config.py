@@ -96,6 +96,12 @@ class ImportConfig:
             raise ConfigError(f"'{shortened(min(repeated))}' is given twice")
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)
+        for split in self.unlabelled:
+            if not NAME_PATTERN.fullmatch(split):
+                raise ConfigError(
+                    f"--unlabelled {shortened(split)!r} cannot be the name of a split",
+                    expected="letters, digits, '_' and '.'",
+                )
         for name in self.keep_columns:
             if not COLUMN_PATTERN.fullmatch(name):
                 raise ConfigError(

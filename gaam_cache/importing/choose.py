@@ -77,7 +77,8 @@ def choose(containers: Sequence[Container], config: ImportConfig) -> Chosen:
         raise files.unclear("it is not clear which arrays are states")
     for split in [*said, *one_each[LABELS], *config.unlabelled]:
         if split not in states and (not explicit or split in config.unlabelled):
-            raise files.unclear(f"'{split}' has no states")
+            option = "--unlabelled " if split in config.unlabelled else ""
+            raise files.unclear(f"{option}'{split}' has no states")
     splits = {}
     for split in states if explicit else in_order(list(states)):
         labels = one_each[LABELS].get(split)
