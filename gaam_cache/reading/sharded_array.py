@@ -16,9 +16,9 @@ from gaam_cache.reading.shard_reader import Run, ShardReader, consecutive
 class ShardedArray:
     """Arrays of several shards, indexed as one along the first axis.
 
-    Indexing takes what NumPy takes for one axis (an integer, a slice, an array of row numbers or
-    a mask) and returns a NumPy array; only the rows asked for are read. bfloat16 comes back as
-    float32, which holds it exactly. A shard is checked, all of it, when its first row is read.
+    Indexing takes integers, slices, arrays of numbers, a mask of rows and ``...``, means what it
+    means in NumPy, and returns a NumPy array; only the rows asked for are read. bfloat16 comes back
+    as float32, which holds it exactly. A shard is checked, all of it, when its first row is read.
     """
 
     def __init__(
@@ -71,15 +71,34 @@ class ShardedArray:
         Raises:
             CacheError: a shard is damaged; it names the shard and the repair.
         """
-        first, *others = index if isinstance(index, tuple) else (index,)
-        if others and type(others[0]) in (int, np.int64) and len(self.shape) > 1:
+        first, *others = self._spelled_out(index)
+        plain = all(isinstance(one, int | np.integer | slice) for one in others)
+        if others and plain and not isinstance(others[0], slice) and len(self.shape) > 1:
             layer, *features = others  # only its bytes are read
             found = self.keeping([range(self.shape[1])[layer]])[first]
             return found[(..., 0, *(features or [slice(None)]))]
         row_N = self._row_numbers(first)
-        out = self._gather(np.atleast_1d(row_N))
-        rows: Any = slice(None) if np.ndim(row_N) else 0
+        out = self._gather(np.ravel(row_N))
+        rows: Any = slice(None)
+        if not isinstance(first, slice):  # as NumPy has it, arrays of numbers go in step
+            rows = np.arange(len(out)).reshape(np.shape(row_N))
         return out[(rows, *others)]
+
+    def _spelled_out(self, index: Any) -> tuple[Any, ...]:
+        """The same index, beginning with that of rows.
+
+        Raises:
+            IndexError: more axes than there are, or a new one.
+        """
+        items = index if isinstance(index, tuple) else (index,)
+        if any(one is None or isinstance(one, bool | np.bool_) for one in items):
+            raise IndexError("rows, layers and features are named by numbers, slices or arrays")
+        gaps = [place for place, one in enumerate(items) if one is ...]
+        if len(gaps) > 1 or len(items) - len(gaps) > len(self.shape):
+            raise IndexError(f"{len(items)} indices for the {len(self.shape)} axes of {self!r}")
+        if gaps == [0]:  # that of rows is needed by itself
+            items = items[1:] if len(items) > len(self.shape) else (slice(None), *items)
+        return items or (slice(None),)
 
     def _row_numbers(self, index: Any) -> Any:
         plain = isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind == "i"

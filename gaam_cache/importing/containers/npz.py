@@ -37,10 +37,10 @@ class Npz(Container):
         with refusing(str(path)):
             archive = zipfile.ZipFile(self.file)
             infos = archive.infolist()
-            names = [info.filename for info in infos]
+            names = [info.filename.removesuffix(_SUFFIX) for info in infos]
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"'{twice[0]}' is there twice")
-            members = [info for info in infos if info.filename.endswith(_SUFFIX)]
+            members = [info for info in infos if not info.is_dir()]
             self.arrays = [_Member(self, archive, info) for info in members]
 
 

@@ -143,6 +143,8 @@ def _rows(
             continue
         cell = record[column]
         what = _what(cell, where, store, listed=listed)
+        if isinstance(what, Stored) and not what.size and config.skip_empty:
+            what = None
         if what is None and not config.skip_empty:
             what = DataError(
                 "no file is named",

@@ -93,13 +93,7 @@ def _check(picture: Any, where: str) -> None:
     """What the header says, before anything is decoded."""
     width, height = picture.size
     if not 0 < width * height <= MOST_PIXELS:
-        raise DataError(
-            "a picture is too large",
-            expected=f"at most {MOST_PIXELS:,} pixels",
-            found=f"{width:,} x {height:,}, its header says",
-            where=where,
-            hint="make it smaller: encoders see some hundred pixels a side",
-        )
+        raise _too_large(f"{width:,} x {height:,}, its header says", where)
     # of phones: the first is the picture, others are made from it
     frames = 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)
     if frames != 1:
@@ -110,6 +104,16 @@ def _check(picture: Any, where: str) -> None:
             where=where,
             hint="save the one that is meant as a file of its own",
         )
+
+
+def _too_large(found: str, where: str) -> DataError:
+    return DataError(
+        "a picture is too large",
+        expected=f"at most {MOST_PIXELS:,} pixels",
+        found=found,
+        where=where,
+        hint="make it smaller: encoders see some hundred pixels a side",
+    )
 
 
 def _check_chunks(content: bytes) -> None:
@@ -161,6 +165,8 @@ def _refusals(name: str, where: str) -> Iterator[None]:
         yield
     except (DataError, MemoryError):
         raise
+    except pillow().DecompressionBombError as error:
+        raise _too_large(str(error).partition(" exceeds")[0], where) from error
     except Exception as error:  # decoders of hostile files raise what they like
         said = (str(error).strip().splitlines() or [""])[0]
         if said.startswith("cannot identify"):

@@ -45,7 +45,7 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     path = Path(given).expanduser()
     try:
         # links are the user's own; a pipe would be waited for, a device never ends
-        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8")
+        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
     except (OSError, ValueError, RuntimeError) as error:
         raise _not_there(given, cache, error) from error
     return Groups(names=tuple(text.splitlines()), source=str(path), kind="file")

@@ -314,5 +314,5 @@ def test_other_encoders_refuse_what_means_nothing_to_them(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
     config = config_for(tmp_path, tmp_path / "rows", ["goal", "vote"], **options)
-    with pytest.raises(ConfigError, match="plays no part here"):
+    with pytest.raises(ConfigError, match="means nothing to this encoder"):
         gaam_cache.extract(replace(config, encoder="tfidf", pool=("mean",), max_length=None))

@@ -107,13 +107,16 @@ def test_a_column_with_other_bytes_than_those_of_texts_is_refused(value: int, ca
         rows = np.frombuffer(image, np.uint8, spec["shape"][0] * spec["shape"][1], spec["offset"])
         expected = row_by_row(rows.reshape(spec["shape"]))
         replace_shard(cache, "train-00000", bytes(image))
-        verification = gaam_cache.verify(cache)
-        assert verification.good == (expected is None)
-        verdicts.add(expected is None)
-        if expected is not None:
+        if expected not in verdicts:  # takes long
+            assert gaam_cache.verify(cache).good == (expected is None)
+            verdicts.add(expected)
+        split = gaam_cache.open_cache(cache)["train"]
+        if expected is None:
+            assert len(split.column("session")) == len(COLUMN)
+        else:
             with pytest.raises(CacheError, match=f"'column_session' of row {expected} is no text"):
-                gaam_cache.open_cache(cache)["train"].column("session")
-    assert False in verdicts
+                split.column("session")
+    assert verdicts - {None}
 
 
 @pytest.mark.parametrize("split", ["train", "test"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -361,3 +362,23 @@ def test_nothing_outside_of_an_hdf5_file_is_read(tmp_path: Path) -> None:
             run(tmp_path / "train.h5", out=tmp_path / "c", arrays=(f"train={name}",))
         assert said in str(caught.value)
     run(tmp_path / "train.h5", out=tmp_path / "c", arrays=("train=real",))
+
+
+def test_members_of_an_archive_need_no_suffix_and_none_is_left_out(tmp_path: Path) -> None:
+    """As NumPy reads them; what it would not read as an array is refused."""
+    save(tmp_path / "with.npz", GOOD)
+    with zipfile.ZipFile(tmp_path / "with.npz") as whole:
+        contents = {Path(name).stem: whole.read(name) for name in whole.namelist()}
+    for name, members in {
+        "train": contents,
+        "twice": contents | {"labels.npy": contents["labels"]},
+        "else": contents | {"read.me": b"not an array"},
+    }.items():
+        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as archive:
+            for member, content in members.items():
+                archive.writestr(member, content)
+    run(tmp_path / "train.npz", out=tmp_path / "c")
+    np.testing.assert_array_equal(gaam_cache.open_cache(tmp_path / "c")["train"].embeddings, TRAIN)
+    for name in ("twice", "else"):
+        with pytest.raises(GaamError):
+            run(tmp_path / f"{name}.npz", out=tmp_path / "d")

@@ -89,6 +89,50 @@ def test_reading_some_layers_takes_memory_for_those_alone(tmp_path: Path) -> Non
     assert peak < 1.3 * taken.nbytes + 4 * 2**20  # what the checks of a shard take
 
 
+def some_index(rng: np.random.Generator, size: int) -> Any:
+    kind = rng.integers(6)
+    numbers = rng.integers(-size, size, 2)
+    if kind == 0:
+        return int(numbers[0])
+    if kind == 1:
+        return np.int64(numbers[0])
+    if kind == 2:
+        return numbers.tolist()
+    if kind == 3:
+        return rng.integers(-size, size, (2, 2))
+    return slice(*sorted(numbers.tolist()), int(rng.integers(1, 3)))
+
+
+def test_every_index_means_what_it_means_to_numpy() -> None:
+    """Integers, slices, arrays in one and two dimensions, and the gap, at all axes."""
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(3000):
+        count = int(rng.integers(1, WHOLE.ndim + 1))
+        index: list[Any] = [some_index(rng, size) for size in WHOLE.shape[:count]]
+        gap = int(rng.integers(count + 1))
+        if rng.integers(2):  # what follows a gap is of the last axes
+            index = [some_index(rng, size) for size in WHOLE.shape[:gap]]
+            index += [
+                ...,
+                *(some_index(rng, size) for size in WHOLE.shape[WHOLE.ndim - count + gap :]),
+            ]
+        try:
+            expected = WHOLE[tuple(index)]
+        except IndexError:
+            refused += 1
+            with pytest.raises(IndexError):
+                SHARDED[tuple(index)]
+            continue
+        found = SHARDED[tuple(index)]
+        assert found.shape == expected.shape, index
+        np.testing.assert_array_equal(found, expected, err_msg=str(index))
+    assert refused < 1500
+    for wrong in (None, True, (0, None), (..., ...), (0, 0, 0, 0), (..., 0, 0, 0, 0)):
+        with pytest.raises(IndexError):
+            SHARDED[wrong]
+
+
 def test_masks_and_whole_arrays() -> None:
     mask = np.arange(23) % 3 == 0
     np.testing.assert_array_equal(SHARDED[mask], WHOLE[mask])

@@ -176,7 +176,7 @@ def test_workers_make_the_bytes_of_one_process(
 def test_settings_of_sounds_play_no_part_for_pictures(make: Callable[..., str]) -> None:
     for source in SOURCES:
         place = make(source, files_of("vision"), "image")
-        for setting in ({"clip_seconds": 1.0}, {"clip_mode": "split"}):
+        for setting in ({"clip_seconds": 1.0}, {"clip_seconds": 1.0, "clip_mode": "split"}):
             with pytest.raises(ConfigError, match=r"--clip-\w+ plays no part"):
                 read(place, **setting)
 

@@ -65,10 +65,12 @@ def test_a_kept_column_keeps_its_rows_together_and_is_recorded(config: TrainConf
 @pytest.mark.usefixtures("columns")
 def test_the_same_names_are_the_same_recipe_wherever_they_were_read(config: TrainConfig) -> None:
     """So that a run is taken up from a file or the column, and counted once."""
-    Path("names.txt").write_text("\n".join(names_of(config.cache)) + "\n")
     of_column = gaam_decoder.train(config)
-    of_file = gaam_decoder.train(replace(config, groups="names.txt"))
-    assert [run.path for run in of_file] == [run.path for run in of_column]
+    for encoding, end in (("utf-8-sig", "\r\n"), ("utf-8-sig", "\n"), ("utf-8", "\n")):
+        text = end.join(names_of(config.cache)) + end
+        Path("names.txt").write_bytes(text.encode(encoding))
+        of_file = gaam_decoder.train(replace(config, groups="names.txt"))
+        assert [run.path for run in of_file] == [run.path for run in of_column]
     elsewhere = replace(config, runs=config.runs.parent / "others", groups="names.txt")
     [first, _] = gaam_decoder.train(elsewhere)
     assert first.key == of_column[0].key

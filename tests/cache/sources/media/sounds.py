@@ -31,7 +31,7 @@ def written(x_TC: np.ndarray, rate: int, kind: str, code: str | None) -> bytes:
     """A file as libsndfile writes it."""
     import soundfile
 
-    file = io.BytesIO()
+    file, x_TC = io.BytesIO(), x_TC.reshape(len(x_TC), -1)
     with soundfile.SoundFile(file, "w", rate, x_TC.shape[1], code, format=kind) as sound:
         for at in range(0, len(x_TC), 4096):  # more at once overflows the stack of libsndfile 1.2.2
             sound.write(x_TC[at : at + 4096])
