@@ -87,9 +87,11 @@ def expected(mode: str) -> NDArray[np.uint8]:
         return np.clip(light - (ink[..., :3] * light * 2 + 255) // 510, 0, 255).astype(np.uint8)
     if array.ndim == 2:
         return np.stack([array] * 3, -1)
-    if array.shape[-1] == 2:
-        return np.stack([array[..., 0]] * 3, -1)
-    return array[..., :3]
+    colour = array[..., :-1] if mode in ("LA", "RGBA") else array
+    if mode in ("LA", "RGBA"):  # on white
+        alpha = array[..., -1:].astype(int)
+        colour = ((colour * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
+    return np.concatenate([colour] * 3, -1) if colour.shape[-1] == 1 else colour
 
 
 class Bytes(Blob):

@@ -17,7 +17,9 @@ from PIL import Image, ImageFile
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
-from gaam_cache.sources.media._decode_picture import MOST_PIXELS, decoded
+from gaam_cache.sources.media._flaws import flaws_of
+from gaam_cache.sources.media._picture.decoding import decode
+from gaam_cache.sources.media._picture.structure import MOST_PIXELS
 from gaam_cache.sources.media.vision import Vision
 from tests.cache.sources.media.pictures import (
     HEIGHT,
@@ -34,6 +36,11 @@ CONFIG = ExtractConfig()
 ROOT = Path(__file__).parents[4]
 
 
+def decoded(content: bytes, where: str) -> np.ndarray:
+    with flaws_of(where):
+        return decode(content)
+
+
 def pixels(content: bytes) -> np.ndarray:
     """As an encoder gets them: looked at first."""
     blob = Bytes(content)
@@ -48,7 +55,10 @@ def pixels(content: bytes) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_format_and_mode_is_what_was_saved(kind: Kind) -> None:
-    found, must = pixels(saved(kind)), expected(kind.mode)
+    found, must = (
+        pixels(saved(kind)),
+        expected("RGB" if kind.format == "BMP" and kind.mode == "RGBA" else kind.mode),
+    )
     assert found.shape == (HEIGHT, WIDTH, 3)
     apart = np.abs(found.astype(int) - must.astype(int))
     if kind.exact:
@@ -113,14 +123,6 @@ def test_the_orientation_of_a_camera_is_applied(orientation: int) -> None:
     np.testing.assert_array_equal(pixels(file.getvalue()), seen)
 
 
-def test_hidden_colours_are_seen_and_nothing_is_laid_behind_them() -> None:
-    for level in (0, 1, 128, 255):
-        array = np.asarray(drawn("RGBA")).copy()
-        array[..., 3] = level
-        content = saved(Kind("PNG", "RGBA"), Image.fromarray(array))
-        np.testing.assert_array_equal(pixels(content), array[..., :3])
-
-
 def test_every_grey_of_sixteen_bits_is_its_upper_half() -> None:
     values = np.arange(0, 65536, 7, dtype=np.uint16)[None]
     for name in ("PNG", "TIFF", "PPM"):
@@ -150,7 +152,7 @@ def several(name: str, count: int = 2) -> bytes:
 
 @pytest.mark.parametrize("name", ["GIF", "WEBP", "PNG", "TIFF"])
 def test_what_moves_or_has_pages_is_refused(name: str) -> None:
-    with pytest.raises(DataError, match=r"several pictures(.|\n)*no animation(.|\n)*2") as caught:
+    with pytest.raises(DataError, match=r"several pictures(.|\n)*one(.|\n)*2") as caught:
         decoded(several(name), "x.gif")
     assert caught.value.details["where"] == "x.gif"
     assert pixels(several(name, 1)).shape == (HEIGHT, WIDTH, 3)
@@ -164,7 +166,7 @@ def test_the_main_picture_of_a_phone_is_taken() -> None:
 @pytest.mark.parametrize("mode", ["I", "F", "LAB"])
 def test_pixels_that_are_no_shades_are_refused(mode: str) -> None:
     picture = Image.new(mode, (3, 3))
-    with pytest.raises(DataError, match="no shades of 0 to 255"):
+    with pytest.raises(DataError, match="nobody can say what they look like"):
         decoded(saved(Kind("TIFF", mode), picture), "a.tif")
 
 
@@ -234,7 +236,7 @@ def test_bombs_are_refused_in_little_memory(name: str, tmp_path: Path) -> None:
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from gaam_cache.sources.media._decode_picture import decoded\n"
+        "from tests.cache.sources.media.test_vision import decoded\n"
         "from gaam_cache.errors import DataError\n"
         "import PIL.Image; PIL.Image.init()\n"
         "now = int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
@@ -253,16 +255,16 @@ def test_bombs_are_refused_in_little_memory(name: str, tmp_path: Path) -> None:
 
 def test_the_largest_picture_is_just_that() -> None:
     side = int(MOST_PIXELS**0.5)
-    with pytest.raises(DataError, match=f"at most {MOST_PIXELS:,} pixels"):
+    with pytest.raises(DataError, match=f"1 to {MOST_PIXELS:,} pixels"):
         decoded(png(side + 1, side + 1, rows=bytes(100)), "x")
-    with pytest.raises(DataError, match="damaged"):  # and not for its size
+    with pytest.raises(DataError, match="cannot be decoded"):  # and not for its size
         decoded(png(side, side, rows=bytes(100)), "x")
 
 
 def test_nobody_can_make_us_read_half_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     content = saved(Kind("JPEG", "RGB"))
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="truncated"):
         decoded(content[:-40], "x")
 
 
