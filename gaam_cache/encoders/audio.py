@@ -25,7 +25,6 @@ from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
-from gaam_cache.sources.media.audio import Audio
 
 COUNTED = (250, 500)
 """Positions of two sounds whose operations are counted."""
@@ -94,7 +93,7 @@ class AudioEncoder(ModelEncoder):
             "sampling_rate": hearing.rate,
             "max_samples": hearing.max_samples,
             "resampling": f"soxr {QUALITY}",
-            "versions": _versions(),
+            "versions": {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__},
             **(filled if hearing.published else {}),
         }
 
@@ -166,11 +165,6 @@ class AudioEncoder(ModelEncoder):
 
     def _failed(self, reason: Unusable) -> ConfigError:
         return _refusal(self.name, reason)
-
-
-def _versions() -> dict[str, str]:
-    """Of what decodes and resamples."""
-    return {**Audio.versions(), "soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__}
 
 
 def _refusal(name: str, reason: Unusable) -> ConfigError:

@@ -13,6 +13,9 @@ from gaam_cache.sources.media._picture.decoding import decode, format_of, pillow
 from gaam_cache.sources.media._picture.rows import Picture, Pictures
 from gaam_cache.sources.media._whole import whole
 
+RULES = "upright, on white, the upper 8 of 16 bits"
+"""What we make of what Pillow reads; to be changed with it, for it decides numbers."""
+
 
 class Vision(Medium):
     """Pictures.
@@ -66,6 +69,6 @@ class Vision(Medium):
         found = {name: features.version(name) for name in ("libjpeg_turbo", "jpg", "webp")}
         if found["libjpeg_turbo"]:
             del found["jpg"]  # the interface that it stands in for
-        return {"pillow": str(features.version("pil"))} | {
+        return {"gaam": RULES, "pillow": str(features.version("pil"))} | {
             name: str(version) for name, version in found.items() if version
         }

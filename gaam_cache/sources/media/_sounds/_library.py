@@ -25,6 +25,10 @@ def soundfile() -> Any:
     return module
 
 
+RULES = "mono by the mean"
+"""What we make of what libsndfile reads; to be changed with it, for it decides numbers."""
+
+
 def versions() -> dict[str, str]:
     """Of what decodes sounds.
 
@@ -32,4 +36,8 @@ def versions() -> dict[str, str]:
         ConfigError: it is not installed.
     """
     module = soundfile()
-    return {"soundfile": module.__version__, "libsndfile": module.__libsndfile_version__}
+    return {
+        "gaam": RULES,
+        "soundfile": module.__version__,
+        "libsndfile": module.__libsndfile_version__,
+    }

@@ -67,6 +67,7 @@ def test_pieces_are_parts_of_the_whole_and_leave_out_a_short_tail_alone(mode: An
 
 def test_versions_are_those_of_the_decoder() -> None:
     assert Audio.versions() == {
+        "gaam": "mono by the mean",
         "soundfile": soundfile.__version__,
         "libsndfile": soundfile.__libsndfile_version__,
     }
