@@ -34,6 +34,10 @@ def go_on() -> None:
         raise KeyboardInterrupt
 
 
+UNNAMED = "ThreadPoolExecutor-"
+"""How threads of a pool without a name are called: of libraries, which may wait for ever."""
+
+
 @contextmanager
 def explained(kept: Callable[[], str]) -> Iterator[None]:
     """Let an interruption say what it leaves; ``kept`` is called when the work has unwound."""
@@ -42,7 +46,8 @@ def explained(kept: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         # a pool that was interrupted while it started a thread does not wait for that one
         for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
+            ours = not thread.daemon and not thread.name.startswith(UNNAMED)
+            if thread is not threading.current_thread() and ours:
                 _join(thread)
         stop.add_note(kept())
         raise
