@@ -16,6 +16,7 @@ from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.engines.sharing.undone import Undone
 from gaam_cache.extraction.worker import EncodedShard, ShardWorker
 from gaam_cache.format.plan import ShardSpec
+from gaam_cache.terminal.interruption import WRITER
 from gaam_cache.terminal.progress import Report
 
 SHORTEST_PAUSE_SECONDS = 0.02
@@ -55,7 +56,7 @@ def make_shards(
     with (
         Leases(folder) as leases,
         ThreadPoolExecutor(1, "tokenise") as reader,
-        ThreadPoolExecutor(1, "write") as writer,
+        ThreadPoolExecutor(1, WRITER) as writer,
     ):
         undone = Undone(todo, leases, worker.exists)
         ahead: Future[_Work | None] | None = None

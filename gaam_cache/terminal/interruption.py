@@ -18,6 +18,8 @@ EXIT_CODE = 130
 MESSAGE = "interrupted; what is finished is kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
+WRITER = "write"
+"""How the name of a thread begins that writes what is to be kept."""
 _SHOW_CURSOR = "\x1b[?25h"
 _asked = False
 
@@ -34,20 +36,16 @@ def go_on() -> None:
         raise KeyboardInterrupt
 
 
-UNNAMED = "ThreadPoolExecutor-"
-"""How threads of a pool without a name are called: of libraries, which may wait for ever."""
-
-
 @contextmanager
 def explained(kept: Callable[[], str]) -> Iterator[None]:
     """Let an interruption say what it leaves; ``kept`` is called when the work has unwound."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        # a pool that was interrupted while it started a thread does not wait for that one
+        # a pool that was interrupted while it started a thread does not wait for that one; pools
+        # that only read may stand for ever, ours and those of libraries
         for thread in threading.enumerate():
-            ours = not thread.daemon and not thread.name.startswith(UNNAMED)
-            if thread is not threading.current_thread() and ours:
+            if thread.name.startswith(WRITER):
                 _join(thread)
         stop.add_note(kept())
         raise
@@ -64,7 +62,7 @@ def _join(thread: threading.Thread) -> None:
 
 def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
-    with ThreadPoolExecutor(1, "write") as writer:
+    with ThreadPoolExecutor(1, WRITER) as writer:
         return writer.submit(function, *arguments).result()
 
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def test_a_thread_that_is_about_to_begin_is_waited_for(
 
         return begin(wait_and_run, ())
 
-    thread = threading.Thread(target=lambda: done.append(1))
+    name = f"{interruption.WRITER}_0"
+    thread = threading.Thread(target=lambda: done.append(1), name=name)
     sleep = time.sleep
 
     def begin_at_last(seconds: float) -> None:
@@ -83,3 +85,27 @@ def test_a_thread_that_is_about_to_begin_is_waited_for(
         thread.start()
     assert done == [1]
     assert caught.value.__notes__ == ["some"]
+
+
+def test_what_is_being_written_is_waited_for_and_what_only_stands_by_is_not() -> None:
+    """A pool that reads rows ends with the process alone, and so do pools of libraries."""
+    waiting, done = threading.Event(), []
+
+    def write() -> None:
+        waiting.wait(0.2)
+        done.append(1)
+
+    def interrupt() -> None:
+        writer.submit(write)
+        writer.shutdown(wait=False)
+        with pytest.raises(KeyboardInterrupt), interruption.explained(lambda: str(done)):
+            raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(1, "read") as ours, ThreadPoolExecutor(1) as of_a_library:
+        writer = ThreadPoolExecutor(1, interruption.WRITER)
+        assert ours.submit(int).result() == of_a_library.submit(int).result() == 0
+        unwinding = threading.Thread(target=interrupt, daemon=True)
+        unwinding.start()
+        unwinding.join(60)
+        assert not unwinding.is_alive()
+    assert done == [1]
