@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -214,6 +215,12 @@ def said_of_memory(error: BaseException) -> str:
 
 
 _workers_here = 1
+
+
+def cores() -> list[int]:
+    """Numbers of the processors that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
 
 
 def share_machine(workers: int) -> None:

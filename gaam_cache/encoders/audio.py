@@ -16,7 +16,8 @@ from gaam_cache.encoders._audio.features import FILES, Features
 from gaam_cache.encoders._audio.forward import SoundForward
 from gaam_cache.encoders._audio.hearing import Hearing
 from gaam_cache.encoders._audio.probe_sounds import probe_sounds
-from gaam_cache.encoders._base import Inputs, Outline
+from gaam_cache.encoders._base import Outline
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable

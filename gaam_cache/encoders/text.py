@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 import transformers
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Inputs, Outline
+from gaam_cache.encoders._base import Outline
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder

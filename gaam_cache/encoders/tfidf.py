@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._base import Encoder
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._words import grams, words_of
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.digest import digest_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import warnings
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import devices
+from gaam_cache.devices import cores as _cores
 from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._local_worker import begin, work
 from gaam_cache.errors import ConfigError, GaamWarning
@@ -185,12 +185,6 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _cores() -> list[int]:
-    """Numbers of the processors that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
 
 
 def _groups_of_cores(count: int) -> list[list[int]]:

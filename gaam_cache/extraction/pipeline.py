@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.engines.sharing.undone import Undone
 from gaam_cache.extraction.worker import EncodedShard, ShardWorker

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.encoders._base import Encoder, Inputs, Outline
+from gaam_cache.encoders._base import Encoder, Outline
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.extraction.batching import padded_tokens
 from gaam_cache.extraction.cards import Card
 

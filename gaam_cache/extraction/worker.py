@@ -15,9 +15,10 @@ from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import NoRoom, attempt
-from gaam_cache.encoders._base import Encoder, Inputs
+from gaam_cache.encoders._base import Encoder
 from gaam_cache.encoders._deviation import proof_limit
 from gaam_cache.encoders._host_copy import CopyBack, bits
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import (
     budget_of,

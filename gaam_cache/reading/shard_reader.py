@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.repair import extract_again, repair_command
 from gaam_cache.format.files import Identity, open_regular
@@ -203,9 +204,7 @@ class ShardReader:
 
 def checkers(shards: int) -> int:
     """How many threads it takes to check so many shards."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    processors = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(MAX_CHECKERS, processors, shards))
+    return max(1, min(MAX_CHECKERS, len(cores()), shards))
 
 
 def consecutive(

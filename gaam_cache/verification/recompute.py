@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders._deviation import recompute_limit, relative
-from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_config
-from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key
+from gaam_cache.format.layout import UNLABELLED, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.strings import unpacked
 from gaam_cache.import_config import is_imported
 from gaam_cache.verification.reread import reread
-from gaam_cache.verification.rows_again import Recomputed, choose_rows, stored_row
+from gaam_cache.verification.rows_again import (
+    Recomputed,
+    beside_states,
+    check_same,
+    choose_rows,
+    stored_row,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +66,8 @@ def recompute(
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     encoder = open_encoder(plan.encoder["kind"], config, rows)
-    _check_same(plan, plan_fields(config, rows, plan.class_names, encoder, content_of(rows)), root)
+    now = plan_fields(config, rows, plan.class_names, encoder, content_of(rows))
+    check_same(now, plan.fingerprint_fields, "the encoder or the data set is", root)
     chosen = choose_rows(shards, count, seed)
     report(0, len(chosen), "loading the encoder")
     encoder.load()
@@ -83,8 +87,7 @@ def recompute(
         deviation_L = np.maximum(deviation_L, here_L)
         label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
         expected = (label, inputs.lengths[0], *(part.kept[name][row] for name in plan.columns))
-        texts = (unpacked(stored[column_key(name)][None])[0] for name in plan.columns)
-        found = (int(stored["label"]), int(stored["num_tokens"]), *texts)
+        found = beside_states(stored, plan)
         if found != expected:
             why = f"row {row} has label, number of tokens and columns {found}, must be {expected}"
             far.setdefault(shard.name, why)
@@ -104,17 +107,4 @@ def recompute(
         limit=limit,
         first_layer=plan.first_layer,
         far=far,
-    )
-
-
-def _check_same(plan: Plan, now: dict[str, Any], root: Path) -> None:
-    rows = differences(now, plan.fingerprint_fields)
-    if not rows:
-        return
-    raise CacheError(
-        "the encoder or the data set is no longer what the cache was made from",
-        expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
-        found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
-        where=str(root.absolute()),
-        hint="bring them back to verify against them; the cache itself is unchanged by this",
     )

@@ -12,16 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.encoders._deviation import relative
-from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_import
-from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.layout import UNLABELLED, column_key, embeddings_key
+from gaam_cache.format.layout import UNLABELLED, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.strings import unpacked
 from gaam_cache.importing.job import hash_files, opened
 from gaam_cache.terminal.progress import Report
-from gaam_cache.verification.rows_again import FILES, Recomputed, choose_rows, stored_row
+from gaam_cache.verification.rows_again import (
+    FILES,
+    Recomputed,
+    beside_states,
+    check_same,
+    choose_rows,
+    stored_row,
+)
 
 
 def reread(
@@ -45,16 +49,8 @@ def reread(
     far: dict[str, str] = {}
     chosen = choose_rows(shards, count, seed)
     with opened(recorded_import(plan, root)) as job:
-        expected = plan.fingerprint_fields["encoder"]["imported"]["files"]
-        found = hash_files(job.containers, report)
-        if rows := differences(found, expected):
-            raise CacheError(
-                "the files are no longer what the cache was made from",
-                expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
-                found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
-                where=str(root.absolute()),
-                hint="bring them back to verify against them; the cache is unchanged by this",
-            )
+        then = plan.fingerprint_fields["encoder"]["imported"]["files"]
+        check_same(hash_files(job.containers, report), then, "the files are", root)
         for done, (shard, row) in enumerate(chosen, start=1):
             material = job.materials[shard.split]
             again = material.states.stored(row, row + 1, plan.storage_dtype)[0]
@@ -65,9 +61,7 @@ def reread(
             deviation_L = np.maximum(deviation_L, relative(*pair))
             label = int(material.labels.numbers[row]) if material.labelled else UNLABELLED
             expected_row = (label, tokens, *(material.kept[name][row] for name in plan.columns))
-            texts = (unpacked(there[column_key(name)][None])[0] for name in plan.columns)
-            found_row = (int(there["label"]), int(there["num_tokens"]), *texts)
-            if kept.tobytes() != again.tobytes() or expected_row != found_row:
+            if kept.tobytes() != again.tobytes() or expected_row != beside_states(there, plan):
                 far.setdefault(shard.name, f"row {row} is not that of the files")
             report(done, len(chosen), "reading rows again")
     return Recomputed(

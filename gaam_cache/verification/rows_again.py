@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.layout import planned_receipt
+from gaam_cache.errors import CacheError
+from gaam_cache.format.fingerprint import differences
+from gaam_cache.format.layout import column_key, planned_receipt
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.format.receipt import NUMPY_DTYPES, SHARD_FOLDER
+from gaam_cache.format.strings import unpacked
 
 FILES = "files"
 """The device of rows that are read again, where nobody can compute them."""
@@ -52,6 +55,30 @@ class Recomputed:
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
 
 
+def check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:
+    """Refuse to compare rows with those of other files.
+
+    Args:
+        now: what is there.
+        then: what the plan says was there.
+        what: it is of, for the message.
+        root: the cache.
+
+    Raises:
+        CacheError: naming what differs.
+    """
+    rows = differences(now, then)
+    if not rows:
+        return
+    raise CacheError(
+        f"{what} no longer what the cache was made from",
+        expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
+        found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+        where=str(root.absolute()),
+        hint="bring them back to verify against them; the cache itself is unchanged by this",
+    )
+
+
 def choose_rows(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tuple[ShardSpec, int]]:
     """Random rows without repetition, as (shard, row in its split), in order."""
     ends = np.cumsum([shard.stop - shard.start for shard in shards])
@@ -62,6 +89,12 @@ def choose_rows(shards: Sequence[ShardSpec], count: int, seed: int) -> list[tupl
         place = int(np.searchsorted(ends, index, side="right"))
         chosen.append((shards[place], shards[place].stop - (int(ends[place]) - index)))
     return chosen
+
+
+def beside_states(stored: dict[str, NDArray[Any]], plan: Plan) -> tuple[Any, ...]:
+    """Label, number of tokens and kept columns of a stored row."""
+    texts = (unpacked(stored[column_key(name)][None])[0] for name in plan.columns)
+    return int(stored["label"]), int(stored["num_tokens"]), *texts
 
 
 def stored_row(root: Path, plan: Plan, shard: ShardSpec, row: int) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import transformers
 
-from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders._text.spans import Cut, Whose, cut, whose
 from gaam_cache.encoders._text.tokens import TWICE, Tokens, random_tokens

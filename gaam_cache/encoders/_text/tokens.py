@@ -11,7 +11,7 @@ import numpy as np
 import transformers
 from torch import nn
 
-from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.errors import ConfigError
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from gaam_cache.devices import workers_here
+from gaam_cache.devices import cores, workers_here
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -25,7 +24,7 @@ def in_order(function: Callable[[A], B], items: Iterable[A]) -> Iterator[tuple[A
     Raises:
         Exception: whatever the function or the items raised, when its turn comes.
     """
-    threads = max(1, _cores() // workers_here())
+    threads = max(1, len(cores()) // workers_here())
     waiting: deque[tuple[A, Future[B]]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="gaam-look")
     try:
@@ -39,8 +38,3 @@ def in_order(function: Callable[[A], B], items: Iterable[A]) -> Iterator[tuple[A
             yield done, future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
