@@ -6,7 +6,7 @@ B batch, L layers, D hidden size.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -21,6 +21,7 @@ from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_depth, choose_dtype
 from gaam_cache.encoders._model.forward import Forward, Unusable
 from gaam_cache.encoders._model.probe import Items, probe
+from gaam_cache.encoders._model.watched import Watched
 from gaam_cache.encoders._model.weights import (
     draw_untrained,
     entry_device,
@@ -31,9 +32,7 @@ from gaam_cache.encoders._model.weights import (
 )
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import Identity
 from gaam_cache.format.plan import CONVENTIONS
-from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
 
 
 class ModelEncoder(Encoder):
@@ -48,10 +47,7 @@ class ModelEncoder(Encoder):
     takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
     reads: ClassVar[str]
     """What it reads, for messages: 'a text encoder and tokenizer'."""
-    _seen: Mapping[str, Identity] = {}
-    """What the file system said of the folder's files before the first of them was read."""
-    _hashed: Set[str] = frozenset()
-    """Those that decide the numbers."""
+    _files: Watched
     _forward: Forward
 
     def __init__(
@@ -103,7 +99,7 @@ class ModelEncoder(Encoder):
         transformers.logging.disable_progress_bar()
         weights &= not config.untrained_encoder
         located = locate(config.encoder, config.revision, weights=weights)
-        seen = located.identities()
+        files = Watched(located)
         with foreign(
             f"cannot read the encoder '{config.encoder}'",
             located.path,
@@ -114,7 +110,7 @@ class ModelEncoder(Encoder):
             )
             check_depth(model_config)
             encoder = cls._read(located, config, model_config)
-        encoder._seen = seen
+        encoder._files = files
         return encoder
 
     @classmethod
@@ -154,10 +150,7 @@ class ModelEncoder(Encoder):
         Raises:
             ConfigError: a file was changed since the first one was read.
         """
-        files = self._located.hashes(self._more_files())
-        small = {n for n in self._seen if WANTED.fullmatch(n) and not IS_WEIGHTS.fullmatch(n)}
-        self._hashed = files.keys() | small
-        self._check_unchanged()
+        files = self._files.hashes(self._more_files())
         untrained = {}
         if self.untrained_seed is not None:
             untrained["untrained"] = untrained_identity(self.untrained_seed)
@@ -170,19 +163,6 @@ class ModelEncoder(Encoder):
             "layers": CONVENTIONS[self.first_layer],
             **self._settings(),
         }
-
-    def _check_unchanged(self) -> None:
-        """What was hashed is what was loaded, though each file is opened more than once."""
-        now = self._located.identities() if self._seen else {}
-        changed = sorted(n for n in self._hashed if now.get(n) != self._seen.get(n))
-        if changed:
-            raise ConfigError(
-                "the encoder was changed while it was read",
-                expected="files that stay as they are",
-                found=", ".join(changed),
-                where=str(self._located.path),
-                hint="run the same again when whoever writes them is done",
-            )
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model.
@@ -209,8 +189,7 @@ class ModelEncoder(Encoder):
                 self._config.device_map,
                 self._part_of,
             )
-            self._hashed |= {file.name for file in files}
-            self._check_unchanged()
+            self._files.used(file.name for file in files)
         part = self._part_of(model.eval())
         if self._config.device_map is None:
             part.to(self.device)
