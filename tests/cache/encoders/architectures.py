@@ -10,7 +10,6 @@ a process of its own, with bounds on memory and time: one bad architecture ends 
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import copy
@@ -37,6 +36,7 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._model import probe
 from gaam_cache.errors import GaamError
+from tests.cache.encoders.walking import main, names_that_take
 from tests.conftest import WORDS, write_csv
 
 SECONDS = 240
@@ -356,19 +356,7 @@ def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
 
 def names() -> list[str]:
     """All that AutoModel maps and that takes token ids."""
-    found = []
-    for name in transformers.CONFIG_MAPPING:
-        try:
-            config = transformers.CONFIG_MAPPING[name]
-            if config not in transformers.MODEL_MAPPING:
-                continue
-            model = transformers.MODEL_MAPPING[config]
-            first = model[0] if isinstance(model, tuple) else model
-            if "input_ids" in inspect.signature(first.forward).parameters:
-                found.append(name)
-        except (ImportError, ValueError, AttributeError):
-            continue  # needs a package that is not here
-    return found
+    return names_that_take("input_ids")
 
 
 def walk(chosen: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -403,21 +391,5 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join([f"{len(results):4d}  architectures", *lines])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--list", type=Path)
-    parser.add_argument("--part", default="0/1")
-    arguments = parser.parse_args()
-    part, parts = map(int, arguments.part.split("/"))
-    results = {}
-    for name, result in walk((arguments.names or names())[part::parts]):
-        results[name] = result
-        print(name, json.dumps(result), flush=True)
-    print(table(results))
-    if arguments.list:
-        arguments.list.write_text(json.dumps(results, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    main(names, walk, table)

@@ -89,7 +89,7 @@ def test_a_thread_that_is_about_to_begin_is_waited_for(
 
 def test_what_is_being_written_is_waited_for_and_what_only_stands_by_is_not() -> None:
     """A pool that reads rows ends with the process alone, and so do pools of libraries."""
-    waiting, done = threading.Event(), []
+    waiting, done, told = threading.Event(), [], []
 
     def write() -> None:
         waiting.wait(0.2)
@@ -98,8 +98,12 @@ def test_what_is_being_written_is_waited_for_and_what_only_stands_by_is_not() ->
     def interrupt() -> None:
         writer.submit(write)
         writer.shutdown(wait=False)
-        with pytest.raises(KeyboardInterrupt), interruption.explained(lambda: str(done)):
+        with (
+            pytest.raises(KeyboardInterrupt) as caught,
+            interruption.explained(lambda: f"{done}"),
+        ):
             raise KeyboardInterrupt
+        told.extend(caught.value.__notes__)
 
     with ThreadPoolExecutor(1, "read") as ours, ThreadPoolExecutor(1) as of_a_library:
         writer = ThreadPoolExecutor(1, interruption.WRITER)
@@ -108,4 +112,4 @@ def test_what_is_being_written_is_waited_for_and_what_only_stands_by_is_not() ->
         unwinding.start()
         unwinding.join(60)
         assert not unwinding.is_alive()
-    assert done == [1]
+    assert told == ["[1]"]

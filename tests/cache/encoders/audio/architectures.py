@@ -9,10 +9,9 @@ feature extractor, and read as a user would; pooled states in batches are compar
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from tests.cache.encoders.architectures import (
     table,
 )
 from tests.cache.encoders.audio import sounds
+from tests.cache.encoders.walking import main
 
 SECONDS = 1.5
 REAL = {"wav2vec2-bert": "SeamlessM4TFeatureExtractor"}
@@ -209,20 +209,11 @@ def judge(name: str, root: Path) -> dict[str, Any]:
     return {"verdict": "right" if worst <= RIGHT else "wrong", "about": f"{worst:.1e}", **seen}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--list", type=Path)
-    arguments = parser.parse_args()
+def walk(chosen: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     transformers.logging.set_verbosity_error()
-    results = {}
-    for name in arguments.names or names():
-        results[name] = in_a_process(name, judge)
-        print(name, json.dumps(results[name]), flush=True)
-    print(table(results))
-    if arguments.list:
-        arguments.list.write_text(json.dumps(results, indent=1))
+    for name in chosen:
+        yield name, in_a_process(name, judge)
 
 
 if __name__ == "__main__":
-    main()
+    main(names, walk, table)

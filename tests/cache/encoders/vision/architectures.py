@@ -8,10 +8,8 @@ by gradients: those of the states before the first layer with respect to the pix
 
 from __future__ import annotations
 
-import argparse
 import collections
 import inspect
-import json
 import re
 import tempfile
 import traceback
@@ -36,6 +34,7 @@ from tests.cache.encoders.architectures import (
     shrink,
 )
 from tests.cache.encoders.vision.pictures import noise
+from tests.cache.encoders.walking import main, names_that_take
 
 POOLS = ("mean", "max", "last")
 SIDE = 32
@@ -44,19 +43,7 @@ SIDE = 32
 
 def names() -> list[str]:
     """All that AutoModel maps and that takes pixels, alone or beside a text."""
-    found = []
-    for name in transformers.CONFIG_MAPPING:
-        try:
-            config = transformers.CONFIG_MAPPING[name]
-            if config not in transformers.MODEL_MAPPING:
-                continue
-            mapped = transformers.MODEL_MAPPING[config]
-            model = mapped[0] if isinstance(mapped, tuple) else mapped
-            if "pixel_values" in inspect.signature(model.forward).parameters:
-                found.append(name)
-        except (ImportError, ValueError, AttributeError):
-            continue  # needs a package that is not here
-    return found
+    return names_that_take("pixel_values")
 
 
 def build(name: str, folder: Path) -> None:
@@ -214,19 +201,5 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join([f"{len(results):4d}  architectures", *lines])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--list", type=Path)
-    arguments = parser.parse_args()
-    results = {}
-    for name, result in walk(arguments.names or names()):
-        results[name] = result
-        print(name, json.dumps(result), flush=True)
-    print(table(results))
-    if arguments.list:
-        arguments.list.write_text(json.dumps(results, indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    main(names, walk, table)
