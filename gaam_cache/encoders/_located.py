@@ -18,6 +18,8 @@ from gaam_cache.messages.foreign_text import visible
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+"""One of which says how a sound or a picture is made ready; the second has that in a part of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

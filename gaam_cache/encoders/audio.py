@@ -12,7 +12,7 @@ import transformers
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
-from gaam_cache.encoders._audio.features import FILES, Features
+from gaam_cache.encoders._audio.features import Features
 from gaam_cache.encoders._audio.forward import SoundForward
 from gaam_cache.encoders._audio.hearing import Hearing
 from gaam_cache.encoders._audio.probe_sounds import probe_sounds
@@ -97,9 +97,6 @@ class AudioEncoder(ModelEncoder):
             "versions": {"soxr": soxr.__version__, "libsoxr": soxr.__libsoxr_version__},
             **(filled if hearing.published else {}),
         }
-
-    def _more_files(self) -> set[str]:
-        return set(FILES)
 
     def _part_of(self, model: Any) -> Any:
         return audio_part(model)

@@ -20,7 +20,7 @@ from gaam_cache.encoders._model.probe import Items
 from gaam_cache.encoders._model.weights import foreign, skeleton
 from gaam_cache.encoders._vision.forward import VisionForward, vision_part
 from gaam_cache.encoders._vision.outline import count_patches, outline_of_pictures
-from gaam_cache.encoders._vision.processor import FILES, ImageProcessor
+from gaam_cache.encoders._vision.processor import ImageProcessor
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
 
@@ -70,9 +70,6 @@ class VisionEncoder(ModelEncoder):
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
-
-    def _more_files(self) -> set[str]:
-        return set(FILES)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
         """Refuse pictures that no memory is enough for, before anything is computed.

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING
 
 from gaam_cache.encoders._audio.steps import measure
+from gaam_cache.encoders._located import PROCESSORS
 from gaam_cache.encoders._model.forward import Unusable
 from gaam_cache.errors import ConfigError
 
-FILES = ("preprocessor_config.json", "processor_config.json")
-"""One of which says how a sound is made ready; the second has it in a part of its own."""
 MASK = "attention_mask"
 SHORT_SECONDS, LONG_SECONDS = 1.0, 2.5
 """Noise of which the features are looked at."""
@@ -153,7 +152,7 @@ def _check_there(folder: Path, model_config: transformers.PretrainedConfig) -> N
             found=f"model_type {model_config.model_type}",
             where=str(folder),
         )
-    first, second = (folder / name for name in FILES)
+    first, second = (folder / name for name in PROCESSORS)
     if first.is_file():
         return
     try:
@@ -163,7 +162,7 @@ def _check_there(folder: Path, model_config: transformers.PretrainedConfig) -> N
         pass  # said below
     raise ConfigError(
         f"'{folder}' does not say how a sound is made ready for the encoder",
-        expected=FILES[0],
+        expected=PROCESSORS[0],
         found="none",
         where=str(folder),
         hint="save it there too: AutoFeatureExtractor.from_pretrained(...).save_pretrained(folder)",

@@ -14,13 +14,12 @@ import numpy as np
 import transformers
 from numpy.typing import NDArray
 
+from gaam_cache.encoders._located import PROCESSORS
 from gaam_cache.errors import ConfigError, DataError
 
 BACKEND = "pil"
 """Pictures are resized by Pillow on every machine: torchvision, which transformers would take where
 it is installed, gives other numbers."""
-FILES = ("preprocessor_config.json", "processor_config.json")
-"""Either may hold the configuration of an image processor."""
 SHAPES = ((48, 64), (97, 31), (700, 500))
 """Heights and widths of pictures that an image processor is tried on."""
 MOST_PIXELS = 2**26
@@ -161,11 +160,11 @@ def _open(folder: Path, name: str) -> Any:
 
 
 def _check_there(folder: Path) -> None:
-    if any((folder / name).is_file() for name in FILES):
+    if any((folder / name).is_file() for name in PROCESSORS):
         return
     raise ConfigError(
         f"'{folder}' holds no image processor",
-        expected=FILES[0],
+        expected=PROCESSORS[0],
         found="none",
         where=str(folder),
         hint="save the image processor there too: AutoImageProcessor.from_pretrained(...)"

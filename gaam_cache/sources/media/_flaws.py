@@ -27,7 +27,12 @@ class Flaw(Exception):  # noqa: N818 it is told as a DataError
         self, message: str, expected: str = "", found: str = "", hint: str = REMOVE
     ) -> None:
         super().__init__(message, expected, found, hint)
-        self.message, self.expected, self.found, self.hint = message, expected, found, hint
+        self._message = message
+        self._details = {"expected": expected, "found": found, "hint": hint}
+
+    def at(self, where: str) -> DataError:
+        """The same with its place."""
+        return DataError(self._message, where=where, **self._details)
 
 
 def truncated(what: str, expected: int, found: int, unit: str = "bytes") -> Flaw:
@@ -50,6 +55,4 @@ def flaws_of(where: str) -> Iterator[None]:
     try:
         yield
     except Flaw as flaw:
-        raise DataError(
-            flaw.message, expected=flaw.expected, found=flaw.found, where=where, hint=flaw.hint
-        ) from flaw
+        raise flaw.at(where) from flaw

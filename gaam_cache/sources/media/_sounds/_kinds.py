@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from gaam_cache.sources.media._flaws import Flaw
 from gaam_cache.sources.media._sounds._chunks import aiff, au, caf, wav
 from gaam_cache.sources.media._sounds._flac import flac
 from gaam_cache.sources.media._sounds._mpeg import frame_of, mpeg
 from gaam_cache.sources.media._sounds._ogg import ogg
-from gaam_cache.sources.media._sounds._promise import Promise, RefusedError, damaged, empty
+from gaam_cache.sources.media._sounds._promise import Promise, damaged, empty
 
 READERS = {"wav": wav, "aiff": aiff, "flac": flac, "ogg": ogg, "au": au, "caf": caf}
 
@@ -43,7 +44,7 @@ def promise_of(content: bytes, where: str) -> Promise:
             promise = mpeg(content, begin)
         else:
             promise = READERS[kind](content[begin:])._replace(begin=begin)
-    except RefusedError as error:
+    except Flaw as error:
         raise error.at(where) from error
     promise.check(where)
     return promise

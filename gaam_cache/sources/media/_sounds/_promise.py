@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gaam_cache.errors import DataError
+from gaam_cache.sources.media._flaws import Flaw
 
 LEAST_RATE, MOST_RATE = 1_000, 768_000
 """Hz. Telephones have 8,000, the fastest converters that are sold 768,000."""
@@ -84,21 +85,9 @@ class Promise(NamedTuple):
             )
 
 
-class RefusedError(Exception):
-    """Why a file is refused, before anybody knows where it lies."""
-
-    def __init__(self, message: str, *, expected: str, found: str, hint: str) -> None:
-        super().__init__(message)
-        self._details = {"expected": expected, "found": found, "hint": hint}
-
-    def at(self, where: str) -> DataError:
-        """The same with its place."""
-        return DataError(str(self), where=where, **self._details)
-
-
-def empty(found: str) -> RefusedError:
+def empty(found: str) -> Flaw:
     """A file holds nothing."""
-    return RefusedError(
+    return Flaw(
         "a sound is empty",
         expected="one sample or more",
         found=found,
@@ -106,9 +95,9 @@ def empty(found: str) -> RefusedError:
     )
 
 
-def damaged(found: str, expected: str = "a whole sound") -> RefusedError:
+def damaged(found: str, expected: str = "a whole sound") -> Flaw:
     """A file does not keep what it says."""
-    return RefusedError(
+    return Flaw(
         "a sound is damaged",
         expected=expected,
         found=found,
@@ -116,9 +105,9 @@ def damaged(found: str, expected: str = "a whole sound") -> RefusedError:
     )
 
 
-def endless(form: str) -> RefusedError:
+def endless(form: str) -> Flaw:
     """A file does not say how long it is, so that nobody could see that its end is missing."""
-    return RefusedError(
+    return Flaw(
         "a sound does not say how long it is",
         expected="a header that was filled in when the file was complete",
         found=f"{form} as it is written into a pipe",
@@ -126,13 +115,13 @@ def endless(form: str) -> RefusedError:
     )
 
 
-def not_read(found: str) -> RefusedError:
+def not_read(found: str) -> Flaw:
     """A file is whole, for all we know, and is coded as we do not read it.
 
     Of the others (ADPCM, GSM, DWVW, G.72x) libsndfile returns more samples than were written, and
     of what it writes as ALAC it reads some wrong.
     """
-    return RefusedError(
+    return Flaw(
         "a sound is coded in a way that is not read",
         expected="PCM, floating point, mu-law, A-law, FLAC, Vorbis, Opus or MP3",
         found=found,
