@@ -158,8 +158,7 @@ def _key(config: ExtractConfig) -> str | None:
     if state is None:
         return None
     about = (state, config.text_columns, config.label_column, config.splits, config.limit)
-    more = recorded_settings(config, "dataset")
-    return digest_of(canonical_json((*about, more) if more else about))
+    return digest_of(canonical_json((*about, recorded_settings(config, "dataset"))))
 
 
 def _rows_of_rank(config: ExtractConfig, key: str, report: Report) -> CheckedRows:

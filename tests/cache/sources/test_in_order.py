@@ -16,7 +16,7 @@ from gaam_cache.sources.media._in_order import AHEAD, in_order
 def test_results_come_in_order_and_nothing_is_taken_far_ahead(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_in_order, "_cores", lambda: threads)
+    monkeypatch.setattr(_in_order, "cores", lambda: [*range(threads)])
     generator = random.Random(0)
     taken, seen = 0, 0
     furthest = 0
@@ -41,7 +41,7 @@ def test_results_come_in_order_and_nothing_is_taken_far_ahead(
 
 
 def test_several_threads_are_at_work_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_in_order, "_cores", lambda: 3)
+    monkeypatch.setattr(_in_order, "cores", lambda: [*range(3)])
     together = threading.Barrier(3)
     assert len(list(in_order(lambda _: together.wait(30), range(3)))) == 3
 
@@ -49,7 +49,7 @@ def test_several_threads_are_at_work_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 def test_an_error_comes_in_its_turn_and_ends_what_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_in_order, "_cores", lambda: 2)
+    monkeypatch.setattr(_in_order, "cores", lambda: [*range(2)])
 
     def work(number: int) -> int:
         if number == 5:
