@@ -390,7 +390,11 @@ def ablate(
 
 @app.command(cls=_Command)
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")] = None,
+    head: Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")] = None,
+    cache: Annotated[str | None, _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")] = None,
+    since: Annotated[str | None, _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later.")] = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
@@ -409,7 +413,11 @@ def report(
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
     found = gaam_decoder.report(
-        runs,
+        runs or ["runs"],
+        attn=attn,
+        head=head,
+        cache=cache,
+        since=since,
         baseline=baseline,
         margin=margin,
         every_candidate=all_candidates,

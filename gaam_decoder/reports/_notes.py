@@ -11,6 +11,7 @@ from gaam_decoder.reports import _claims, _literature, _tuned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import CONTROLS, counterpart
 from gaam_decoder.reports._probe import probes
+from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports._shuffled import leaks, shuffled
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
@@ -43,6 +44,7 @@ def notes(table: Table) -> list[str]:
     }
     selects = sorted({row.select for row in table.rows})
     return [
+        *selected(table),
         *on_training_rows(table),
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
         *failures(table),
@@ -64,7 +66,7 @@ def notes(table: Table) -> list[str]:
 
 def warnings(table: Table) -> list[str]:
     """What nobody may miss."""
-    found = []
+    found = [f"A selection: {why}." for why in selected(table)]
     if taught := sum(row.on_training_rows for row in table.rows):
         found.append(
             f"No test accuracy: {taught} of {len(table.rows)} rows are {ON_TRAINING_ROWS}."
