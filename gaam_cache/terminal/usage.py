@@ -5,10 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
+from gaam_cache.messages.spelling import nearest
+
+
+class GroupWithUsual(TyperGroup):
+    """Commands of which one is meant where none is named: ``list``, so that it may have arguments.
+
+    What has the name of a command is that command; a folder of that name is written ``./NAME``.
+    """
+
+    usual = "list"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual command in front, unless a command or help was asked for.
+
+        Raises:
+            ConfigError: a word that is nearly a command, and no folder.
+        """
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            self._check_spelling(args)
+            args = [self.usual, *args]
+        return super().parse_args(ctx, args)
+
+    def _check_spelling(self, args: list[str]) -> None:
+        word = args[0] if args and not args[0].startswith("-") else ""
+        meant = nearest(word, self.commands) if word and "/" not in word else None
+        if meant and not problem_with(word) and not Path(word).exists():
+            raise ConfigError(
+                f"no folder and no command '{shortened(word)}'",
+                expected=f"a folder, or one of: {', '.join(self.commands)}",
+                found=shortened(word),
+                hint=f"did you mean '{meant}'?",
+            )
 
 
 class Command(TyperCommand):

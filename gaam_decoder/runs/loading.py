@@ -135,10 +135,19 @@ def sound_runs(
     for folder in _paths(path):
         for run in _runs_at(folder):
             found.setdefault(run.resolve(), run)
+    return check_all(list(found.values()))
+
+
+def check_all(folders: Sequence[Path]) -> tuple[list[RunResult], dict[Path, CacheError]]:
+    """Runs of which what was tested is whole, and beside them what is damaged, by folder.
+
+    Raises:
+        StorageError: one that cannot be read now.
+    """
     runs: list[RunResult] = []
     damaged: dict[Path, CacheError] = {}
     with ThreadPoolExecutor(READERS) as pool:
-        for place, checked in zip(found.values(), pool.map(_checked, found.values()), strict=True):
+        for place, checked in zip(folders, pool.map(_checked, folders), strict=True):
             if isinstance(checked, CacheError):
                 damaged[place] = checked
             else:
