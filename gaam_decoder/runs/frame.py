@@ -82,7 +82,8 @@ def _typed(values: list[Any], kind: str, pandas: Any) -> Any:
         return pandas.array(filled, dtype=pandas.StringDtype("python"))
     if kind == "category":
         there = sorted({value for value in values if value is not None})
-        return pandas.Categorical(values, categories=pandas.Index(there, dtype=object))
+        codes = [there.index(value) if value is not None else -1 for value in values]
+        return pandas.Categorical.from_codes(codes, categories=pandas.Index(there, dtype=object))
     if kind.startswith("datetime"):
         return pandas.array(pandas.to_datetime(values, utc=True), dtype=kind)
     if kind == "Int64":
