@@ -14,7 +14,7 @@ def near_run(path: Path) -> str | None:
     try:
         names = {run.name: run for run in (*run_folders(Path("runs")), *run_folders(beside))}
         folders = {one.name: one for one in beside.iterdir() if one.is_dir()}
-    except OSError:
+    except (OSError, ValueError):
         return None
     if (path.name in names) and not path.exists():
         return f"did you mean '{_short(names[path.name])}'?"

@@ -12,6 +12,9 @@ from gaam_decoder.runs.run_files import damaged_run, reading, repair
 from gaam_decoder.runs.run_name import is_named_as_run, of_key
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, ValueError)
+"""How the system says so; a ValueError of a name that no file can have."""
+
 
 def run_folders(folder: Path, part: str = "") -> list[Path]:
     """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
@@ -29,7 +32,7 @@ def run_folders(folder: Path, part: str = "") -> list[Path]:
     with reading(folder):
         try:
             names = sorted(path.name for path in folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
+        except _NOT_THERE:
             return []
     named = [folder / name for name in names if name[0] != "." and part in name]
     return [path for path in named if is_named_as_run(path.name) or is_run(path)]
@@ -44,7 +47,7 @@ def is_run(folder: Path) -> bool:
     with reading(folder):
         try:
             return not {RUN_FILE, *RUN_FILES}.isdisjoint(path.name for path in folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
+        except _NOT_THERE:
             return False
 
 

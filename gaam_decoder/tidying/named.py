@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.messages.checks import problem_with, shortened
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.near_names import near_run
@@ -81,6 +82,8 @@ def named_run(word: str | Path, runs: Path) -> Path:
         ConfigError: a link, a folder of many runs, or a name with a dot before it.
         NotFoundError: none of these.
     """
+    if problem := problem_with(str(word)):
+        raise ConfigError("bad name of a run", expected=problem, found=repr(shortened(str(word))))
     path = Path(word).expanduser()
     if not _is(path) and len(path.parts) == 1 and _is(runs.expanduser() / path):
         path = runs.expanduser() / path
