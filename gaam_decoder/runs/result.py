@@ -78,6 +78,8 @@ class RunResult:
     empty without groups, and in runs of earlier versions."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
+    created: str | None = None
+    """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from gaam_decoder.number_lists import MAX_NUMBERS
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""When a run was published, UTC."""
 _ABOUT: dict[str, type] = {
     **dict.fromkeys(("key", "attention", "head"), str),
     **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
@@ -102,6 +105,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
     if groups := content.get("groups", {}):
         _check_fields(groups, {"kind": str, "source": str}, "groups")
+    if (created := content.get("created")) is not None:
+        _require(type(created) is str, f"'created' is {created!r:.60}")
+        datetime.strptime(created, CREATED_FORMAT)
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")

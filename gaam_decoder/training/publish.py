@@ -17,7 +17,8 @@ from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
-from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.runs.run_name import run_name
+from gaam_decoder.runs.run_writer import write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.items import Item
