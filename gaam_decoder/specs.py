@@ -238,6 +238,7 @@ def row_title(
     split_seed: int | None = None,
     shuffled: bool = False,
     shuffle: str | None = None,
+    final: bool = False,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
@@ -247,4 +248,4 @@ def row_title(
     title += f", fold {fold}" if fold else ""
     title += f" of split seed {split_seed}" if fold and split_seed else ""
     title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
-    return title + (", labels shuffled" if shuffled else "")
+    return title + ", labels shuffled" * shuffled + ", final model" * final

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.recipe import has_test_rows
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_files import HashedFiles
@@ -240,7 +241,13 @@ class RunResult:
         """Decoder and what of the recipe a sweep varies."""
         names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
         part = {name: self.recipe.get(name) for name in names}
-        return row_title(self.attention, self.head, **part, shuffled=self.shuffled)
+        final = not self.evaluated
+        return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether it was tested; a final model has no test rows, and no accuracy."""
+        return has_test_rows(self.recipe, self.cache["rows"])
 
     @property
     def shuffled(self) -> bool:
