@@ -169,6 +169,17 @@ class Recipe:
         """The recipe in the one form that all have which mean the same."""
         return replace(self, **OF_STEPS) if self.fitted else self
 
+    def without_test(self) -> Recipe:
+        """The recipe of the final model beside this one; what only decides test rows is gone."""
+        return replace(
+            self,
+            test_split=NO_TEST,
+            fold=None,
+            groups=None,
+            allow_train_as_test=False,
+            split_seed=self.split_seed if self.select == "val" else 0,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """What plays a part, but for the decoder, as JSON values, as run.json has them.
 

@@ -245,7 +245,7 @@ def row_title(
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
-    title += f", fold {fold}" if fold else ""
-    title += f" of split seed {split_seed}" if fold and split_seed else ""
+    of_seed = f" of split seed {split_seed}" if split_seed else ""
+    title += f", fold {fold}{of_seed}" if fold else ""
     title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
     return title + ", labels shuffled" * shuffled + ", final model" * final

@@ -11,7 +11,7 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
       test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),
                            mean attention map (S, ...), and learned parameters as they are used,
-                           learned.NAME (S, ...)
+                           learned.NAME (S, ...); of a final model N is 0, and there is no map
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
 its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
@@ -58,7 +58,8 @@ class RunResult:
     class_names; ``first_layer`` where that is 0."""
     environment: dict[str, Any]
     parameters: dict[str, int]
-    majority_accuracy: float
+    majority_accuracy: float | None
+    """Of the test rows; None where there are none."""
     seeds: tuple[int, ...]
     failed: dict[int, str]
     epochs: dict[int, int]
@@ -141,7 +142,7 @@ class RunResult:
     def attention_map(self) -> NDArray[np.float32] | None:
         """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
 
-        NaN for failed seeds; None where the mechanism has none.
+        NaN for failed seeds; None where the mechanism has none, or no rows were tested.
         """
         with self.opened(TEST_FILE) as file:
             tensors = TensorFile(file)
@@ -222,14 +223,16 @@ class RunResult:
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
-        """Test accuracy of every finished seed, a fraction."""
-        return np.array([stats.accuracy(row, self.labels) for row in self.predictions])
+        """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
+        found = [stats.accuracy(row, self.labels) for row in self.predictions if row.size]
+        return np.array(found)
 
     @cached_property
     def macro_f1(self) -> NDArray[np.float64]:
-        """Macro-averaged F1 of every finished seed."""
-        classes = len(self.cache["class_names"])
-        return np.array([stats.macro_f1(row, self.labels, classes) for row in self.predictions])
+        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
+        classes, rows = len(self.cache["class_names"]), self.predictions
+        found = [stats.macro_f1(row, self.labels, classes) for row in rows if row.size]
+        return np.array(found)
 
     def __repr__(self) -> str:
         """Folder, decoder, seeds."""
