@@ -48,6 +48,10 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "pool": (str,),
     "lr": (float, int),
     "layers": (str, type(None)),
+    "weight_decay": (float, int, type(None)),
+    "split_seed": (int, type(None)),
+    "shuffle": (str, type(None)),
+    "shuffle_labels": (bool, type(None)),
 }
 """What of the recipe stands in the name of a row."""
 _ENGINE: dict[str, type] = {
