@@ -43,13 +43,14 @@ class Offer:
     type: str = "plain"
 
 
-def offers(param: Any, command: str, incomplete: str) -> list[Offer]:
+def offers(param: Any, command: str, _: Any, incomplete: str) -> list[Offer]:
     """What may stand where ``incomplete`` is being typed.
 
     Args:
         param: the option or argument.
         command: whose it is.
-        incomplete: its value so far.
+        _: what else was typed.
+        incomplete: the value so far.
     """
     words = [one for one in _words(param, command, incomplete) if one.startswith(incomplete)]
     parted = max(incomplete.rfind(mark) for mark in SEPARATORS) + 1
@@ -99,6 +100,7 @@ def join_words(environ: MutableMapping[str, str] = os.environ) -> None:
             words[-1].append(part)
         else:
             words.append([part])
-    environ |= {"COMP_WORDS": "\n".join(map("".join, words)), "COMP_CWORD": f"{len(words) - 1}"}
+    environ["COMP_WORDS"] = "\n".join(map("".join, words))
+    environ["COMP_CWORD"] = str(len(words) - 1)
     if len(words[-1]) > 1:
         environ[PARTED] = "1"

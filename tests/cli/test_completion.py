@@ -16,7 +16,8 @@ import typer
 import cli
 from gaam_cache import plugins
 from gaam_cache.terminal import completion, plugin_options, settings
-from gaam_decoder.specs import KINDS, plugin_options as true_options
+from gaam_decoder.specs import KINDS
+from gaam_decoder.specs import plugin_options as true_options
 
 ROOT = Path(__file__).parents[2]
 MAIN = "import sys; sys.argv[0] = 'gaam'; from gaam_cache.terminal.entry import main; main()"
