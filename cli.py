@@ -33,7 +33,6 @@ app = typer.Typer(
     cls=Commands,
     help="Run a frozen encoder once, then train attention decoders on its layers over many seeds.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
