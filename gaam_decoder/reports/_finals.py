@@ -176,8 +176,10 @@ def placed(
             for place in near
             for row in rows[place]
         )
-        others = [run.recipe for of in by_key.values() for run in of[:1]]
-        others += [row.recipe for place in near for row in tables[place].rows]
+        around = [run for of in by_key.values() for run in of[:1]]
+        around += [run for place in near for row in tables[place].rows for run in row.runs[:1]]
+        # a fit has no settings of steps
+        others = [run.recipe for run in around if bool(run.fit) == bool(same[0].fit)]
         final = _final(same, tunings.get(same[0].key), expected, others)
         if near:
             beside[next((place for place in near if rows[place]), near[0])].append(final)
@@ -217,8 +219,8 @@ def _final(
 def _settings(recipe: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Settings that not all recipes around it share, such as ``lr=0.001``."""
     for name in sorted(recipe.keys() - set(UNSPELT)):
-        values = {str(other[name]) for other in others if name in other} | {str(recipe[name])}
-        if len(values) > 1 and recipe[name] is not None:
+        apart = any(str(other.get(name)) != str(recipe[name]) for other in others)
+        if apart and recipe[name] is not None:
             yield brief(f"{name}={recipe[name]}")
 
 
