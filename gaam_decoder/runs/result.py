@@ -55,7 +55,8 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names; ``first_layer`` where that is 0."""
+    class_names; ``first_layer`` where that is 0; ``encoding``, which says how to encode further
+    rows alike, where it is no run of an earlier version."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float | None
@@ -79,6 +80,8 @@ class RunResult:
     empty without groups, and in runs of earlier versions."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
+    created: str | None = None
+    """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.format.encoding import Encoding
 from gaam_decoder.number_lists import MAX_NUMBERS
 from gaam_decoder.recipe import has_test_rows
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""When a run was published, UTC."""
 _ABOUT: dict[str, type] = {
     **dict.fromkeys(("key", "attention", "head"), str),
     **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
@@ -44,6 +48,10 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "pool": (str,),
     "lr": (float, int),
     "layers": (str, type(None)),
+    "weight_decay": (float, int, type(None)),
+    "split_seed": (int, type(None)),
+    "shuffle": (str, type(None)),
+    "shuffle_labels": (bool, type(None)),
 }
 """What of the recipe stands in the name of a row."""
 _ENGINE: dict[str, type] = {
@@ -81,6 +89,8 @@ def check_about(content: Mapping[str, Any]) -> None:
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
+    if "encoding" in cache:
+        _check_encoding(Encoding.from_dict(cache["encoding"]), recipe, cache)
     shared = cache.get("shared_texts", {})
     fits = type(shared) is dict and all(type(counts) is dict for counts in shared.values())
     counts = [count for of_split in shared.values() for count in of_split.values()] if fits else []
@@ -101,6 +111,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
     if groups := content.get("groups", {}):
         _check_fields(groups, {"kind": str, "source": str}, "groups")
+    if (created := content.get("created")) is not None:
+        _require(type(created) is str, f"'created' is {created!r:.60}")
+        datetime.strptime(created, CREATED_FORMAT)
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")
@@ -114,6 +127,14 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(set(content["files"]) == set(RUN_FILES), f"files: {', '.join(content['files'])}")
     for name, about in content["files"].items():
         _check_fields(about, {"bytes": int, "sha256": str}, name)
+
+
+def _check_encoding(found: Encoding, recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:
+    """How rows were encoded is what the rest of the run says of them."""
+    states = (cache["layers"], cache["hidden_size"], cache.get("first_layer", 1))
+    fits = (found.num_layers, found.hidden_size, found.first_layer) == states
+    fits = fits and recipe["pool"] in found.pooling and found.rows["splits"] == list(cache["rows"])
+    _require(fits, "the encoding of the cache is that of another one")
 
 
 def check_labels(labels: NDArray[Any], recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:

@@ -76,6 +76,7 @@ def values(run: RunResult) -> dict[str, Any]:
             }
             for seed in run.seeds
         ],
+        **({"created": run.created} if run.created else {}),
         "environment": run.environment,
         "engine": run.engine,
         **({"groups": run.groups} if run.groups else {}),

@@ -12,11 +12,13 @@ import torch
 
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.format.encoding import Encoding
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
-from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.runs.run_name import run_name
+from gaam_decoder.runs.run_writer import write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.items import Item
@@ -92,6 +94,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "rows": cache.plan.rows,
         "shared_texts": cache.plan.shared_texts,
         "class_names": list(cache.class_names),
+        "encoding": Encoding.of(cache.plan).to_dict(),
         **{
             name: value
             for name, value in cache.plan.fingerprint_fields["encoder"].items()
