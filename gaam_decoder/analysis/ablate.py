@@ -12,7 +12,13 @@ import numpy as np
 
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder.analysis.ablation import Ablation, Group
-from gaam_decoder.analysis.importance import FLAT, NO_MAP, Importance, importance_of
+from gaam_decoder.analysis.importance import (
+    FLAT,
+    NO_MAP,
+    NO_MAP_OF_FINAL,
+    Importance,
+    importance_of,
+)
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.find_cache import cache_of
@@ -64,10 +70,11 @@ def ablate(
     run = _read(Path(path).expanduser())
     importance = importance_of([run])
     if importance is None:
+        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
-            expected="a finished run of a mechanism with an attention map",
-            found=NO_MAP if run.finished else "every seed failed",
+            expected="a finished run of a mechanism with an attention map, tested on a split",
+            found=why if run.finished else "every seed failed",
             where=str(run.path.absolute()),
         )
     chosen = choose_layers(importance, num_layers, seed)

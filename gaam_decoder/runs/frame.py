@@ -52,8 +52,9 @@ COLUMNS: dict[str, str] = {
 }
 """Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
 ``lr``, ``weight_decay``, ``loss`` and ``epoch`` where a head is fitted at once, ``failed`` (why)
-where a seed finished; ``parameters`` are all of a decoder, ``created`` is when the run was
-published, and ``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy."""
+where a seed finished, accuracies and ``majority_accuracy`` where a run was not evaluated.
+``parameters`` are all of a decoder, ``created`` is when the run was published, and
+``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy."""
 
 
 def frame(runs: Sequence[RunResult]) -> pandas.DataFrame:
@@ -114,7 +115,7 @@ def _of_run(run: RunResult) -> dict[str, Any]:
         "head": run.head,
         **{name: recipe.get(name) for name in (*names, "test_split", "split_seed")},
         "fold": recipe.get("fold"),
-        "evaluated": getattr(run, "evaluated", True),
+        "evaluated": run.evaluated,
         "on_training_rows": on_training_rows(recipe),
         "shuffled_labels": run.shuffled,
         "majority_accuracy": run.majority_accuracy,
@@ -134,7 +135,7 @@ def _of_seed(run: RunResult, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = dict.fromkeys(("accuracy", "macro_f1", "selection_accuracy"))
     if failed is None:
         place = run.finished.index(seed)
-        if getattr(run, "evaluated", True):
+        if run.evaluated:
             found["accuracy"] = float(run.accuracy[place])
             found["macro_f1"] = float(run.macro_f1[place])
         found["selection_accuracy"] = _selection_accuracy(run, seed)

@@ -138,7 +138,7 @@ def _nothing_in(place: Path) -> NotFoundError:
 
 def _finished(run: RunResult) -> Entry:
     made, why = published(run), None
-    if not getattr(run, "evaluated", True):
+    if not run.evaluated:
         why = "not evaluated"
     elif on_training_rows(run.recipe):
         why = "tested on its own training rows"
