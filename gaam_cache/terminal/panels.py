@@ -67,6 +67,12 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Workers": WORKERS,
         OTHER: ("track", "config", "quiet", "as_json", "help"),
     },
+    "report": {
+        FIRST: ("format", "baseline", "margin", "out", "figures"),
+        "Which runs": ("attn", "head", "cache", "since"),
+        "Candidates": ("all_candidates", "tune_seeds"),
+        OTHER: ("as_json", "help"),
+    },
 }
 
 

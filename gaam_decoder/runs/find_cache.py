@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.plan import read_plan
+from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
 
+T = TypeVar("T")
 USUAL_NAME = "cache"
 """What ``gaam extract`` calls a cache where nobody says otherwise."""
 
@@ -30,15 +33,24 @@ def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
         CacheError: another cache, or one that is damaged or incomplete.
         StorageError: the one that was named cannot be read now.
     """
+    return _found(run, cache, open_cache)
+
+
+def plan_of(run: RunResult, cache: str | Path | None = None) -> Plan:
+    """The plan of that cache, all of whose shards need not be there; as ``cache_of`` otherwise."""
+    return _found(run, cache, read_plan)
+
+
+def _found(run: RunResult, cache: str | Path | None, read: Callable[[Path], T]) -> T:
     if cache is not None:
-        return _named(run, Path(cache).expanduser())
+        return read(_named(run, Path(cache).expanduser()))
     fingerprint = run.cache["fingerprint"]
     found: dict[Path, GaamError | str] = {}
     for folder in places(run):
         try:
             other = read_plan(folder).fingerprint
             if other == fingerprint:
-                return open_cache(folder)
+                return read(folder)
             found[folder] = f"another cache, {other[:12]}"
         except GaamError as error:
             found[folder] = error
@@ -62,7 +74,7 @@ def _recorded(run: RunResult) -> str | None:
     return path if isinstance(path, str) and path.strip("\0 ") and "\0" not in path else None
 
 
-def _named(run: RunResult, folder: Path) -> EmbeddingCache:
+def _named(run: RunResult, folder: Path) -> Path:
     found = read_plan(folder).fingerprint
     if found != run.cache["fingerprint"]:
         raise CacheError(
@@ -72,7 +84,7 @@ def _named(run: RunResult, folder: Path) -> EmbeddingCache:
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
         )
-    return open_cache(folder)
+    return folder
 
 
 def _not_found(run: RunResult, found: dict[Path, GaamError | str]) -> GaamError:

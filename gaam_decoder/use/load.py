@@ -12,8 +12,9 @@ import torch
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import read_plan
 from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.runs.find_cache import plan_of
+from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
@@ -39,7 +40,7 @@ def load(
         path: folder of the run.
         seed: whose decoder alone is used; default: all that finished, averaged.
         cache: folder of the cache that it learned from; needed where the run is of an earlier
-            version and the cache is no longer where it was.
+            version and the cache is neither where it was nor beside the runs.
         encoder: folder or id of the encoder, where it is no longer where it was.
         device: auto, cpu, cuda, cuda:N or mps.
         batch_tokens: tokens of a batch of the encoder; default: what suits the device.
@@ -94,7 +95,7 @@ def _read(path: Path) -> RunResult:
             f"no finished run at '{path}'",
             expected=f"the folder of one run, with {RUN_FILE}",
             where=str(path.absolute()),
-            hint="gaam inspect RUNS lists the runs of a folder",
+            hint=near_run(path) or "gaam runs lists the runs of a folder",
         )
     return read_run(path)
 
@@ -183,25 +184,16 @@ def _encoding(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
     recorded: Any = run.cache.get("encoding")
     if cache is None and recorded is not None:
         return Encoding.from_dict(recorded)
-    folder = Path(cache if cache is not None else run.cache.get("path", "cache")).expanduser()
     try:
-        plan = read_plan(folder)
-        if plan.fingerprint != run.cache["fingerprint"]:
-            raise CacheError(
-                "this is not the cache that the run was trained on",
-                expected=f"fingerprint {run.cache['fingerprint'][:12]}",
-                found=plan.fingerprint[:12],
-                where=str(folder.absolute()),
-                hint="name the folder of the cache with --cache",
-            )
+        plan = plan_of(run, cache)
     except GaamError as error:
         if cache is not None:
             raise
         return CacheError(
             "the run is of an earlier version and does not say how its rows were encoded",
-            expected="its cache, where it was or where --cache says",
-            found=error.reason,
-            where=str(folder.absolute()),
+            expected=error.details.get("expected"),
+            found=error.details.get("found"),
+            where=str(run.path.absolute()),
             hint="name the folder of the cache with --cache",
         )
     return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

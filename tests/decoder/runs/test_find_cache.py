@@ -14,7 +14,7 @@ from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.format.strict_json import read_json
 from gaam_decoder import RunResult
-from gaam_decoder.runs.find_cache import cache_of, places
+from gaam_decoder.runs.find_cache import cache_of, places, plan_of
 from gaam_decoder.runs.loading import load_runs
 from tests.conftest import GOLDEN
 from tests.hostile_strings import HOSTILE, harmful
@@ -90,6 +90,7 @@ def test_a_cache_that_is_named_is_the_only_one_that_is_looked_at(
 ) -> None:
     run = some_run(study)
     assert cache_of(run).root == study / "cache"
+    assert plan_of(run).fingerprint == plan_of(run, study / "cache").fingerprint
     with pytest.raises(NotFoundError):
         cache_of(run, tmp_path / "none")
     shutil.copytree(study / "cache", tmp_path / "other")
