@@ -18,7 +18,7 @@ from gaam_cache.format.layout import planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
 from gaam_cache.format.portable import portable_plan
 from gaam_cache.format.receipt import SHARD_FOLDER, receipt_path
-from gaam_cache.format.whole_folder import check_free, whole_folder
+from gaam_cache.format.whole_folder import whole_folder
 from gaam_cache.messages.foreign_text import visible
 from gaam_cache.terminal.progress import Report, silent
 from gaam_cache.verification.verify import verify
@@ -134,11 +134,6 @@ def export_cache(
         linked=linked,
         names=tuple(imported["files"]),
     )
-
-
-def check_out(out: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that ``export_cache`` would refuse, before anything else is done."""
-    check_free(Path(out).expanduser(), is_export, overwrite=overwrite)
 
 
 def _take_shards(root: Path, folder: Path, plan: Plan, *, copy: bool) -> int:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
+from gaam_decoder.use.decoder_config import DecoderConfig
 from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import (
     CARD_FILE,
     CONFIG_FILE,
     WEIGHTS_FILE,
-    DecoderConfig,
     read_decoder,
     write_decoder,
 )
