@@ -13,6 +13,8 @@ import json
 import re
 from typing import Any
 
+import huggingface_hub
+import pytest
 import yaml
 
 from tests.cache.hub.hub_server import LARGE, ApiHandler, Hub, Repository, StoreHandler
@@ -32,6 +34,16 @@ class WritableHub(Hub):
         self.owners = {"someone": {"someone"}}
         self.uploaded: dict[str, bytes] = {}
         """Large files by SHA-256, in a commit or not."""
+
+    def is_spoken_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """This process talks to it as somebody, over LFS, and waits for nothing."""
+        constants = huggingface_hub.constants
+        where = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, self.endpoint)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", where)
+        monkeypatch.setattr(constants, "ENDPOINT", self.endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+        monkeypatch.setenv("HF_TOKEN", "token-of-someone")
 
     def handlers(self) -> tuple[type[ApiHandler], type[StoreHandler]]:
         return _ApiHandler, _StoreHandler

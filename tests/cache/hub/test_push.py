@@ -23,10 +23,7 @@ HEAD = {".gitattributes": GIT_ATTRIBUTES}
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[WritableHub]:
     """A hub that this process talks to, as somebody who may write there."""
     with WritableHub() as hub:
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.endpoint)
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
-        monkeypatch.setenv("HF_TOKEN", "token-of-someone")
+        hub.is_spoken_to(monkeypatch)
         yield hub
 
 
