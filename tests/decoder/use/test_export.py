@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import gaam_decoder
@@ -64,6 +65,8 @@ def test_every_mechanism_and_head_comes_back_bit_for_bit(
         other = HubDecoder.from_pretrained(again)
         assert other.config == model.config
         kept = model.state_dict()
+        plain = safetensors.torch.load_file(out / WEIGHTS_FILE)
+        assert {key.removeprefix("ensemble.decoder.") for key in kept} == set(plain)
         assert all(torch.equal(value, kept[key]) for key, value in other.state_dict().items())
         assert not model.training
         p_NC = model(x_NLD)
