@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gaam_cache.importing.write import write
     from gaam_cache.verification.verify import Verification, verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Assumptions",
     "EmbeddingCache",

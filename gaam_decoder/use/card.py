@@ -13,7 +13,7 @@ from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.decoder_config import DecoderConfig
-from gaam_decoder.use.evaluation import evaluated, evaluation
+from gaam_decoder.use.evaluation import evaluation
 
 SLOTS = {
     "license": "of this decoder, such as apache-2.0",
@@ -117,7 +117,7 @@ def _classes(run: RunResult, config: DecoderConfig) -> list[str]:
     more = len(config.class_names) - len(names)
     cells = [[brief(name)] for name in names]
     header = ["class"]
-    if evaluated(run):
+    if run.evaluated:
         header.append("test rows")
         tested = stats.confusion(run.labels, run.labels, len(config.class_names)).diagonal()
         cells = [[*cell, f"{n:,}"] for cell, n in zip(cells, tested.tolist(), strict=False)]

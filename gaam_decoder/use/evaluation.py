@@ -25,15 +25,10 @@ from gaam_decoder.use.predictions import Predictions
 NOT_EVALUATED = "not evaluated: no rows were kept to test it on"
 
 
-def evaluated(run: RunResult) -> bool:
-    """Whether it has test rows; what always has is of a version that knew nothing else."""
-    return bool(getattr(run, "evaluated", True))
-
-
 def evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     """A table and what is to be read with it, in Markdown; with the figures of a report."""
-    if not evaluated(run):
-        return [f"This decoder is {NOT_EVALUATED}."]
+    if not run.evaluated:
+        return items([f"this decoder is {NOT_EVALUATED}", *_training(run)])
     [table] = build_tables([run], every_candidate=True)
     [row] = table.rows
     f1 = row.scores.macro_f1
@@ -50,17 +45,25 @@ def evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
     return [*pipes(header, lines, header[:1]), "", *items(_marks(run, config, table))]
 
 
+def _training(run: RunResult) -> Iterator[str]:
+    """How the decoders came to be, tested or not."""
+    if run.shuffled:
+        yield "LABELS WERE SHUFFLED: what it predicts means nothing"
+    yield f"select {brief(run.select, 40)}: {SELECT_NOTES.get(run.select, 'not known here')}"
+    failed = f", {len(run.failed)} failed: {counted(sorted(run.failed))}" if run.failed else ""
+    yield f"{len(run.seeds)} seeds{failed}; failed seeds count in no mean, and are not exported"
+    if run.tuning_seeds:
+        seeds = counted(run.tuning_seeds)
+        yield f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
+
+
 def _marks(run: RunResult, config: DecoderConfig, table: Table) -> Iterator[str]:
     """What has to stand below the numbers for them to be read rightly."""
     [row] = table.rows
     if row.on_training_rows:
         yield f"NO TEST ACCURACY: {ON_TRAINING_ROWS}; what was learned by heart counts as right"
-    if row.shuffled:
-        yield "LABELS WERE SHUFFLED: what it predicts means nothing"
     yield f"tested on {brief(table.where)}: {table.num_test_rows:,} rows"
-    yield f"select {brief(row.select, 40)}: {SELECT_NOTES.get(row.select, 'not known here')}"
-    failed = f", {len(row.failed)} failed: {counted(sorted(row.failed))}" if row.failed else ""
-    yield f"{len(row.seeds)} seeds{failed}; failed seeds count in no mean, and are not exported"
+    yield from _training(run)
     yield f"majority class alone: {percent(table.majority_accuracy)}%"
     places = [run.finished.index(seed) for seed in config.seeds]
     own = Predictions.of(run.finished_logits()[places], config.class_names)
@@ -74,8 +77,5 @@ def _marks(run: RunResult, config: DecoderConfig, table: Table) -> Iterator[str]
             f"learned without fold {run.recipe['fold']} and tested on it; decoders of other folds "
             "are not here"
         )
-    if run.tuning_seeds:
-        seeds = counted(run.tuning_seeds)
-        yield f"rate and weight decay were chosen on validation rows, by seeds {seeds}"
     for notes in (few_rows, shared_texts, weighted, fitted_states, shuffled):
         yield from notes(table)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import gaam_decoder
 from gaam_cache import open_cache
 from gaam_cache.exporting import card as cache_card
 from gaam_cache.format.encoding import Encoding
@@ -17,9 +18,8 @@ from gaam_cache.format.plan import Plan, read_plan
 from gaam_decoder.reports._numbers import percent, span
 from gaam_decoder.reports.report import report
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use import evaluation
 from gaam_decoder.use.card import SLOTS, card
-from gaam_decoder.use.export import _config
+from gaam_decoder.use.export import _config, export_run
 from tests.decoder.use.exports import train
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -90,13 +90,20 @@ def test_failed_seeds_are_counted(run: RunResult) -> None:
     assert "the exported decoder is that of seed 0 alone" in text
 
 
-def test_a_final_model_is_not_evaluated(run: RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaam_decoder.use.card.evaluated", lambda run: False)
-    monkeypatch.setattr(evaluation, "evaluated", lambda run: False)
-    text = text_of(run)
+def test_a_final_model_is_not_evaluated(tiny_cache: Path, tmp_path: Path) -> None:
+    [found] = train(tiny_cache, tmp_path, "none", test_split="none").values()
+    text = text_of(found)
     assert "not evaluated" in text
-    assert "accuracy %" not in text
+    assert "accuracy" not in text
     assert "test rows" not in text
+    assert "2 seeds" in text
+    export_run(found.path, tmp_path / "out")
+    states_NLD = open_cache(tiny_cache)["test"].embeddings[:]
+    p_NC, own_NC = (
+        gaam_decoder.load(path).predict_states(states_NLD).probabilities_NC
+        for path in (found.path, tmp_path / "out")
+    )
+    assert p_NC.tobytes() == own_NC.tobytes()
 
 
 def called(plan: Plan, name: str) -> Plan:
