@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages.foreign_text import visible
-from gaam_decoder.reports import _learned
+from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
@@ -35,7 +35,10 @@ class Markdown(Format):
         parts = [f"**{_plain(table.title())}**", ""]
         if lead := conclusion(table):
             parts += [_plain(lead[0].upper() + lead[1:]), ""]
-        parts += _pipes(accuracies(table))
+        if table.rows:
+            parts += _pipes(accuracies(table))
+        if final := _finals.lines(table):
+            parts += ["", *_items(final)]
         if compared := differences(table):
             parts += ["", f"{_plain(compared.caption)}:", "", *_pipes(compared)]
             if said := claims(table):

@@ -1,0 +1,1 @@
+"""What a finished run is used for: predictions on new rows."""
