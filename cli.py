@@ -19,7 +19,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
-from gaam_cache.terminal.consent import consent
+from gaam_cache.terminal.asking import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams
@@ -532,6 +532,48 @@ def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
         _print_json(plan.to_dict())
     else:
         tell(plan.done_in_words())
+
+
+@app.command(cls=_Command)
+def export(
+    path: Annotated[Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    seed: Annotated[int | None, _option("--seed", metavar="K", help="Of a run: the decoder of this seed alone (default: the average of all that finished).")] = None,
+    average: Annotated[bool, typer.Option("--average", help="Of a run: the average of all seeds that finished, as without it.")] = False,
+    cache: Annotated[Path | None, _option("--cache", help="Of a run: folder of its cache, if it has moved.")] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Of a cache: copy its shards instead of linking to them.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export, in DIR and in the repository.")] = False,
+    push: Annotated[str | None, _option("--push", metavar="USER/NAME", help="Send it to the hub too, after a question.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="A new repository is private.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it is sent.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a folder of a run or a cache that the hub takes, with a card and nothing personal.
+
+    Nothing leaves this machine without --push, which says what would be sent where, and asks.
+    """
+    import gaam_cache.inspect
+    from gaam_cache.exporting import command
+
+    of_cache = gaam_cache.inspect.is_cache(path)
+    command.check_options(of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
+    where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
+    with show_progress("export", "steps", quiet=quiet) as progress:
+        made: Any
+        if of_cache:
+            made = gaam_cache.export_cache(path, out, copy=copy, overwrite=overwrite, progress=progress)  # fmt: skip
+        else:
+            import gaam_decoder
+
+            made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
+    if not as_json:
+        tell(made.in_words())
+    sent = command.send(where, out, yes=yes) if where else None
+    if as_json:
+        _print_json(made.to_dict() | {"sent_to": sent})
+    elif sent:
+        tell(f"sent to {sent}")
 
 
 @app.command(cls=_Command)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
+    from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ablate",
     "check_failures",
     "estimate",
+    "export_run",
     "load",
     "load_runs",
     "report",
@@ -62,6 +64,7 @@ lazy_attributes(
         "load": "use.load",
         "load_runs": "runs.loading",
         "estimate": "training.estimate",
+        "export_run": "use.export",
         "report": "reports.report",
         "stats": "stats",
         "train": "training.train",

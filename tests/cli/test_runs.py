@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.terminal import consent
+from gaam_cache.terminal import asking
 from tests.conftest import GOLDEN, Outcome
 from tests.hostile_strings import HOSTILE, harmful
 
@@ -87,7 +87,7 @@ def test_on_a_terminal_what_goes_is_listed_and_asked_for(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", Terminal(answer))
             patch.setattr(sys, "stderr", shown)
-            return consent.consent(what, yes=yes)
+            return asking.consent(what, yes=yes)
 
     monkeypatch.setattr("cli.consent", ask)
     said = gaam("runs", "remove", FIRST)
