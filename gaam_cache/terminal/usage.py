@@ -5,10 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
+from gaam_cache.terminal import help, panels
+
+
+class Commands(TyperGroup):
+    """All commands, under the headings that the table has for them."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Say which commands there are, and how all are called."""
+        commands = {name: one for name, one in self.commands.items() if not one.hidden}
+        rows = {
+            heading: [(str(one.name), help.first_paragraph(one.help)) for one in there]
+            for heading, there in panels.headed(commands, panels.COMMANDS).items()
+        }
+        rows[panels.OTHER] = [help.row(one, ctx) for one in self.get_params(ctx)]
+        formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
 class Command(TyperCommand):
@@ -38,6 +53,23 @@ class Command(TyperCommand):
                     hint="leave out all but one; only options that say so are repeatable",
                 )
         return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands after the name of the command: ``[OPTIONS] [RUNS]``."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        shown = [(help.argument(one), one.required) for one in arguments]
+        return ["[OPTIONS]", *(name if required else f"[{name}]" for name, required in shown)]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Say what the command does and takes."""
+        params = [one for one in self.get_params(ctx) if not getattr(one, "hidden", False)]
+        arguments = [one for one in params if one.param_type_name == "argument"]
+        options = {str(one.name): one for one in params if one not in arguments}
+        table = panels.OPTIONS.get(str(self.name), {})
+        rows = {"Arguments": arguments} if arguments else {}
+        rows |= panels.headed(options, table)
+        shown = {heading: [help.row(one, ctx) for one in there] for heading, there in rows.items()}
+        formatter.write(help.page(self.get_usage(ctx), self.help, shown))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, in a folder that exists: torch would end the process without one.

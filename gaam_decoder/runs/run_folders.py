@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +11,9 @@ from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import RUN_FILES, TEST_FILE
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
+from gaam_decoder.runs.run_name import is_named_as_run, of_key
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 
-_RUN_NAME = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
-"""How the names end that ``run_name`` gives."""
 READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
 
@@ -39,7 +37,7 @@ def run_folders(folder: Path, part: str = "") -> list[Path]:
         except (FileNotFoundError, NotADirectoryError):
             return []
     named = [folder / name for name in names if name[0] != "." and part in name]
-    return [path for path in named if _RUN_NAME.search(path.name) or is_run(path)]
+    return [path for path in named if is_named_as_run(path.name) or is_run(path)]
 
 
 def is_run(folder: Path) -> bool:
@@ -64,7 +62,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
     """
     found: list[RunResult] = []
     damaged: dict[Path, CacheError] = {}
-    named = run_folders(folder, f"-{key[:8]}-s")
+    named = run_folders(folder, of_key(key))
     for path in named:
         try:
             run = read_run(path)
