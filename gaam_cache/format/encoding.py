@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Self
 
 from gaam_cache.format.plan import (
@@ -112,15 +112,30 @@ class Encoding:
         return found
 
     def portable(self) -> Self:
-        """The same without any path of this machine; of a local name the last part is left."""
+        """The same without any path of this machine.
+
+        Of what lies on a disk the last part of its name is left, and an empty path, which says that
+        it is no name of the hub's.
+        """
         return replace(self, encoder=_without_path(self.encoder), rows=_without_path(self.rows))
+
+
+def place_of(source: Mapping[str, Any]) -> str | None:
+    """Where an encoder or a data set of a plan is now, as one is named; None: not where it was.
+
+    What was on a disk is looked for there, and never on the hub under the same name.
+    """
+    path, name = source.get("path"), str(source["name"])
+    if path is None:
+        return name
+    return next((place for place in (path, name) if place and Path(place).exists()), None)
 
 
 def _without_path(source: Mapping[str, Any]) -> dict[str, Any]:
     name, path = source["name"], source.get("path")
-    if path is not None or PurePath(name).is_absolute() or name.startswith((".", "~")):
-        name = PurePath(path or name).name or "local"
-    return {**source, "name": name, "path": None}
+    if path is None:
+        return dict(source)
+    return {**source, "name": PurePath(path or name).name or "local", "path": ""}
 
 
 def _check(found: Encoding) -> None:

@@ -12,8 +12,8 @@ import torch
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import read_plan
 from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.runs.find_cache import cache_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
@@ -181,27 +181,18 @@ def _dtype(run: RunResult, device: torch.device) -> str:
 def _encoding(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
     """How rows are encoded, as the run says, or its cache; or why nobody knows."""
     recorded: Any = run.cache.get("encoding")
-    if cache is None and recorded is not None:
+    if cache is not None:
+        found = Encoding.of(cache_of(run, cache).plan)
+        return found if recorded is None else Encoding.from_dict(recorded)
+    if recorded is not None:
         return Encoding.from_dict(recorded)
-    folder = Path(cache if cache is not None else run.cache.get("path", "cache")).expanduser()
     try:
-        plan = read_plan(folder)
-        if plan.fingerprint != run.cache["fingerprint"]:
-            raise CacheError(
-                "this is not the cache that the run was trained on",
-                expected=f"fingerprint {run.cache['fingerprint'][:12]}",
-                found=plan.fingerprint[:12],
-                where=str(folder.absolute()),
-                hint="name the folder of the cache with --cache",
-            )
+        return Encoding.of(cache_of(run).plan)
     except GaamError as error:
-        if cache is not None:
-            raise
         return CacheError(
             "the run is of an earlier version and does not say how its rows were encoded",
             expected="its cache, where it was or where --cache says",
             found=error.reason,
-            where=str(folder.absolute()),
+            where=str(run.path.absolute()),
             hint="name the folder of the cache with --cache",
         )
-    return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

@@ -91,7 +91,7 @@ def check(run: RunResult, cache: Path, tolerance: float = 1e-5) -> Predictor:
 def test_every_mechanism_predicts_from_states_what_its_run_holds(
     head: str, config: TrainConfig, cache: Path
 ) -> None:
-    runs = train(replace(config, attn=tuple(MECHANISMS), head=head))
+    runs = train(replace(config, attn=tuple(MECHANISMS), head=head, seeds=(0, 1)))
     assert len(runs) == len(MECHANISMS)
     for run in runs:
         check(run, cache)
@@ -111,7 +111,7 @@ def test_every_head_that_is_fitted_at_once_predicts_what_its_run_holds(
     "change",
     [
         {"layers": (0, 2, 4)},
-        {"layers": (3,)},
+        {"layers": (3,), "attn": ("none",)},
         {"pool": "max"},
         {"folds": 3, "fold": 2},
         {"select": "test"},
@@ -119,7 +119,7 @@ def test_every_head_that_is_fitted_at_once_predicts_what_its_run_holds(
         {"seeds": (7,)},
         {"seeds": (5, 2, 9), "seed_batch": 1},
         {"loss": "focal", "class_weights": "balanced"},
-        {"attn": ("gaussian-mixture:heads=2",), "head": "mlp"},
+        {"attn": ("gaussian-mixture:heads=2",), "head": "mlp", "layers": (1, 2, 3, 4)},
     ],
     ids=str,
 )
@@ -264,20 +264,26 @@ def test_a_damaged_run_is_refused(config: TrainConfig, tmp_path: Path) -> None:
 
 
 def test_runs_of_the_first_version_predict_what_they_hold(tmp_path: Path) -> None:
-    states = gaam_cache.open_cache(OLD / "cache")["test"]
+    split = gaam_cache.open_cache(OLD / "cache")["test"]
     for folder in sorted((OLD / "runs").iterdir()):
-        run = gaam_decoder.load_runs(folder)[0]
-        predictor = gaam_decoder.load(folder, device="cpu")
-        found = predictor.predict_states(states.pooled(run.recipe["pool"]))
-        np.testing.assert_allclose(found.probabilities_NC, held(run), atol=1e-5, rtol=0)
+        moved = shutil.copytree(folder, tmp_path / folder.name / "runs" / folder.name)
+        alone, named = (
+            gaam_decoder.load(moved, cache=c, device="cpu") for c in (None, OLD / "cache")
+        )
+        beside = gaam_decoder.load(folder, device="cpu")
+        [run] = gaam_decoder.load_runs(folder)
+        for predictor in (alone, named, beside):
+            found = predictor.predict_states(split.pooled(run.recipe["pool"]))
+            np.testing.assert_allclose(found.probabilities_NC, held(run), atol=1e-5, rtol=0)
         with pytest.raises(CacheError, match="earlier version") as caught:
-            predictor.predict(["goal"])
+            alone.predict(["goal"])
         assert "--cache" in str(caught.value)
-        named = gaam_decoder.load(folder, cache=OLD / "cache", device="cpu")
-        assert named.encoding is not None
-        assert named.encoding.identity["max_length"] == 64
-        with pytest.raises(NotFoundError, match="no encoder"):
-            named.predict(["goal"])
+        for predictor in (named, beside):
+            assert predictor.encoding is not None
+            assert predictor.encoding.identity["max_length"] == 64
+            with pytest.raises(NotFoundError, match="'encoder' is not where it was") as missing:
+                predictor.predict(["goal"])
+            assert "--encoder" in str(missing.value)
 
 
 def test_another_cache_is_refused(config: TrainConfig, cache: Path, tiny_cache: Path) -> None:
