@@ -12,7 +12,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
-from gaam_cache.format.encoding import Encoding
+from gaam_cache.format.encoding import Encoding, place_of
 from gaam_cache.format.fingerprint import difference_table, differences
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._kinds import MEDIA
@@ -75,12 +75,18 @@ def open_again(
 
 def _config_of(encoding: Encoding, given: str | None, **changes: Any) -> ExtractConfig:
     """The extraction that would encode rows so, with the encoder where it is now."""
-    recorded, name = encoding.encoder.get("path"), encoding.encoder["name"]
-    there = recorded is not None and Path(recorded).exists()
-    encoder = given or (recorded if there else name)
+    encoder = given or place_of(encoding.encoder)
+    if encoder is None:
+        raise NotFoundError(
+            f"the encoder '{encoding.label}' is not where it was",
+            expected="its folder, as it was",
+            found="nothing there",
+            where=encoding.encoder["path"] or encoding.encoder["name"],
+            hint=f"name its folder with --encoder; or {INSTEAD}",
+        )
     # of a commit on the hub; what lies on this disk is what its hashes say
-    revision = encoding.encoder["revision"] if encoder == name else None
-    named = {"encoder": encoder, "revision": revision}
+    same = encoder == encoding.encoder["name"] and not Path(encoder).is_dir()
+    named = {"encoder": encoder, "revision": encoding.encoder["revision"] if same else None}
     return settings.resolve(
         ExtractConfig, "extract", settings_of(encoding) | named | changes, environ={}
     )
@@ -90,17 +96,17 @@ def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
     """The rows that an encoder learned from; empty where it learned from none."""
     if (split := encoding.identity.get(FITTED_ON)) is None:
         return {}
-    recorded, name = encoding.rows.get("path"), encoding.rows["name"]
-    there = recorded is not None and Path(recorded).exists()
-    dataset = str(recorded if there else name)
+    place, name = place_of(encoding.rows), encoding.rows["name"]
     try:
-        rows = find_source(dataset).read(replace(config, dataset=dataset), split)
+        if place is None:
+            raise NotFoundError("no such file or folder", found="nothing there")
+        rows = find_source(place).read(replace(config, dataset=place), split)
     except GaamError as error:
         raise NotFoundError(
             f"{encoding.label} was fitted on rows that are not there any more",
             expected=f"the split '{split}' of '{name}' as it was",
             found=error.reason,
-            where=recorded or name,
+            where=encoding.rows.get("path") or name,
             hint=f"bring the data back to where they were; or {INSTEAD}; "
             "tfidf:hashed=true is fitted on nothing",
         ) from error

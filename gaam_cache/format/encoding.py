@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Self
 
 from gaam_cache.format.plan import (
@@ -113,6 +115,17 @@ class Encoding:
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""
         return replace(self, encoder=without_path(self.encoder), rows=without_path(self.rows))
+
+
+def place_of(source: Mapping[str, Any]) -> str | None:
+    """Where an encoder or a data set of a plan is now, as one is named; None: not where it was.
+
+    What was on a disk is looked for there, and never on the hub under the same name.
+    """
+    path, name = source.get("path"), str(source["name"])
+    if path is None:
+        return name
+    return next((place for place in (path, name) if place and Path(place).exists()), None)
 
 
 def _check(found: Encoding) -> None:

@@ -31,7 +31,7 @@ def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
         StorageError: the one that was named cannot be read now.
     """
     if cache is not None:
-        return _named(run, Path(cache).expanduser())
+        return named_cache(Path(cache).expanduser(), run.cache["fingerprint"])
     fingerprint = run.cache["fingerprint"]
     found: dict[Path, GaamError | str] = {}
     for folder in places(run):
@@ -62,12 +62,19 @@ def _recorded(run: RunResult) -> str | None:
     return path if isinstance(path, str) and path.strip("\0 ") and "\0" not in path else None
 
 
-def _named(run: RunResult, folder: Path) -> EmbeddingCache:
+def named_cache(folder: Path, fingerprint: str) -> EmbeddingCache:
+    """The complete cache in a folder, which must be the one with that fingerprint.
+
+    Raises:
+        NotFoundError: no cache there.
+        CacheError: another cache, or one that is damaged or incomplete.
+        StorageError: it cannot be read now.
+    """
     found = read_plan(folder).fingerprint
-    if found != run.cache["fingerprint"]:
+    if found != fingerprint:
         raise CacheError(
             "this is not the cache that the run was trained on",
-            expected=f"fingerprint {run.cache['fingerprint'][:12]}",
+            expected=f"fingerprint {fingerprint[:12]}",
             found=found[:12],
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
