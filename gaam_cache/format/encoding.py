@@ -160,8 +160,10 @@ def _check(found: Encoding) -> None:
         raise ValueError("a first layer that is neither 0 nor 1")
     if (found.first_layer == 0) != (identity["layers"] == CONVENTIONS[0]):
         raise ValueError("'first_layer' is not what the identity of the encoder has")
-    if type(identity["max_length"]) is not int or type(identity["dtype"]) is not str:
-        raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
+    if type(identity["max_length"]) is not int:
+        raise ValueError("the encoder's max_length must be a whole number")
+    if not type(identity["dtype"]) is type(identity["layers"]) is str:
+        raise ValueError("the encoder's dtype and layers must be strings")
     if found.untrained_seed is not None and type(found.untrained_seed) is not int:
         raise ValueError("the seed of an untrained encoder must be a whole number")
     if encoder["batching"] not in BATCHINGS:
