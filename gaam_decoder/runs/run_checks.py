@@ -51,10 +51,10 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "weight_decay": (float, int, type(None)),
     "split_seed": (int, type(None)),
     "shuffle": (str, type(None)),
+    "shuffle_labels": (bool, type(None)),
     "dtype": (str, type(None)),
     "eval_dtype": (str, type(None)),
     "plugins": (dict, type(None)),
-    "shuffle_labels": (bool, type(None)),
 }
 """What of the recipe stands in the name of a row, or says how to predict; None: not there."""
 _ENGINE: dict[str, type] = {

@@ -361,7 +361,7 @@ def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig, tmp_pat
                   if not (name == "decoders" and type(bad) is dict)]  # fmt: skip
         wrong.append({key: one for key, one in value.items() if key != name})
     for part in ("encoder", "identity", "rows"):
-        for name in ("batching", "name", "pooling", "layers", "max_length", "dtype", "splits"):
+        for name in ("batching", "name", "pooling", "max_length", "dtype", "splits"):
             if name in value[part]:
                 rest = {key: one for key, one in value[part].items() if key != name}
                 wrong += [value | {part: rest}, value | {part: rest | {name: 7.5}}]
