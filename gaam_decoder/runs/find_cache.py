@@ -31,7 +31,7 @@ def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
         StorageError: the one that was named cannot be read now.
     """
     if cache is not None:
-        return named_cache(Path(cache).expanduser(), run.cache["fingerprint"])
+        return _named(run, Path(cache).expanduser())
     fingerprint = run.cache["fingerprint"]
     found: dict[Path, GaamError | str] = {}
     for folder in places(run):
@@ -62,13 +62,12 @@ def _recorded(run: RunResult) -> str | None:
     return path if isinstance(path, str) and path.strip("\0 ") and "\0" not in path else None
 
 
-def named_cache(folder: Path, fingerprint: str) -> EmbeddingCache:
-    """The complete cache in a folder, which must be the one with that fingerprint.
+def check_fingerprint(fingerprint: str, folder: Path) -> None:
+    """Refuse a folder that holds another cache than that of a run.
 
     Raises:
         NotFoundError: no cache there.
-        CacheError: another cache, or one that is damaged or incomplete.
-        StorageError: it cannot be read now.
+        CacheError: another one, or its plan is unusable.
     """
     found = read_plan(folder).fingerprint
     if found != fingerprint:
@@ -79,6 +78,10 @@ def named_cache(folder: Path, fingerprint: str) -> EmbeddingCache:
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
         )
+
+
+def _named(run: RunResult, folder: Path) -> EmbeddingCache:
+    check_fingerprint(run.cache["fingerprint"], folder)
     return open_cache(folder)
 
 

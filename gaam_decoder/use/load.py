@@ -14,7 +14,7 @@ from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
-from gaam_decoder.runs.find_cache import cache_of, named_cache
+from gaam_decoder.runs.find_cache import cache_of, check_fingerprint
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
@@ -89,7 +89,7 @@ def _of_export(
 ) -> Predictor:
     config, ensemble = read_decoder(folder, seed=seed)
     if cache is not None:
-        named_cache(Path(cache).expanduser(), config.fingerprint)
+        check_fingerprint(config.fingerprint, Path(cache).expanduser())
     check_code(config.plugins, config.attention, config.head, folder)
     ensemble.dtype = _arithmetic(config.dtype, device)
     if config.signature.get("labels_shuffled"):
@@ -221,16 +221,21 @@ def _arithmetic(dtype: str, device: torch.device) -> str:
 
 
 def encoding_of(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
-    """How rows are encoded, as the run says, or its cache; or why nobody knows."""
+    """How rows are encoded, as the run says, or its cache; or why nobody knows.
+
+    Raises:
+        CacheError: the cache that is named is another one.
+    """
     recorded: Any = run.cache.get("encoding")
-    if cache is not None:
-        plan = cache_of(run, cache).plan
-        return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)
     if recorded is not None:
+        if cache is not None:
+            cache_of(run, cache)
         return Encoding.from_dict(recorded)
     try:
-        return Encoding.of(cache_of(run).plan)
+        return Encoding.of(cache_of(run, cache).plan)
     except GaamError as error:
+        if cache is not None:
+            raise
         return CacheError(
             "the run is of an earlier version and does not say how its rows were encoded",
             expected="its cache, where it was or where --cache says",

@@ -100,7 +100,7 @@ def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_pa
     if name == "whisper" and more:
         pytest.skip("hears 30 s always")
     data, encoder = tmp_path / "data", sounds.save(name, tmp_path / "encoder")
-    spoken.write(data, {"train": 1, "test": 2})
+    spoken.write(data, {"train": 1, "test": 1})
     config = ExtractConfig(
         encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", device="cpu",
         keep_columns=("file",), **more,
@@ -159,8 +159,7 @@ def test_imported_states_have_no_encoder(tmp_path: Path) -> None:
     states = np.random.default_rng(0).normal(size=(8, 2, 4)).astype(np.float32)
     write(
         tmp_path / "cache",
-        {"train": states, "test": states},
-        {"train": [0, 1] * 4, "test": [0, 1] * 4},
+        {"train": (states, [0, 1] * 4), "test": (states, [0, 1] * 4)},
     )
     encoding = Encoding.of(read_plan(tmp_path / "cache"))
     assert encoding.imported
@@ -286,7 +285,7 @@ def test_paths_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty.png").touch()
     (tmp_path / "broken.png").write_bytes(Path(good).read_bytes()[:60])
     spoken.write(tmp_path / "sounds", {"test": 1})
-    sound = next((tmp_path / "sounds").rglob("*.wav"))
+    sound = next((tmp_path / "sounds").rglob("*.flac"))
     for path in (
         "",
         "nowhere.png",
@@ -310,7 +309,7 @@ def test_a_sound_of_several_pieces_is_refused(tmp_path: Path) -> None:
     extract(config)
     ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
     with pytest.raises(DataError, match="several rows"):
-        ours.encode([str(next(data.rglob("*.wav")))], pooling="mean")
+        ours.encode([str(next(data.rglob("*.flac")))], pooling="mean")
 
 
 @pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
@@ -362,7 +361,7 @@ def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig, tmp_pat
                   if not (name == "decoders" and type(bad) is dict)]  # fmt: skip
         wrong.append({key: one for key, one in value.items() if key != name})
     for part in ("encoder", "identity", "rows"):
-        for name in ("batching", "name", "pooling", "layers", "max_length", "dtype", "splits"):
+        for name in ("batching", "name", "pooling", "max_length", "dtype", "splits"):
             if name in value[part]:
                 rest = {key: one for key, one in value[part].items() if key != name}
                 wrong += [value | {part: rest}, value | {part: rest | {name: 7.5}}]

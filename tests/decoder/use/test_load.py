@@ -201,6 +201,16 @@ def test_shuffled_labels_are_said(config: TrainConfig, cache: Path) -> None:
         check(run, cache)
 
 
+def test_a_run_that_tested_nothing_predicts(config: TrainConfig, cache: Path) -> None:
+    """With ``--select last`` its weights are those of a run that tests."""
+    config = replace(config, select="last")
+    [evaluated], [final] = train(config), train(replace(config, test_split="none"))
+    assert not final.evaluated
+    predictor = gaam_decoder.load(final.path, device="cpu")
+    found = predictor.predict_states(gaam_cache.open_cache(cache)["test"].embeddings)
+    np.testing.assert_allclose(found.probabilities_NC, held(evaluated), atol=1e-5, rtol=0)
+
+
 def test_order_and_company_of_rows_do_not_matter(config: TrainConfig, cache: Path) -> None:
     states = gaam_cache.open_cache(cache)["test"].embeddings[:]
     order = np.random.default_rng(0).permutation(len(states))
