@@ -19,10 +19,12 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
+from gaam_cache.terminal.consent import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams
 from gaam_cache.terminal.usage import Command, Commands
+from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -389,9 +391,22 @@ def ablate(
     result.check()
 
 
+_RUN = typer.Argument(metavar="[RUN]...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
+_Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
+_Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
+_Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
+_Cache = Annotated[Optional[str], _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")]  # noqa: UP045  # fmt: skip
+_Since = Annotated[Optional[str], _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later (UTC).")]  # noqa: UP045  # fmt: skip
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
 @app.command(cls=_Command)
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
@@ -410,7 +425,11 @@ def report(
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
     found = gaam_decoder.report(
-        runs,
+        runs or ["runs"],
+        attn=attn,
+        head=head,
+        cache=cache,
+        since=since,
         baseline=baseline,
         margin=margin,
         every_candidate=all_candidates,
@@ -423,6 +442,94 @@ def report(
         found.save(out, name)
     else:
         found.show(name)
+
+
+runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("list", cls=_Command)
+def runs_list(
+    folders: Annotated[Optional[list[Path]], typer.Argument(metavar="[FOLDER]...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """List runs, damaged and unfinished ones too; 'gaam runs' alone does it."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    listing = tidying.list_runs(folders or [Path("runs")], filters)
+    if as_json:
+        _print_json(listing.to_dict())
+    else:
+        tell(tidying.table(listing))
+    raise typer.Exit(3 if listing.damage else 0)
+
+
+@runs_app.command("rename", cls=_Command)
+def runs_rename(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name within --runs.")],
+    name: Annotated[str, typer.Argument(help="New readable name; the ending, which says what was trained, stays.")],
+    runs: _Runs = Path("runs"),
+) -> None:  # fmt: skip
+    """Give a run another name; trainings and reports find it as before."""
+    from gaam_decoder import tidying
+
+    renamed = tidying.rename(run, name, runs=runs)
+    tell(f"renamed: {renamed} (the end of the name says which run it is, and stays)")
+
+
+@runs_app.command("move", cls=_Command)
+def runs_move(
+    names: Annotated[list[Path], typer.Argument(metavar="[RUN]... FOLDER", help="Runs, or none and a filter; last the folder that gets them.", show_default=False)],
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Move runs to another folder, also to another disk: each whole, or not at all."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    _after_consent(tidying.moving(names[:-1], filters, runs, names[-1]), yes, as_json)
+
+
+@runs_app.command("remove", cls=_Command)
+def runs_remove(
+    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Unfinished work that nobody is at, instead of runs.")] = False,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove runs from the disk, each whole; what goes is listed, and asked for."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    plan = tidying.removal_of_unfinished if unfinished else tidying.removal
+    _after_consent(plan(names or [], filters, runs), yes, as_json)
+
+
+def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
+    """Do what was planned, if that is wanted."""
+    if not consent(plan.in_words(), yes=yes):
+        tell("nothing was done", to=sys.stderr)
+        raise typer.Exit(1)
+    plan.carry_out()
+    if as_json:
+        _print_json(plan.to_dict())
+    else:
+        tell(plan.done_in_words())
 
 
 @app.command(cls=_Command)

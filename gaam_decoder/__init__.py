@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.reports.report import Report, report
+    from gaam_decoder.runs.loading import load_runs
     from gaam_decoder.runs.result import RunResult
-    from gaam_decoder.runs.run_folders import load_runs
+    from gaam_decoder.runs.several import Runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Report",
     "RunResult",
+    "Runs",
     "TrainConfig",
     "ablate",
     "check_failures",
@@ -55,11 +57,12 @@ lazy_attributes(
     {
         "Report": "reports.report",
         "RunResult": "runs.result",
+        "Runs": "runs.several",
         "TrainConfig": "config",
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
         "load": "use.load",
-        "load_runs": "runs.run_folders",
+        "load_runs": "runs.loading",
         "estimate": "training.estimate",
         "export_run": "use.export",
         "report": "reports.report",
