@@ -1,0 +1,1 @@
+"""A finished run at work: on further rows, and for others."""
