@@ -4,8 +4,9 @@
 >>> config = gaam_decoder.TrainConfig(attn=("gaam", "laplace"))  # doctest: +SKIP
 >>> gaam_decoder.train(config)  # doctest: +SKIP
 >>> print(gaam_decoder.report("runs", baseline="gaam"))  # doctest: +SKIP
+>>> gaam_decoder.load("runs/gaam-linear-...").predict(["a text"])  # doctest: +SKIP
 
-Nothing in this package loads an encoder or imports transformers.
+Nothing in this package imports transformers; what ``load`` returns asks ``gaam_cache`` to encode.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
+    from gaam_decoder.use.load import load
 
 __all__ = [
     "Report",
@@ -33,6 +35,7 @@ __all__ = [
     "ablate",
     "check_failures",
     "estimate",
+    "load",
     "load_runs",
     "report",
     "stats",
@@ -53,6 +56,7 @@ lazy_attributes(
         "TrainConfig": "config",
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
+        "load": "use.load",
         "load_runs": "runs.run_folders",
         "estimate": "training.estimate",
         "report": "reports.report",

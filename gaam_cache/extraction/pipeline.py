@@ -14,7 +14,8 @@ from typing import NamedTuple
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.engines.sharing.undone import Undone
-from gaam_cache.extraction.worker import EncodedShard, ShardWorker
+from gaam_cache.extraction.states import Encoded
+from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import ShardSpec
 from gaam_cache.terminal.interruption import WRITER
 from gaam_cache.terminal.progress import Report
@@ -67,7 +68,7 @@ def make_shards(
             taken = undone.take()
             return _Work(*taken, worker.prepare(taken[0])) if taken else None
 
-        def write(work: _Work, states: EncodedShard, started: float) -> None:
+        def write(work: _Work, states: Encoded, started: float) -> None:
             worker.write(work.shard, work.inputs, states)
             work.lease.done()
             leases.expect(time.monotonic() - started)

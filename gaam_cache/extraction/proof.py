@@ -65,17 +65,23 @@ def as_numbers(stored: NDArray[Any], storage_dtype: str) -> NDArray[Any]:
 
 
 def unproven(
-    found: Deviation, limit: float, batching: Batching, where: str, *, first_layer: int
+    found: Deviation,
+    limit: float,
+    batching: Batching,
+    where: str,
+    *,
+    first_layer: int,
+    further: bool,
 ) -> NumericsError:
-    """What is said where a shard fails its proof."""
+    """What is said where a shard fails its proof, or ``further`` rows do that are in none."""
     hint = "look at the machine: the same text gave two different states"
     if batching != "alone":
-        hint = (
-            "delete this folder (rows that were not tried may be wrong too) and encode every text "
-            "alone, with --batch-tokens 1"
-        )
+        hint = "encode every text alone, with --batch-tokens 1"
+        if not further:
+            hint = f"delete this folder (rows that were not tried may be wrong too) and {hint}"
+    what = "nothing was made of it" if further else "the shard was not published"
     return NumericsError(
-        "a text has another state in its batch than alone; the shard was not published",
+        f"a text has another state in its batch than alone; {what}",
         expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
         found=f"{found.share:.1e} in layer {found.layer + first_layer}",
         where=where,

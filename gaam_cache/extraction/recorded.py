@@ -10,6 +10,7 @@ from typing import Any
 
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.plan import Plan
 from gaam_cache.import_config import ImportConfig, is_imported
 from gaam_cache.messages.checks import option_of
@@ -22,37 +23,38 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
     Raises:
         CacheError: the plan does not record it.
     """
-    encoder, dataset = plan.encoder, plan.dataset
-    identity = plan.fingerprint_fields["encoder"]
-    given = {
-        "encoder": encoder.get("path") or encoder["name"],
-        "revision": encoder["revision"],
-        "untrained_encoder": plan.untrained_seed is not None,
-        "encoder_seed": plan.untrained_seed,
-        "dataset": dataset.get("path") or dataset["name"],
-        "dataset_revision": dataset.get("revision"),
-        "text_columns": dataset.get("text_columns"),
-        "label_column": dataset.get("label_column"),
-        "limit": dataset.get("limit"),
-        "splits": list(plan.rows),
-        "out": out,
-        "pool": list(plan.pooling),
-        "max_length": identity["max_length"],
-        "dtype": identity["dtype"],
-        "storage_dtype": plan.storage_dtype,
-        "shard_rows": plan.shard_rows,
-        "prompt": identity.get("prompt"),
-        **{name: part[name] for name, part in _parts(plan) if name in part},
-        **changes,
-    }
+    given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
     try:
-        return settings.resolve(ExtractConfig, "extract", given, environ={})
+        return settings.resolve(ExtractConfig, "extract", given | changes, environ={})
     except ConfigError as error:
         raise CacheError(
             "the plan does not say how to read its rows and encoder again",
             found=" ".join(str(error).split()),
             where=str(out.absolute()),
         ) from error
+
+
+def settings_of(encoding: Encoding) -> dict[str, Any]:
+    """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
+    encoder, rows, identity = encoding.encoder, encoding.rows, encoding.identity
+    return {
+        "encoder": encoder.get("path") or encoder["name"],
+        "revision": encoder["revision"],
+        "untrained_encoder": encoding.untrained_seed is not None,
+        "encoder_seed": encoding.untrained_seed,
+        "dataset": rows.get("path") or rows["name"],
+        "dataset_revision": rows.get("revision"),
+        "text_columns": rows.get("text_columns"),
+        "label_column": rows.get("label_column"),
+        "limit": rows.get("limit"),
+        "splits": rows["splits"],
+        "pool": list(encoding.pooling),
+        "max_length": identity["max_length"],
+        "dtype": identity["dtype"],
+        "storage_dtype": encoding.storage_dtype,
+        "prompt": identity.get("prompt"),
+        **{name: part[name] for name, part in _parts(encoding) if name in part},
+    }
 
 
 def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
@@ -72,9 +74,9 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
     return found
 
 
-def _parts(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(encoding: Encoding) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names of what is recorded where it is not at its default, and where it would be."""
-    parts = {"dataset": plan.dataset, "encoder": plan.encoder}
+    parts = {"dataset": encoding.rows, "encoder": encoding.encoder}
     for field in dataclasses.fields(ExtractConfig):
         if RECORDED in field.metadata:
             yield field.name, parts[field.metadata[RECORDED]]

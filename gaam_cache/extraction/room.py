@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gaam_cache.devices import NoRoom
 from gaam_cache.errors import ShortOfMemoryError
-from gaam_cache.format.plan import ShardSpec
-from gaam_cache.sources._base import Rows
+from gaam_cache.extraction.piece import Piece
 
 
 class TooLarge(NamedTuple):
-    """A batch of a shard that there was no memory for."""
+    """A batch of a piece that there was no memory for."""
 
     why: NoRoom
     rows: Sequence[int]
-    """In the shard, from 0."""
+    """In the piece, from 0."""
     lengths: Sequence[int]
     """Tokens of every row."""
 
 
-def smaller(found: TooLarge, shard: ShardSpec, batch_tokens: int, rows: Mapping[str, Rows]) -> int:
+def smaller(found: TooLarge, piece: Piece, batch_tokens: int) -> int:
     """The token budget after a batch that was too large: half of it, or less.
 
     Half of what the batch had, padding included, where that is less than the budget: the batch is
@@ -29,15 +28,14 @@ def smaller(found: TooLarge, shard: ShardSpec, batch_tokens: int, rows: Mapping[
 
     Args:
         found: the batch.
-        shard: where it is.
+        piece: where it is.
         batch_tokens: the budget so far.
-        rows: of all splits.
 
     Raises:
         ShortOfMemoryError: it was of one row.
     """
     if len(found.rows) == 1:
-        raise no_room(found, shard, rows)
+        raise no_room(found, piece)
     return max(1, min(batch_tokens, max(found.lengths) * len(found.rows)) // 2)
 
 
@@ -50,14 +48,14 @@ def went_on(before: int, now: int) -> str:
     )
 
 
-def no_room(found: TooLarge, shard: ShardSpec, rows: Mapping[str, Rows]) -> ShortOfMemoryError:
+def no_room(found: TooLarge, piece: Piece) -> ShortOfMemoryError:
     """The refusal of a row that does not fit alone."""
     [row], [length] = found.rows, found.lengths
     return ShortOfMemoryError(
         "the memory of the device is too small for one row",
         expected=f"memory for the {length:,} tokens of the row beside the encoder",
         found=found.why.said,
-        where=f"{rows[shard.split].origin}, row {shard.start + row + 1}",
+        where=piece.where(row),
         hint=f"--max-length below {length}, another --device, --dtype bfloat16, or --device-map "
         "auto, which spreads the encoder over GPUs and the CPU",
     )

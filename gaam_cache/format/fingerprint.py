@@ -25,6 +25,19 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str,
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 
+def difference_table(rows: list[tuple[str, str, str]], then: str) -> str:
+    """What ``differences`` found as lines for people; ``then`` says when or where theirs was."""
+    width = max((len(name) for name, _, _ in rows), default=0)
+    return "\n".join(
+        f"    {name:<{width}}  now {_short(ours)}, {then} {_short(theirs)}"
+        for name, ours, theirs in rows
+    )
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 40 else value[:12] + "..."
+
+
 def _flatten(value: Any, name: str = "") -> dict[str, str]:
     if isinstance(value, dict):
         flat: dict[str, str] = {}

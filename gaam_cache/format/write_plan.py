@@ -7,7 +7,7 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
-from gaam_cache.format.fingerprint import differences, fingerprint
+from gaam_cache.format.fingerprint import difference_table, differences, fingerprint
 from gaam_cache.format.plan import MAX_SHARDS, PLAN_FILE, Plan, read_plan
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.strict_json import MAX_BYTES
@@ -48,11 +48,7 @@ def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint != ours:
         rows = differences(fields, there.fingerprint_fields)
-        width = max((len(name) for name, _, _ in rows), default=0)
-        table = "\n".join(
-            f"    {name:<{width}}  now {_short(now)}, in the folder {_short(then)}"
-            for name, now, then in rows
-        )
+        table = difference_table(rows, "in the folder")
         raise ConfigError(
             f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
             expected=f"fingerprint {ours[:12]}",
@@ -61,7 +57,3 @@ def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
             hint="choose another folder with --out, or delete this one",
         )
     return there
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= 40 else value[:12] + "..."

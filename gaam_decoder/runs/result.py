@@ -54,7 +54,8 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names; ``first_layer`` where that is 0."""
+    class_names; ``first_layer`` where that is 0; ``encoding``, which says how to encode further
+    rows alike, where it is no run of an earlier version."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.format.encoding import Encoding
 from gaam_decoder.number_lists import MAX_NUMBERS
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
@@ -79,6 +80,8 @@ def check_about(content: Mapping[str, Any]) -> None:
     names = cache["class_names"]
     _require(names and all(type(name) is str for name in names), "class_names are no names")
     _require(all(_is_count(count) for count in cache["rows"].values()), "rows that are no number")
+    if "encoding" in cache:
+        _check_encoding(Encoding.from_dict(cache["encoding"]), recipe, cache)
     shared = cache.get("shared_texts", {})
     fits = type(shared) is dict and all(type(counts) is dict for counts in shared.values())
     counts = [count for of_split in shared.values() for count in of_split.values()] if fits else []
@@ -112,6 +115,14 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(set(content["files"]) == set(RUN_FILES), f"files: {', '.join(content['files'])}")
     for name, about in content["files"].items():
         _check_fields(about, {"bytes": int, "sha256": str}, name)
+
+
+def _check_encoding(found: Encoding, recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:
+    """How rows were encoded is what the rest of the run says of them."""
+    states = (cache["layers"], cache["hidden_size"], cache.get("first_layer", 1))
+    fits = (found.num_layers, found.hidden_size, found.first_layer) == states
+    fits = fits and recipe["pool"] in found.pooling and found.rows["splits"] == list(cache["rows"])
+    _require(fits, "the encoding of the cache is that of another one")
 
 
 def check_labels(labels: NDArray[Any], recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:

@@ -40,6 +40,11 @@ EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
 of its own from it."""
 
 
+def rows_at_once(device_type: str, numbers: int) -> int:
+    """Rows of a batch in evaluation, at least one, of which each takes so many float32 numbers."""
+    return max(1, EVAL_BYTES[device_type] // (4 * numbers))
+
+
 class Group:
     """Seeds of one decoder that are trained together.
 
@@ -182,7 +187,7 @@ class Group:
             return self.recipe.batch_size
         device, states = subset.label_N.device.type, subset.features.shape[1:]
         together = 1 if device == "cpu" else len(self.members)
-        fitting = EVAL_BYTES[device] // (4 * int(np.prod(states)) * together)
+        fitting = rows_at_once(device, int(np.prod(states)) * together)
         return min(EVAL_BATCH_SIZE, max(fitting, self.recipe.batch_size), len(subset))
 
     def finished(self) -> bool:

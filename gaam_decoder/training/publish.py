@@ -12,6 +12,7 @@ import torch
 
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.format.encoding import Encoding
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -87,6 +88,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "rows": cache.plan.rows,
         "shared_texts": cache.plan.shared_texts,
         "class_names": list(cache.class_names),
+        "encoding": Encoding.of(cache.plan).to_dict(),
         **{
             name: value
             for name, value in cache.plan.fingerprint_fields["encoder"].items()

@@ -1,1 +1,1 @@
-"""A finished run at work: on further rows, and for others."""
+"""What a finished run is used for: predictions on new rows."""

@@ -1,0 +1,176 @@
+"""Encode further rows as those of a cache were encoded.
+
+N rows, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import ConfigError
+from gaam_cache.format.encoding import Encoding
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gaam_cache.encoders._base import Encoder
+    from gaam_cache.encoders._inputs import Inputs
+    from gaam_cache.extraction.piece import Piece
+    from gaam_cache.extraction.tally import Tally
+
+__all__ = ["Encoding", "RowEncoder"]
+
+
+class _Prepared(NamedTuple):
+    piece: Piece
+    inputs: Inputs
+
+
+class RowEncoder:
+    """States of rows as ``gaam extract`` would have stored them in the cache of an encoding.
+
+    The same tokens, batches, arithmetic, pooling and rounding to the storage type, and the same
+    proof: some rows of every call are encoded again, alone, and must have the same states.
+    """
+
+    def __init__(
+        self, encoding: Encoding, config: ExtractConfig, encoder: Encoder, tally: Tally
+    ) -> None:
+        """Use ``RowEncoder.open``."""
+        from gaam_cache.extraction.states import StateMaker
+
+        self.encoding = encoding
+        self.tally = tally
+        """What was done so far."""
+        self._config = config
+        self._maker = StateMaker(encoder, encoding, config.batch_tokens, tally, further=True)
+
+    @classmethod
+    def open(
+        cls,
+        encoding: Encoding,
+        *,
+        encoder: str | None = None,
+        device: str = "auto",
+        batch_tokens: int | None = None,
+    ) -> RowEncoder:
+        """Find the encoder, make sure that it is that one, and load its weights.
+
+        Args:
+            encoding: how the rows of a cache were encoded.
+            encoder: folder or id of the encoder, where it is not where it was then.
+            device: auto, cpu, cuda, cuda:N or mps.
+            batch_tokens: tokens of one batch, padding included; default: what suits the device.
+
+        Raises:
+            ConfigError: another encoder, or another version of what decodes sounds or pictures,
+                with all that differs; or states that nobody here made.
+            NotFoundError: no encoder there, or not the rows that it was fitted on.
+            HubError: the hub cannot be reached.
+            ShortOfMemoryError: the weights do not fit into the memory.
+        """
+        from gaam_cache.extraction.again import open_again
+        from gaam_cache.extraction.tally import Tally
+
+        config, opened = open_again(encoding, encoder, device, batch_tokens)
+        return cls(encoding, config, opened, Tally())
+
+    def encode(
+        self, rows: Sequence[str], *, pooling: str, origin: str = "the rows", first_row: int = 0
+    ) -> NDArray[np.float32]:
+        """States of some rows, rounded as the cache stores them.
+
+        Shape:
+            N texts, or paths of N sounds or pictures. Result: (N, L, D), of all layers.
+
+        Args:
+            rows: about 2,048 at a time are as fast as an extraction; of many more hand over chunks.
+            pooling: one of the encoding's.
+            origin: what to call where the rows are from, in messages.
+            first_row: number of the first of them there, from 0.
+
+        Raises:
+            DataError: rows that cannot be used, such as empty ones.
+            NumericsError: a state that the storage type cannot hold, or that is not that of its row
+                alone.
+            ShortOfMemoryError: too little memory for one row.
+        """
+        [states_NLD] = self.stream([rows], pooling=pooling, origin=origin, first_row=first_row)
+        return states_NLD
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        pooling: str,
+        origin: str = "the rows",
+        first_row: int = 0,
+    ) -> Iterator[NDArray[np.float32]]:
+        """The same of chunk after chunk; the next one is made ready while one is encoded.
+
+        What is raised by the chunks, or about the rows of one, comes after the states of all those
+        before it.
+        """
+        import numpy as np
+
+        self._check_pooling(pooling)
+        empty = np.empty((0, self.encoding.num_layers, self.encoding.hidden_size), np.float32)
+        left, row = iter(chunks), first_row
+        late: Exception | None = None
+        with ThreadPoolExecutor(1, "prepare") as reader:
+            ready: Future[_Prepared | None] | None = None
+            while True:
+                ahead: Future[_Prepared | None] | None = None
+                try:  # not in the thread: who waits there for a terminal cannot be interrupted
+                    chunk = next(left, None) if late is None else None
+                except Exception as error:  # noqa: BLE001 raised below, in its turn
+                    late, chunk = error, None
+                if chunk is not None:
+                    ahead = reader.submit(self._prepare, chunk, origin, row)
+                    row += len(chunk)
+                if ready is not None:
+                    prepared = ready.result()
+                    yield self._states(prepared, pooling) if prepared else empty
+                ready = ahead
+                if ready is None:
+                    break
+        if late is not None:
+            raise late
+
+    def _prepare(self, rows: Sequence[str], origin: str, first_row: int) -> _Prepared | None:
+        from gaam_cache.extraction.piece import Piece
+        from gaam_cache.sources._given import given_inputs
+
+        if not len(rows):
+            return None
+        inputs = given_inputs(
+            rows, self.encoding.kind, self._config, origin=origin, first_row=first_row
+        )
+        piece = Piece(inputs, 0, len(inputs), origin, first_row)
+        return _Prepared(piece, self._maker.prepare(piece))
+
+    def _states(self, prepared: _Prepared, pooling: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        from gaam_cache.extraction.proof import as_numbers
+        from gaam_cache.extraction.unstorable import Unstorable
+
+        piece, inputs = prepared
+        try:
+            encoded = self._maker.encode(piece, inputs, lambda rows: None)
+            states = self._maker.states(piece, encoded)[pooling]
+        except Unstorable as error:
+            raise self._maker.explain(error) from None
+        return as_numbers(states, self.encoding.storage_dtype).astype(np.float32)
+
+    def _check_pooling(self, pooling: str) -> None:
+        if pooling not in self.encoding.pooling:
+            raise ConfigError(
+                f"rows were not pooled by '{pooling}'",
+                expected=f"one of: {', '.join(self.encoding.pooling)}",
+                found=pooling,
+            )

@@ -1,0 +1,96 @@
+"""Decoders of several seeds as one model.
+
+S seeds, B batch, L layers, D hidden size, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from gaam_decoder.decoder import DecoderSpec, build_decoder
+from gaam_decoder.training.arithmetic.engine import LOWER
+
+
+class Ensemble(nn.Module):
+    """``logits_s = head_s(attention_s(x))`` for every seed s, evaluated and never trained.
+
+    Names of the parameters are those of one decoder behind ``decoder.``, each with the seeds as
+    its first axis.
+
+    Shape:
+        x (B, L, D) of the layers that the decoders learned from -> logits (S, B, C), float32.
+
+    Args:
+        spec: of the decoders.
+        num_seeds: S.
+        dtype: of matrix products: float32, bfloat16 or float16.
+    """
+
+    def __init__(self, spec: DecoderSpec, num_seeds: int, *, dtype: str = "float32") -> None:
+        super().__init__()
+        self.spec = spec
+        self.dtype = dtype
+        self.decoder = build_decoder(spec, seed=0)
+        self._stackable = self.decoder.attention.stackable and self.decoder.head.stackable
+        for name in self.decoder.state_dict():  # without buffers that are no part of it
+            path, _, last = name.rpartition(".")
+            owner = self.decoder.get_submodule(path)
+            one = getattr(owner, last)
+            stacked = torch.zeros(num_seeds, *one.shape, dtype=one.dtype)
+            if isinstance(one, nn.Parameter):
+                setattr(owner, last, nn.Parameter(stacked, requires_grad=False))
+            else:
+                setattr(owner, last, stacked)
+        self.eval()
+
+    @classmethod
+    def of(
+        cls, spec: DecoderSpec, weights: Mapping[str, Tensor], *, dtype: str = "float32"
+    ) -> Self:
+        """Decoders of these weights, by the names that a decoder gives them, each (S, ...).
+
+        Raises:
+            ValueError: the decoder has other weights.
+        """
+        num_seeds = len(next(iter(weights.values()), ()))
+        ensemble = cls(spec, num_seeds, dtype=dtype)
+        shapes = {name: tuple(value.shape) for name, value in weights.items()}
+        expected = {name: tuple(v.shape) for name, v in ensemble.decoder.state_dict().items()}
+        if shapes != expected:
+            other = sorted(dict(shapes.items() ^ expected.items()))
+            raise ValueError(f"weights of another decoder: {', '.join(other[:4])}")
+        ensemble.decoder.load_state_dict(dict(weights))
+        return ensemble
+
+    @property
+    def num_seeds(self) -> int:
+        """S."""
+        return len(next(iter(self.decoder.state_dict().values())))
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 the signature of torch
+        """It stays in evaluation."""
+        return super().train(False)
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """(B, L, D) -> (S, B, C)."""
+        x_BLD, stacked = x_BLD.float(), self.decoder.state_dict()
+        if self.num_seeds > 1 and self._stackable:
+            return vmap(lambda one: self._logits(one, x_BLD))(stacked)
+        return torch.stack(
+            [
+                self._logits({name: value[place] for name, value in stacked.items()}, x_BLD)
+                for place in range(self.num_seeds)
+            ]
+        )
+
+    def _logits(self, one: dict[str, Tensor], x_BLD: Tensor) -> Tensor:
+        """Of one seed, as its training evaluates it."""
+        lower = LOWER.get(self.dtype)
+        with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
+            logits_BC: Tensor = functional_call(self.decoder, one, (x_BLD,))
+        return logits_BC.float()
