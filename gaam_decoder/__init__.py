@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
     from gaam_decoder.use.load import load
+    from gaam_decoder.use.predict import predict
+    from gaam_decoder.use.predict_config import PredictConfig
 
 __all__ = [
+    "PredictConfig",
     "Report",
     "RunResult",
     "TrainConfig",
@@ -37,6 +40,7 @@ __all__ = [
     "estimate",
     "load",
     "load_runs",
+    "predict",
     "report",
     "stats",
     "train",
@@ -51,6 +55,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 lazy_attributes(
     __name__,
     {
+        "PredictConfig": "use.predict_config",
         "Report": "reports.report",
         "RunResult": "runs.result",
         "TrainConfig": "config",
@@ -59,6 +64,7 @@ lazy_attributes(
         "load": "use.load",
         "load_runs": "runs.run_folders",
         "estimate": "training.estimate",
+        "predict": "use.predict",
         "report": "reports.report",
         "stats": "stats",
         "train": "training.train",

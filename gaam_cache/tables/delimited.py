@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from gaam_cache.errors import DataError
 from gaam_cache.sources.formats._csv import CsvFile, read_header, read_rows, sized
 from gaam_cache.sources.formats._lines import numbered_lines
-from gaam_cache.tables.chunk import FieldsChunk, Input
+from gaam_cache.tables.chunk import Chunk, FieldsChunk, Input
 from gaam_cache.tables.inputs import Inputs
-from gaam_cache.tables.table import Table, in_chunks
+from gaam_cache.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,8 +20,6 @@ _Row = tuple[str, list[str], Input]
 
 
 class _Strings(Table):
-    names: list[str]
-
     def schema(self) -> pyarrow.Schema:
         """Strings all."""
         import pyarrow
@@ -51,8 +49,8 @@ class CsvTable(_Strings):
         self._file = CsvFile(path, delimiter, encoding)
         self.names = read_header(self._file, read_rows(self._file))
 
-    def _read(self) -> Iterator[FieldsChunk]:
-        return in_chunks(self._rows(), self._chunk)
+    def _read(self) -> Iterator[Chunk]:
+        return self._in_chunks(self._rows(), self._chunk)
 
     def _rows(self) -> Iterator[_Row]:
         rows = read_rows(self._file)
@@ -80,8 +78,8 @@ class LinesTable(_Strings):
         self._encoding = encoding
         self.names = [inputs.columns.inputs[0]]
 
-    def _read(self) -> Iterator[FieldsChunk]:
-        return in_chunks(self._rows(), self._chunk)
+    def _read(self) -> Iterator[Chunk]:
+        return self._in_chunks(self._rows(), self._chunk)
 
     def _rows(self) -> Iterator[_Row]:
         for number, line in numbered_lines(self.path, newline="\n", encoding=self._encoding):

@@ -14,7 +14,7 @@ from gaam_cache.sources._texts import check_encodable
 from gaam_cache.sources.formats._jsonl import first_object, read_objects
 from gaam_cache.tables.chunk import Chunk, Input, refused_value
 from gaam_cache.tables.inputs import Inputs
-from gaam_cache.tables.table import Table, in_chunks
+from gaam_cache.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,23 +67,18 @@ class JsonLinesTable(Table):
         self._encoding = encoding
         self._reserved = frozenset(reserved)
         _, _, first = first_object(path, read_objects(path, encoding))
-        self._names = list(first)
+        self.names = list(first)
         self._kinds: dict[str, set[str]] = {name: set() for name in first}
-
-    @property
-    def names(self) -> list[str]:
-        """Keys of the first object."""
-        return self._names
 
     def look(self, chunk: Chunk, to: str) -> None:
         """Take note of the kinds of values; objects must have no columns but the first's."""
-        assert isinstance(chunk, _Objects)
-        known = set(self._names)
+        assert isinstance(chunk, ObjectsChunk)
+        known = set(self.names)
         for place, record in zip(chunk.places, chunk.records, strict=True):
             if more := [key for key in record if key not in known]:
                 raise DataError(
                     "a line has a key that the first line has not",
-                    expected=", ".join(map(excerpt, self._names[:8])),
+                    expected=", ".join(map(excerpt, self.names[:8])),
                     found=", ".join(map(excerpt, more[:8])),
                     where=f"{self.path}, {place}",
                     hint="write JSON lines: --out FILE.jsonl",
@@ -106,14 +101,14 @@ class JsonLinesTable(Table):
         import pyarrow
 
         types = {n: _TYPES[frozenset(kinds - {"null"})] for n, kinds in self._kinds.items()}
-        return pyarrow.schema([(name, pyarrow.type_for_alias(types[name])) for name in self._names])
+        return pyarrow.schema([(name, pyarrow.type_for_alias(types[name])) for name in self.names])
 
     def _read(self) -> Iterator[Chunk]:
-        return in_chunks(self._rows(), self._chunk)
+        return self._in_chunks(self._rows(), self._chunk)
 
-    def _chunk(self, rows: list[_Row]) -> _Objects:
+    def _chunk(self, rows: list[_Row]) -> ObjectsChunk:
         places, lines, records, inputs = zip(*rows, strict=True)
-        return _Objects(self._names, lines, records, places, inputs, self.inputs.states(inputs))
+        return ObjectsChunk(self.names, lines, records, places, inputs, self.inputs.states(inputs))
 
     def _rows(self) -> Iterator[_Row]:
         objects = read_objects(self.path, self._encoding, parse_float=_Spelled)
@@ -129,7 +124,7 @@ class JsonLinesTable(Table):
                 yield where, line, record, self.inputs.of(record)
 
 
-class _Objects(Chunk):
+class ObjectsChunk(Chunk):
     """Objects, and the lines that they were read from."""
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from gaam_cache.config_checks import delimiter_of
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.sources import files
 from gaam_cache.sources._options import refuse_unused
-from gaam_cache.sources._table import Columns, choose_with
+from gaam_cache.sources._table import DEFAULT_TEXT_COLUMNS, FILE_COLUMNS, Columns, choose_with
 from gaam_cache.tables.delimited import CsvTable, LinesTable
 from gaam_cache.tables.inputs import Inputs
 from gaam_cache.tables.jsonl import JsonLinesTable
@@ -30,6 +31,7 @@ class Reading(NamedTuple):
 
     format: str
     text_columns: tuple[str, ...] = ()
+    """Those of texts; empty where rows are files."""
     file_column: str | None = None
     of_files: bool = False
     """Whether rows are sounds or pictures."""
@@ -84,13 +86,16 @@ def open_table(path: Path, how: Reading, folder: Path, reserved: Sequence[str]) 
     )
     if how.format == LINES:
         refuse_unused(config, {"delimiter"}, str(path))
-        names = (how.file_column or "file",) if how.of_files else how.text_columns[:1] or ("text",)
+        names = (FILE_COLUMNS[0],) if how.of_files else DEFAULT_TEXT_COLUMNS
         columns = Columns(names, None, (), how.of_files)
     else:
         format = plugins.load(files.FORMATS, how.format, kind="format of data files")
         refuse_unused(config, {"delimiter", "encoding"} - format.reads, str(path))
-        columns = choose_with(format().open(path, config), config, None, str(path))
-    columns = columns._replace(of_files=how.of_files)
+        there = format().open(path, config)
+        if how.of_files and how.file_column is None:
+            usual = next((name for name in FILE_COLUMNS if name in there.names), FILE_COLUMNS[0])
+            config = dataclasses.replace(config, file_column=usual)
+        columns = choose_with(there, config, None, str(path))
     inputs = Inputs(columns, folder.absolute(), how.outside, how.skip_empty)
     table: Table
     if how.format == LINES:
@@ -101,11 +106,20 @@ def open_table(path: Path, how: Reading, folder: Path, reserved: Sequence[str]) 
         table = JsonLinesTable(path, inputs, how.encoding, reserved)
     else:
         table = ParquetTable(path, inputs)
+    check_reserved(table, reserved)
+    return table
+
+
+def check_reserved(table: Table, reserved: Sequence[str]) -> None:
+    """Refuse a table that has a column already that is to be added.
+
+    Raises:
+        ConfigError: naming it.
+    """
     if taken := [name for name in table.names if name.strip() in set(reserved)]:
         raise ConfigError(
-            f"the file has a column '{taken[0].strip()}' already",
-            expected=f"none of: {', '.join(reserved)}",
-            where=str(path),
+            f"there is a column '{taken[0].strip()}' already",
+            expected=f"none of: {', '.join(reserved[:8])}",
+            where=str(table.path),
             hint="name the results otherwise: --prefix NAME_",
         )
-    return table

@@ -12,7 +12,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.format.digest import hash_file
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources.formats.parquet import check_type, unreadable, values_of
-from gaam_cache.tables.chunk import CHUNK_ROWS, Chunk
+from gaam_cache.tables.chunk import Chunk
 from gaam_cache.tables.inputs import Inputs
 from gaam_cache.tables.table import Table
 
@@ -45,6 +45,7 @@ class ParquetTable(Table):
             raise unreadable(path, "the whole file", error) from error
         kept = {key: v for key, v in (schema.metadata or {}).items() if key != FEATURES}
         self._schema = schema.with_metadata(kept or None)
+        self.names = list(schema.names)
         repeated = [name for name in schema.names if schema.names.count(name) > 1]
         if repeated:
             raise DataError(
@@ -54,11 +55,6 @@ class ParquetTable(Table):
             )
         for column in inputs.columns.inputs:
             check_type(path, column, schema.field(column).type, inputs.columns)
-
-    @property
-    def names(self) -> list[str]:
-        """Of all columns."""
-        return list(self._schema.names)
 
     def schema(self) -> pyarrow.Schema:
         """As they are stored."""
@@ -71,7 +67,7 @@ class ParquetTable(Table):
         digest = hash_file(self.path)
         before = 0
         try:
-            for table in _evenly(self._file):
+            for table in _evenly(self._file, self.chunk_rows):
                 yield self._chunk(table, before, digest)
                 before += len(table)
         except (pyarrow.ArrowException, OSError) as error:
@@ -87,20 +83,20 @@ class ParquetTable(Table):
         return _Stored(table, f"{digest} {before}", str(self.path), places, inputs, states)
 
 
-def _evenly(file: Any) -> Iterator[pyarrow.Table]:
+def _evenly(file: Any, size: int) -> Iterator[pyarrow.Table]:
     """Pieces of as many rows as all have, however the file is divided."""
     import pyarrow
 
     left: list[pyarrow.RecordBatch] = []
     count = 0
-    for batch in file.iter_batches(CHUNK_ROWS):
+    for batch in file.iter_batches(size):
         left.append(batch)
         count += len(batch)
-        while count >= CHUNK_ROWS:
+        while count >= size:
             table = pyarrow.Table.from_batches(left)
-            yield table.slice(0, CHUNK_ROWS)
-            left = table.slice(CHUNK_ROWS).to_batches()
-            count -= CHUNK_ROWS
+            yield table.slice(0, size)
+            left = table.slice(size).to_batches()
+            count -= size
     if count:
         yield pyarrow.Table.from_batches(left)
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from gaam_cache.errors import DataError, StorageError
 from gaam_cache.format.files import Identity
@@ -43,8 +43,11 @@ class Table(ABC):
         StorageError: it cannot be read.
     """
 
+    chunk_rows: ClassVar[int] = CHUNK_ROWS
     format: str
     """The name of its format."""
+    names: list[str]
+    """Of all columns, as they stand there."""
     delimiter: str = ","
     """What parts fields, in CSV."""
 
@@ -53,18 +56,13 @@ class Table(ABC):
         self.inputs = inputs
         self._identity = self._now()
 
-    @property
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Of all columns, as they stand there."""
-
     @abstractmethod
     def schema(self) -> pyarrow.Schema:
         """Types of all columns; of JSON lines those that ``check`` has seen."""
 
     @abstractmethod
     def _read(self) -> Iterator[Chunk]:
-        """All rows from the beginning, ``CHUNK_ROWS`` at a time."""
+        """All rows from the beginning, ``chunk_rows`` at a time."""
 
     def look(self, chunk: Chunk, to: str) -> None:
         """Take note of what is read, and refuse what format ``to`` does not have.
@@ -109,6 +107,11 @@ class Table(ABC):
             yield chunk
         self.unchanged()
 
+    def _in_chunks(self, rows: Iterator[T], make: Callable[[list[T]], Chunk]) -> Iterator[Chunk]:
+        """Pieces of rows that come one by one; ``make`` makes one."""
+        while piece := list(islice(rows, self.chunk_rows)):
+            yield make(piece)
+
     def unchanged(self) -> None:
         """Refuse a file that is not what it was.
 
@@ -140,9 +143,3 @@ def _note_bad(chunk: Chunk, bad: BadRows) -> int:
         if isinstance(found, DataError):
             bad.add(place, found)
     return sum(found is None for found in chunk.inputs)
-
-
-def in_chunks(rows: Iterator[T], make: Callable[[list[T]], Any]) -> Iterator[Any]:
-    """Pieces of ``CHUNK_ROWS`` rows; ``make`` makes one."""
-    while piece := list(islice(rows, CHUNK_ROWS)):
-        yield make(piece)

@@ -10,6 +10,9 @@ from typer.core import TyperCommand
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
 
+TEXTS = frozenset({"texts"})
+"""Arguments that may be any text: they name nothing."""
+
 
 class Command(TyperCommand):
     """Refuses an option with one value that is given twice, and values that are empty.
@@ -26,7 +29,7 @@ class Command(TyperCommand):
         """
         for name, single, values in self._written(ctx, args):
             for value in values:
-                if problem := problem_with(value):
+                if name not in TEXTS and (problem := problem_with(value)):
                     raise ConfigError(
                         f"bad value for {name}", expected=problem, found=repr(shortened(value))
                     )

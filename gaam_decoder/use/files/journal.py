@@ -1,8 +1,8 @@
 r"""What has been predicted of a file so far, on disk, piece by piece.
 
-A line per record, ``SHA-256 of the JSON, a space, JSON, \n``: first what is being done, then one for
-every piece of rows, in any order; of several for one piece the last counts. What cannot be read at
-the end, as after a kill, is cut off.
+A line per record, ``SHA-256 of the JSON, a space, JSON, \n``: first what is being done, then one
+for every piece of rows, in any order; of several for one piece the last counts. What cannot be read
+at the end, as after a kill, is cut off.
 """
 
 from __future__ import annotations
@@ -93,8 +93,10 @@ class Journal:
         """Take note of what the finished file is, before it is there."""
         self._append({"result": sha256})
 
-    def close(self) -> None:
-        """Let go of the file."""
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
         self._file.close()
 
     def _append(self, content: dict[str, Any]) -> int:
@@ -123,11 +125,11 @@ def kept_rows(path: Path) -> int:
 
 def result_of(path: Path) -> str | None:
     """SHA-256 of the finished file, where a journal has got so far."""
-    last: dict[str, Any] = {}
+    found = None
     with suppress(OSError):
-        for _, _, last in _records(path):
-            pass
-    return last.get("result")
+        for _, _, content in _records(path):
+            found = content.get("result")
+    return found
 
 
 def _records(path: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:

@@ -123,7 +123,6 @@ class Partial:
         with storage_errors(self.out):
             result.rename(self.out)
             sync_folder(self.out.parent)
-        journal.close()
         # another process may wait for the lease: what is its own by then stays
         for path in [*self.folder.glob(f"{STDIN}.*"), self.folder / JOURNAL]:
             with suppress(OSError):

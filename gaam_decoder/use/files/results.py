@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaam_cache.tables.write import Column
 from gaam_decoder.use.files.journal import Record
 
 if TYPE_CHECKING:
-    from gaam_decoder.use.predictor import Predictions
+    from gaam_decoder.use.predictions import Predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ class Results:
         for place in range(self.top):
             numbers = [None if of_row is None else of_row[place] for of_row in record.classes]
             columns.append([None if n is None else self.class_names[n] for n in numbers])
-            columns.append([p and p[place] for p in record.probabilities])
+            likely = record.probabilities
+            columns.append([None if of_row is None else of_row[place] for of_row in likely])
             if place == 0:
                 columns.append(list(record.agreement))
         return {column.name: values for column, values in zip(self.columns, columns, strict=True)}
@@ -65,15 +65,9 @@ class Results:
         probabilities: list[list[float] | None] = [None] * len(used)
         agreement: list[float | None] = [None] * len(used)
         if found is not None:
-            likeliest_NK = likeliest(found.probabilities_NC, self.top)
-            likely_NK = np.take_along_axis(found.probabilities_NC, likeliest_NK, 1)
+            likeliest_NK, likely_NK = found.top(self.top)
             for place, row in enumerate(np.flatnonzero(used).tolist()):
                 classes[row] = likeliest_NK[place].tolist()
                 probabilities[row] = likely_NK[place].tolist()
                 agreement[row] = float(found.agreement_N[place])
         return Record(len(used), sha256, classes, probabilities, agreement)
-
-
-def likeliest(probabilities_NC: NDArray[np.float64], top: int) -> NDArray[np.intp]:
-    """Numbers of the likeliest classes of every row, (N, K); of equal ones the first come first."""
-    return np.argsort(-probabilities_NC, axis=1, kind="stable")[:, :top]
