@@ -64,7 +64,13 @@ class Partial:
         return self
 
     def __exit__(self, *reason: object) -> None:
+        # what is given back is written, for which a full disk has no room
+        if not self._lease.lost():
+            self._lease.done()
         self._leases.close()
+        with suppress(OSError):  # there is something in it to go on with, or of another process
+            (self.folder / LEASES).rmdir()
+            self.folder.rmdir()
 
     def _check(self, source: Path | None) -> None:
         out, said = self.out, self._said
@@ -107,7 +113,7 @@ class Partial:
         return path
 
     def publish(self, journal: Journal, content: Iterable[bytes]) -> None:
-        """Let ``out`` be there with its whole content, and take the folder away."""
+        """Let ``out`` be there with its whole content; nothing is left to go on with."""
         digest = hashlib.sha256()
 
         def hashed() -> Iterator[bytes]:
@@ -123,15 +129,9 @@ class Partial:
         with storage_errors(self.out):
             result.rename(self.out)
             sync_folder(self.out.parent)
-        # another process may wait for the lease: what is its own by then stays
-        for path in [*self.folder.glob(f"{STDIN}.*"), self.folder / JOURNAL]:
-            with suppress(OSError):
-                path.unlink()
-        self._lease.done()
-        self._leases.close()
         with suppress(OSError):
-            (self.folder / LEASES).rmdir()
-            self.folder.rmdir()
+            for path in [*self.folder.glob(f"{STDIN}.*"), self.folder / JOURNAL]:
+                path.unlink()
 
 
 def kept_in_words(out: Path | None) -> str:
