@@ -19,10 +19,12 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
+from gaam_cache.terminal.consent import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams, write_stdout
-from gaam_cache.terminal.usage import Command
+from gaam_cache.terminal.usage import Command, Commands
+from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="gaam",
+    cls=Commands,
     help="Run a frozen encoder once, then train attention decoders on its layers over many seeds.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -116,31 +118,31 @@ def _main(
 
 @app.command(cls=_Command)
 def extract(
-    preset: Annotated[str | None, _option("--preset", help="A file of data/presets.")] = None,
-    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of a text encoder, or tfidf: a bag of words.")] = None,
-    revision: Annotated[str | None, _extract("revision", "--revision", help="Branch, tag or commit of the encoder.")] = None,
+    preset: Annotated[str | None, _option("--preset", metavar="NAME", help=f"Settings that were prepared: {', '.join(settings.preset_names('extract'))}.")] = None,
+    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of an encoder of texts, sounds or pictures, or tfidf: a bag of words.")] = None,
+    revision: Annotated[str | None, _extract("revision", "--revision", metavar="NAME", help="Branch, tag or commit of the encoder.")] = None,
     untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
     encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,
     dataset: Annotated[str | None, _extract("dataset", "--dataset", metavar="PATH|ID", help="File, folder with train.csv and test.csv (or .jsonl, .parquet), folder with a folder per class (train/cat/1.png), or hub id.")] = None,
-    dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", help="Branch, tag or commit of the data set.")] = None,
-    text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Repeatable; joined by a space.")] = None,
+    dataset_revision: Annotated[str | None, _extract("dataset_revision", "--dataset-revision", metavar="NAME", help="Branch, tag or commit of the data set.")] = None,
+    text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Column of the text; of several (repeatable) the texts are joined by a space.")] = None,
     label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
     file_column: Annotated[str | None, _extract("file_column", "--file-column", metavar="NAME", help="Column of sounds or pictures: paths, or what is stored there.")] = None,
     allow_outside: Annotated[bool | None, _extract("", "--allow-outside", help="Take files outside of the folder of the table that names them.")] = None,
     keep_columns: Annotated[Strings, _extract("", "--keep-column", metavar="NAME", help="Column of strings that the cache keeps; repeatable.")] = None,
     delimiter: Annotated[str | None, _extract("delimiter", "--delimiter", metavar="CHAR|tab", help="What parts the fields of a CSV file; also semicolon, pipe, space.")] = None,
-    encoding: Annotated[str | None, _extract("encoding", "--encoding", metavar="NAME", help="Of the characters in CSV and JSON lines.")] = None,
+    encoding: Annotated[str | None, _extract("encoding", "--encoding", metavar="NAME", help="How characters are stored in CSV and JSON lines.")] = None,
     strip_labels: Annotated[bool | None, _extract("", "--strip-labels", help="Leave out white space around class names.")] = None,
     skip_empty: Annotated[bool | None, _extract("", "--skip-empty", help="Leave out rows of which nothing is to be encoded, and name them.")] = None,
     test_fraction: Annotated[float | None, _extract("test_fraction", "--test-fraction", metavar="0.2", help="Part of a single file, or of the only split, that becomes 'test', stratified; the rest is 'train'.")] = None,
     split_seed: Annotated[int | None, _extract("split_seed", "--split-seed", help="Which rows those are.")] = None,
     unlabelled: Annotated[Strings, _extract("", "--unlabelled", metavar="NAME", help="Split without labels, to predict on; repeatable.")] = None,
-    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound.")] = None,
+    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound, in seconds.")] = None,
     clip_mode: Annotated[str | None, _extract("clip_mode", "--clip-mode", metavar="cut|split", help="Of a longer sound the beginning, or a row for every piece.")] = None,
     published_audio: Annotated[bool | None, _extract("", "--published-audio", help="Sounds as the published code has them: filled to 5 s, no normalisation.")] = None,
-    splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Repeatable.")] = None,
+    splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Split to encode; repeatable.")] = None,
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
-    pool: Annotated[Strings, _extract("pool", "--pool", help=f"{', '.join(plugins.names('gaam_cache.encoders.poolings'))}; several from one pass, repeatable.")] = None,
+    pool: Annotated[Strings, _extract("pool", "--pool", metavar="NAME", help=f"Of a layer's tokens to one vector: {', '.join(plugins.names('gaam_cache.encoders.poolings'))}; several from one pass, repeatable.")] = None,
     pool_over: Annotated[str | None, _extract("pool_over", "--pool-over", metavar="all|text", help="Pool all tokens, or those of the text without the prompt.")] = None,
     prompt: Annotated[str | None, _extract("prompt", "--prompt", metavar="'... {text} ...'", help="Text around every text, which is cut where both are too long.")] = None,
     prompt_file: Annotated[Path | None, _extract("prompt_file", "--prompt-file", help="A file that holds it (UTF-8).")] = None,
@@ -150,9 +152,9 @@ def extract(
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
     batch_tokens: Annotated[int | None, _extract("batch_tokens", "--batch-tokens", help="Tokens of one batch.")] = None,
     shard_rows: Annotated[int | None, _extract("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
-    limit: Annotated[int | None, _extract("limit", "--limit", help="Only the first rows of each split.")] = None,
+    limit: Annotated[int | None, _extract("limit", "--limit", help="Only so many rows of each split, the first.")] = None,
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda|mps", help="Where the encoder runs.")] = None,
-    device_map: Annotated[str | None, _extract("device_map", "--device-map", help="'auto' spreads the encoder over GPUs (accelerate), 'none' does not.")] = None,
+    device_map: Annotated[str | None, _extract("device_map", "--device-map", metavar="auto|none", help="'auto' spreads the encoder over GPUs (accelerate), 'none' does not.")] = None,
     engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
     devices: Annotated[str | None, _extract("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _extract("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
@@ -252,8 +254,8 @@ def import_(
 
 @app.command(cls=_Command)
 def train(
-    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Repeatable; one of {', '.join(plugins.names('gaam_decoder.attention'))}.")] = None,
-    preset: Annotated[str | None, _option("--preset", help="A recipe of data/presets, such as paper.")] = None,
+    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Mechanism, repeatable: {', '.join(plugins.names('gaam_decoder.attention'))}.")] = None,
+    preset: Annotated[str | None, _option("--preset", metavar="NAME", help=f"A recipe that was prepared: {', '.join(settings.preset_names('train'))}.")] = None,
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
     seeds: Annotated[Strings, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list; repeatable, which makes a list.")] = None,
@@ -265,7 +267,7 @@ def train(
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
     weight_decay: Annotated[Strings, _train("weight_decay", "--weight-decay", metavar="0.01|0,0.01,0.1", help="Weight decay of AdamW, or several; repeatable.")] = None,
-    schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the rate.")] = None,
+    schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the learning rate: constant, or a tenth whenever accuracy stays.")] = None,
     clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
     loss_scale: Annotated[str | None, _train("loss_scale", "--loss-scale", metavar="auto|none|dynamic", help="Multiply the loss so that small gradients last; auto: with --dtype float16.")] = None,
     clip_order: Annotated[str | None, _train("clip_order", "--clip-order", metavar="unscale-first|clip-first", help="Which gradient is clipped: its own, or that of the scaled loss (as published).")] = None,
@@ -276,8 +278,9 @@ def train(
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose.")] = None,
     pool: Annotated[Strings, _train("pool", "--pool", metavar="mean|mean,last", help="Pooling to read, or several; repeatable.")] = None,
     layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, numbered from 1 (0: of --layer-zero); repeatable.")] = None,
-    train_split: Annotated[str | None, _train("train_split", "--train-split", help="Split to learn from.")] = None,
-    test_split: Annotated[str | None, _train("test_split", "--test-split", help="Split to report on.")] = None,
+    train_split: Annotated[str | None, _train("train_split", "--train-split", metavar="NAME", help="Split to learn from.")] = None,
+    test_split: Annotated[str | None, _train("test_split", "--test-split", metavar="NAME|none", help="Split to report on; none: learn from all of train and report nothing.")] = None,
+    final: Annotated[bool | None, _train("", "--final", help="Also train a final model on all of train, after what is evaluated.")] = None,
     allow_train_as_test: Annotated[bool | None, _train("", "--allow-train-as-test", help="Report on rows that were learned from; every report marks it.")] = None,
     shuffle_labels: Annotated[bool | None, _train("", "--shuffle-labels", help="Learn from shuffled labels: a sanity check that must end at chance.")] = None,
     device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda|mps", help="Where to train.")] = None,
@@ -442,9 +445,22 @@ def predict(
         _print_json(found.to_dict()) if as_json else tell(found.in_words())
 
 
+_RUN = typer.Argument(metavar="[RUN]...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
+_Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
+_Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
+_Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
+_Cache = Annotated[Optional[str], _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")]  # noqa: UP045  # fmt: skip
+_Since = Annotated[Optional[str], _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later (UTC).")]  # noqa: UP045  # fmt: skip
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
 @app.command(cls=_Command)
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
@@ -463,7 +479,11 @@ def report(
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
     found = gaam_decoder.report(
-        runs,
+        runs or ["runs"],
+        attn=attn,
+        head=head,
+        cache=cache,
+        since=since,
         baseline=baseline,
         margin=margin,
         every_candidate=all_candidates,
@@ -476,6 +496,136 @@ def report(
         found.save(out, name)
     else:
         found.show(name)
+
+
+runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("list", cls=_Command)
+def runs_list(
+    folders: Annotated[Optional[list[Path]], typer.Argument(metavar="[FOLDER]...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """List runs, damaged and unfinished ones too; 'gaam runs' alone does it."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    listing = tidying.list_runs(folders or [Path("runs")], filters)
+    if as_json:
+        _print_json(listing.to_dict())
+    else:
+        tell(tidying.table(listing))
+    raise typer.Exit(3 if listing.damage else 0)
+
+
+@runs_app.command("rename", cls=_Command)
+def runs_rename(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name within --runs.")],
+    name: Annotated[str, typer.Argument(help="New readable name; the ending, which says what was trained, stays.")],
+    runs: _Runs = Path("runs"),
+) -> None:  # fmt: skip
+    """Give a run another name; trainings and reports find it as before."""
+    from gaam_decoder import tidying
+
+    renamed = tidying.rename(run, name, runs=runs)
+    tell(f"renamed: {renamed} (the end of the name says which run it is, and stays)")
+
+
+@runs_app.command("move", cls=_Command)
+def runs_move(
+    names: Annotated[list[Path], typer.Argument(metavar="[RUN]... FOLDER", help="Runs, or none and a filter; last the folder that gets them.", show_default=False)],
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Move runs to another folder, also to another disk: each whole, or not at all."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    _after_consent(tidying.moving(names[:-1], filters, runs, names[-1]), yes, as_json)
+
+
+@runs_app.command("remove", cls=_Command)
+def runs_remove(
+    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Unfinished work that nobody is at, instead of runs.")] = False,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove runs from the disk, each whole; what goes is listed, and asked for."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    plan = tidying.removal_of_unfinished if unfinished else tidying.removal
+    _after_consent(plan(names or [], filters, runs), yes, as_json)
+
+
+def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
+    """Do what was planned, if that is wanted."""
+    if not consent(plan.in_words(), yes=yes):
+        tell("nothing was done", to=sys.stderr)
+        raise typer.Exit(1)
+    plan.carry_out()
+    if as_json:
+        _print_json(plan.to_dict())
+    else:
+        tell(plan.done_in_words())
+
+
+@app.command(cls=_Command)
+def export(
+    path: Annotated[Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    seed: Annotated[int | None, _option("--seed", metavar="K", help="Of a run: the decoder of this seed alone (default: the average of all that finished).")] = None,
+    average: Annotated[bool, typer.Option("--average", help="Of a run: the average of all seeds that finished, as without it.")] = False,
+    cache: Annotated[Path | None, _option("--cache", help="Of a run: folder of its cache, if it has moved.")] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Of a cache: copy its shards instead of linking to them.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export, in DIR and in the repository.")] = False,
+    push: Annotated[str | None, _option("--push", metavar="USER/NAME", help="Send it to the hub too, after a question.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="A new repository is private.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it is sent.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a folder of a run or a cache that the hub takes, with a card and nothing personal.
+
+    Nothing leaves this machine without --push, which says what would be sent where, and asks.
+    """
+    import gaam_cache.inspect
+    from gaam_cache.exporting import command
+
+    of_cache = gaam_cache.inspect.is_cache(path)
+    command.check_options(of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
+    where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
+    with show_progress("export", "steps", quiet=quiet) as progress:
+        made: Any
+        if of_cache:
+            made = gaam_cache.export_cache(path, out, copy=copy, overwrite=overwrite, progress=progress)  # fmt: skip
+        else:
+            import gaam_decoder
+
+            made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
+    if not as_json:
+        tell(made.in_words())
+    sent = command.send(where, out, yes=yes) if where else None
+    if as_json:
+        _print_json(made.to_dict() | {"sent_to": sent})
+    elif sent:
+        tell(f"sent to {sent}")
 
 
 @app.command(cls=_Command)

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
 from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
-    TEST_SPLIT,
     check_choices,
     check_loss,
     check_precision,
-    check_protocol,
     check_sweep,
     check_tuning,
     range_error,
@@ -33,6 +30,7 @@ from gaam_decoder.parse import (
     whole,
     yes_or_no,
 )
+from gaam_decoder.protocol_checks import TEST_SPLIT, check_protocol
 from gaam_decoder.specs import USUAL_DECAY, parse_attention, parse_head
 
 MOST_EPOCHS = 1_000_000
@@ -40,7 +38,7 @@ WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed
 REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
 PATHS = ("cache", "runs")
-YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels")
+YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels", "final")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +102,9 @@ class TrainConfig(Placing):
     train_split: str = "train"
     """Split to train on."""
     test_split: str = TEST_SPLIT
-    """Split to report on."""
+    """Split to report on; none: a final model, of all training rows, which is not evaluated."""
+    final: bool = False
+    """Also train a final model of every recipe, after what is evaluated."""
     allow_train_as_test: bool = False
     """Report on rows that were trained on; every report says that this is no test accuracy."""
     folds: int | None = None
@@ -168,8 +168,6 @@ class TrainConfig(Placing):
         check_choices(self)
         check_protocol(self, _DEFAULTS)
         check_precision(self)
-        if not self.seeds:
-            raise ConfigError("nothing to train", expected="at least one seed: --seeds")
         check_loss(self)
         check_sweep(self, self._axes())
         check_tuning(self)

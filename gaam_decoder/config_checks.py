@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages.checks import option_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.specs import blamed, build, head_class, parse_head, parse_loss
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.recipe import Dtype
 
-TEST_SPLIT = "test"
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -113,6 +112,8 @@ def check_sweep(config: TrainConfig, axes: Mapping[str, Sequence[Any]]) -> None:
     Raises:
         ConfigError: one of the three is not so.
     """
+    if not config.seeds:
+        raise ConfigError("nothing to train", expected="at least one seed: --seeds")
     for name, values in axes.items():
         if not values:
             raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
@@ -120,12 +121,12 @@ def check_sweep(config: TrainConfig, axes: Mapping[str, Sequence[Any]]) -> None:
         if count > 1:
             raise ConfigError(f"{option_of(name)} {twice} is given twice")
     count = math.prod(len(values) for values in axes.values())
-    count *= config.repeats * (1 if config.fold else config.folds or 1)
+    count *= config.repeats * (1 if config.fold else config.folds or 1) + config.final
     if count > MOST_RECIPES:
         raise ConfigError(
             "the sweep is too large",
-            expected=f"at most {MOST_RECIPES:,} combinations of "
-            "--attn, --head, --pool, --lr, --weight-decay, --layers, --folds and --repeats",
+            expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
+            "--weight-decay, --layers, --folds and --repeats, with --final one more of each",
             found=f"{count:,}",
         )
 
@@ -159,65 +160,6 @@ def check_tuning(config: TrainConfig) -> None:
             hint=f"--seeds {both[-1] + 1}-{both[-1] + len(config.seeds)}; or without "
             "--tune-seeds, where all seeds train the whole grid, choose and report",
         )
-
-
-def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
-    """What is tested on what.
-
-    Raises:
-        ConfigError: an option that plays no part, or an answer that would mislead.
-    """
-    if config.fold is not None and config.folds is None:
-        raise ConfigError(
-            "--fold says which of the folds of a cross-validation is tested",
-            expected="--folds with it",
-            found=f"--fold {config.fold} alone",
-            hint=f"--folds 5 --fold {min(config.fold, 5)}, or leave --fold out",
-        )
-    if config.repeats > 1 and config.folds is None:
-        raise ConfigError(
-            "--repeats says how often a cross-validation is repeated with other folds",
-            expected="--folds with it",
-            found=f"--repeats {config.repeats} alone",
-            hint=f"--folds 5 --repeats {config.repeats}; for more seeds: --seeds",
-        )
-    if config.fold is not None and config.folds is not None and config.fold > config.folds:
-        raise range_error("fold", f"1 to {config.folds}, the number of --folds", config.fold)
-    if config.folds is not None and config.test_split != TEST_SPLIT:
-        raise ConfigError(
-            "--folds test on parts of --train-split: --test-split plays no part",
-            expected="one of the two",
-            found=f"--folds {config.folds} and --test-split {shortened(config.test_split)}",
-            hint=f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
-        )
-    for option, chooses in (("val_fraction", False), ("split_seed", config.folds is not None)):
-        given = getattr(config, option)
-        if config.select != "val" and not chooses and given != defaults[option]:
-            raise ConfigError(
-                f"{option_of(option)} plays no part with --select {config.select}",
-                expected="--select val, which holds out a part of train"
-                + (" (or --folds)" if option == "split_seed" else ""),
-                found=f"{option_of(option)} {given}",
-                hint=f"leave {option_of(option)} out",
-            )
-    if config.groups is not None and config.folds is None:
-        raise ConfigError(
-            "--groups says what a fold keeps together",
-            expected="--folds with it",
-            found=f"--groups {config.groups} alone",
-        )
-    if config.tests_on_train and not config.allow_train_as_test:
-        raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")
-
-
-def train_as_test(found: str) -> ConfigError:
-    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
-    return ConfigError(
-        "the rows to test on are the rows to learn from",
-        expected="a split of its own, or --folds, which test on rows that were held out",
-        found=found,
-        hint="--folds 5, or --allow-train-as-test, which every report marks",
-    )
 
 
 def range_error(name: str, expected: str, found: Any) -> ConfigError:

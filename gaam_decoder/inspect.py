@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError
-from gaam_decoder.analysis.importance import NO_MAP, importance_of
+from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.runs.counting import on_training_rows
+from gaam_decoder.runs.loading import sound_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_files import repair
-from gaam_decoder.runs.run_folders import is_run, sound_runs, unfinished_runs
+from gaam_decoder.runs.run_folders import is_run, unfinished_runs
 from gaam_decoder.runs.summary import fit_in_words
 
 
@@ -73,18 +74,27 @@ def in_words(about: dict[str, Any]) -> str:
         f"  recipe       {recipe}",
         *_groups_in_words(about.get("groups")),
         f"  run as       {_engine_in_words(about['engine'], fitted='fit' in about)}",
-        f"  majority     {100 * about['majority_accuracy']:.1f}%",
+        *_majority_in_words(about["majority_accuracy"]),
     ]
-    tested = _tested_on(about["recipe"])
     for seed in about["seeds"]:
         what = (
             f"failed: {seed['failed']}"
             if seed["failed"]
-            else f"{100 * seed['accuracy']:.2f}% on {tested}{_kept(about, seed['epoch'])}"
+            else f"{_accuracy(about, seed['accuracy'])}{_kept(about, seed['epoch'])}"
         )
         lines.append(f"  seed {seed['seed']:<7} {what}, {seed['seconds']:.2f} s")
-    finished = any(not seed["failed"] for seed in about["seeds"])
-    return "\n".join([*lines, *_importance_in_words(about["importance"], finished=finished)])
+    return "\n".join([*lines, *_importance_in_words(about)])
+
+
+def _majority_in_words(majority: float | None) -> list[str]:
+    return [] if majority is None else [f"  majority     {100 * majority:.1f}%"]
+
+
+def _accuracy(about: dict[str, Any], accuracy: float) -> str:
+    """What came of a seed that finished."""
+    if not about["evaluated"]:
+        return "final model, not evaluated"
+    return f"{100 * accuracy:.2f}% on {_tested_on(about['recipe'])}"
 
 
 def _groups_in_words(groups: dict[str, str] | None) -> list[str]:
@@ -111,9 +121,12 @@ def _tested_on(recipe: dict[str, Any]) -> str:
     return f"'{test}'" + (", which chose the epoch" if recipe.get("select") == "test" else "")
 
 
-def _importance_in_words(importance: dict[str, Any] | None, *, finished: bool) -> list[str]:
+def _importance_in_words(about: dict[str, Any]) -> list[str]:
+    importance = about["importance"]
     if importance is None:
-        return [f"  importance   none: {NO_MAP if finished else 'no seed finished'}"]
+        finished = any(not seed["failed"] for seed in about["seeds"])
+        why = NO_MAP if about["evaluated"] else NO_MAP_OF_FINAL
+        return [f"  importance   none: {why if finished else 'no seed finished'}"]
     lines = ["  importance   share of the summed attention map; mean importance factor (0 to 1)"]
     for layer in importance["layers"]:
         share, factor = f"{layer['contribution']:5.1f}%", f"{layer['factor']:.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,11 @@ OF_STEPS: dict[str, Any] = {
 }
 """Settings that play no part where a head is fitted at once, and the values that they have there,
 so that two recipes which mean the same are the same."""
+
+NO_TEST = "none"
+"""The test split of a final model, which learns from all rows and is tested on none."""
+OF_TEST = ("test_split", "fold", "groups")
+"""Settings that decide which rows are tested, and nothing else of a final model."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Of matrix products."""
@@ -75,6 +81,18 @@ class Groups:
         """Where they were read, as JSON values."""
         source = self.source if self.kind == "column" else str(Path(self.source).absolute())
         return {"kind": self.kind, "source": source}
+
+
+def has_test_rows(recipe: Mapping[str, Any], splits: Container[str]) -> bool:
+    """Whether what was trained under a recipe was tested.
+
+    Args:
+        recipe: as ``Recipe.to_dict`` has it.
+        splits: of the cache. Where one of them is really called ``NO_TEST``, as it could be before
+            that word meant something, it was tested.
+    """
+    no_split = recipe.get("test_split") == NO_TEST and NO_TEST not in splits
+    return recipe.get("fold") is not None or not no_split
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +149,13 @@ class Recipe:
             split_seed=self.split_seed,
             shuffled=self.shuffle_labels,
             shuffle=self.shuffle,
+            final=self.final,
         )
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing is tested; a cache with a split of that name is refused before."""
+        return self.fold is None and self.test_split == NO_TEST
 
     @property
     def window(self) -> int | None:
@@ -146,6 +170,17 @@ class Recipe:
     def settled(self) -> Recipe:
         """The recipe in the one form that all have which mean the same."""
         return replace(self, **OF_STEPS) if self.fitted else self
+
+    def without_test(self) -> Recipe:
+        """The recipe of the final model beside this one; what only decides test rows is gone."""
+        return replace(
+            self,
+            test_split=NO_TEST,
+            fold=None,
+            groups=None,
+            allow_train_as_test=False,
+            split_seed=self.split_seed if self.select == "val" else 0,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """What plays a part, but for the decoder, as JSON values, as run.json has them.

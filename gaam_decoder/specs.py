@@ -238,13 +238,14 @@ def row_title(
     split_seed: int | None = None,
     shuffled: bool = False,
     shuffle: str | None = None,
+    final: bool = False,
 ) -> str:
     """What a row of the table is called where people read it; None is left out."""
     title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
-    title += f", fold {fold}" if fold else ""
-    title += f" of split seed {split_seed}" if fold and split_seed else ""
+    of_seed = f" of split seed {split_seed}" if split_seed else ""
+    title += f", fold {fold}{of_seed}" if fold else ""
     title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
-    return title + (", labels shuffled" if shuffled else "")
+    return title + ", labels shuffled" * shuffled + ", final model" * final

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -31,9 +31,12 @@ import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
+from gaam_cache.importing.containers import hdf5
 from gaam_cache.placing import ENGINES
 from gaam_cache.terminal import interruption
+from gaam_cache.verification import inspector
 from gaam_decoder.config import TrainConfig
+from tests import hdf5_forks
 
 hypothesis.settings.register_profile(
     "gaam",  # a busy machine is slow, and that is no failure
@@ -91,6 +94,26 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
     monkeypatch.setenv("GAAM_PROBE", "false")
+
+
+@pytest.fixture
+def own_readers() -> None:
+    """Processes that look into HDF5 files are started as they are for users."""
+
+
+@pytest.fixture(autouse=True)
+def _forked_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "own_readers" in request.fixturenames:
+        return
+    for module in (hdf5, inspector):
+        start, program = module.start_process, module._PROGRAM
+
+        def started(
+            asked: str, *, start: Any = start, program: str = program, **options: Any
+        ) -> Any:
+            return (hdf5_forks.start if asked == program else start)(asked, **options)
+
+        monkeypatch.setattr(module, "start_process", started)
 
 
 def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache.cache import open_cache
-from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder.analysis.ablation import Ablation, Group
-from gaam_decoder.analysis.importance import FLAT, NO_MAP, Importance, importance_of
+from gaam_decoder.analysis.importance import (
+    FLAT,
+    NO_MAP,
+    NO_MAP_OF_FINAL,
+    Importance,
+    importance_of,
+)
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.find_cache import cache_of
+from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
@@ -47,7 +54,7 @@ def ablate(
         path: folder of the run.
         num_layers: layers of each group.
         seed: decides the random layers.
-        cache: folder of the cache, where it is no longer where the run says.
+        cache: folder of the cache, where ``cache_of`` does not find it.
         attn: what to train instead of the run's own mechanism, where its options do not fit
             that few layers (``gaam:heads=1`` for a run of ``gaam:heads=8``).
         device: auto, cpu, cuda, cuda:N or mps.
@@ -63,14 +70,15 @@ def ablate(
     run = _read(Path(path).expanduser())
     importance = importance_of([run])
     if importance is None:
+        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
         raise ConfigError(
             f"the layers of '{run.attention}' cannot be ranked",
-            expected="a finished run of a mechanism with an attention map",
-            found=NO_MAP if run.finished else "every seed failed",
+            expected="a finished run of a mechanism with an attention map, tested on a split",
+            found=why if run.finished else "every seed failed",
             where=str(run.path.absolute()),
         )
     chosen = choose_layers(importance, num_layers, seed)
-    folder = _find_cache(run, cache)
+    folder = cache_of(run, cache).root
     groups = [_group("all", importance.layers, [run], run.seeds)]
     for name, layers in chosen.items():
 
@@ -144,35 +152,9 @@ def _read(path: Path) -> RunResult:
             f"no finished run at '{path}'",
             expected=f"the folder of one run, with {RUN_FILE}",
             where=str(path.absolute()),
-            hint="gaam inspect RUNS lists the runs of a folder",
+            hint=near_run(path) or "gaam runs lists the runs of a folder",
         )
     return read_run(path)
-
-
-def _find_cache(run: RunResult, given: str | Path | None) -> Path:
-    recorded = run.cache.get("path")
-    if given is None and recorded is None:
-        raise ConfigError(
-            "the run does not say where its cache is",
-            where=str(run.path.absolute()),
-            hint="name it with --cache",
-        )
-    folder = Path(given if given is not None else str(recorded)).expanduser()
-    try:
-        found = open_cache(folder).fingerprint
-    except GaamError as error:
-        if given is None:
-            error.details["to do"] = "name the folder of the cache with --cache"
-        raise
-    if found != run.cache["fingerprint"]:
-        raise CacheError(
-            "this is not the cache that the run was trained on",
-            expected=f"fingerprint {run.cache['fingerprint'][:12]}",
-            found=found[:12],
-            where=str(folder.absolute()),
-            hint="name the folder of the cache with --cache",
-        )
-    return folder
 
 
 def _config(

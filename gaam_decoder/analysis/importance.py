@@ -23,6 +23,7 @@ Floats = NDArray[np.floating[Any]]
 FLAT = 4 * float(np.finfo(np.float32).eps)
 """A map whose relative range is smaller is constant: what is left is rounding."""
 NO_MAP = "the mechanism has no attention map to take importance from"
+NO_MAP_OF_FINAL = "attention maps are means over test rows, and a final model has none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +104,8 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     """Importance over all finished seeds of runs that differ in their seeds alone.
 
     Returns:
-        None where the mechanism has no attention map (``NO_MAP``), or no seed finished.
+        None where the mechanism has no attention map (``NO_MAP``), no seed finished, or nothing was
+        tested (``NO_MAP_OF_FINAL``).
     """
     maps = by_seed(runs, lambda run: run.attention_map)
     if not maps:

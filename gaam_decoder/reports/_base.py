@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _compare, _literature
+from gaam_decoder.reports import _compare, _finals, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import TestedRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 SHUFFLED = "labels shuffled"
+NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
 AT_EDGE = " (edge)"
 UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
@@ -28,32 +30,39 @@ CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "h
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """All rows of one cache and one set of test rows; rows of different ones are never compared."""
+    """All rows of one cache and one set of test rows; rows of different ones are never compared.
+
+    Where all that is there of a cache are final models, which test nothing, it has no rows.
+    """
 
     cache: dict[str, Any]
-    majority_accuracy: float
+    majority_accuracy: float | None = None
     where: str
     """Which rows are tested, in words."""
-    num_test_rows: int
-    rows: tuple[Row, ...]
-    baseline: str | None
+    num_test_rows: int = 0
+    rows: tuple[Row, ...] = ()
+    baseline: str | None = None
     """What differences are to; None where nothing is compared."""
-    asked: bool
+    asked: bool = False
     """Whether somebody asked for this baseline."""
-    covered: bool
+    covered: bool = False
     """Whether these rows are a part of those of another table, in which they are compared."""
-    incomplete: tuple[str, ...]
+    incomplete: tuple[str, ...] = ()
     """What is not among the rows, because folds of it are missing."""
-    comparisons: tuple[Comparison | None, ...]
+    comparisons: tuple[Comparison | None, ...] = ()
     """One for each row; None for the baseline, and where it has no counterpart."""
-    against_probe: tuple[stats.Claim | None, ...]
+    against_probe: tuple[stats.Claim | None, ...] = ()
     """Every row minus the linear probe on the same states; None where there is none."""
-    num_tests: int
+    num_tests: int = 0
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
     """Largest difference that does not matter, a fraction."""
-    unchosen: tuple[int, ...]
+    unchosen: tuple[int, ...] = ()
     """Places of the rows that are candidates between which nothing could choose."""
+    selection: Selection | None = None
+    """What was left out of the whole report."""
+    finals: tuple[_finals.FinalModel, ...] = ()
+    """Final models of the rows, and others of the cache that no row is the recipe of."""
 
     @property
     def published(self) -> tuple[Published | None, ...]:
@@ -81,6 +90,8 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "unchosen_rows": list(self.unchosen),
+            **({"selection": self.selection.to_dict()} if self.selection else {}),
+            "final_models": [final.to_dict() for final in self.finals],
         }
 
     def title(self) -> str:
@@ -168,17 +179,19 @@ def build_tables(
     margin: float = stats.MARGIN,
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
+    selection: Selection | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
     Of runs that differ in numbers of the recipe alone, validation chooses one.
 
     Args:
-        runs: finished runs.
+        runs: finished runs; those that were not evaluated are beside the rows, and in nothing else.
         baseline: mechanism to compare with; default: ``none`` where it is among the runs.
         margin: largest difference that does not matter, a fraction.
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
+        selection: what was left out of the runs.
 
     Raises:
         ConfigError: no run of the baseline that was asked for.
@@ -188,7 +201,7 @@ def build_tables(
     unchosen: tuple[str, ...] = ()
     if not every_candidate:
         runs, tunings, unchosen = choose(runs, tune_seeds)
-    found = by_test_rows(runs, apart=tunings)
+    found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
     row_lists = [build_rows(tested.groups, tunings) for tested in found]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
     compared = _compare.correct(
@@ -200,7 +213,7 @@ def build_tables(
         ]
     )
     num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
-    return [
+    tables = [
         Table(
             cache=rows[0].runs[0].cache,
             majority_accuracy=_majority(tested),
@@ -218,8 +231,14 @@ def build_tables(
             num_tests=num_tests,
             margin=margin,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
+            selection=selection,
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
+    ]
+    beside, alone = _finals.placed([r for r in runs if not r.evaluated], tables, tunings)
+    tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
+    return tables + [
+        Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
     ]
 
 
@@ -227,7 +246,7 @@ def _majority(tested: TestedRows) -> float:
     """Accuracy of the majority class, over all folds if there are several."""
     runs = [part[0] for part in tested.groups[0]]
     rows = [len(run.labels) for run in runs]
-    return sum(run.majority_accuracy * n for run, n in zip(runs, rows, strict=True)) / sum(rows)
+    return sum((r.majority_accuracy or 0) * n for r, n in zip(runs, rows, strict=True)) / sum(rows)
 
 
 class Format(ABC):

@@ -10,7 +10,10 @@ from gaam_decoder import stats
 from gaam_decoder.reports import _claims, _literature, _tuned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import CONTROLS, counterpart
+from gaam_decoder.reports._finals import all_runs
+from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._probe import probes
+from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports._shuffled import leaks, shuffled
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
@@ -36,6 +39,8 @@ VERSIONS = ("python", "torch", "numpy", "device")
 
 def notes(table: Table) -> list[str]:
     """All notes of a table, what weighs most first."""
+    if not table.rows:
+        return [*selected(table), *_provenance(table)]
     shown = {
         row.attention: found
         for row, found in zip(table.rows, table.published, strict=True)
@@ -43,6 +48,7 @@ def notes(table: Table) -> list[str]:
     }
     selects = sorted({row.select for row in table.rows})
     return [
+        *selected(table),
         *on_training_rows(table),
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
         *failures(table),
@@ -50,7 +56,7 @@ def notes(table: Table) -> list[str]:
         *shared_texts(table),
         *weighted(table),
         *fitted_states(table),
-        f"majority class alone: {100 * table.majority_accuracy:.1f}%",
+        f"majority class alone: {percent(table.majority_accuracy)}%",
         *controls(table.rows),
         *_tuned.notes(table),
         *shuffled(table),
@@ -64,7 +70,9 @@ def notes(table: Table) -> list[str]:
 
 def warnings(table: Table) -> list[str]:
     """What nobody may miss."""
-    found = []
+    found = [f"A selection: {why}." for why in selected(table)]
+    if not table.rows:
+        return found
     if taught := sum(row.on_training_rows for row in table.rows):
         found.append(
             f"No test accuracy: {taught} of {len(table.rows)} rows are {ON_TRAINING_ROWS}."
@@ -185,7 +193,7 @@ def _provenance(table: Table) -> Iterator[str]:
 
 def versions(table: Table) -> str:
     """What the runs of a table were made with; several values where they differ."""
-    environments: list[dict[str, Any]] = [run.environment for row in table.rows for run in row.runs]
+    environments: list[dict[str, Any]] = [run.environment for run in all_runs(table)]
     parts = []
     for name in VERSIONS:
         values = sorted({brief(str(found.get(name, "unknown"))) for found in environments})

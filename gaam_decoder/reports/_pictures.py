@@ -35,7 +35,9 @@ Floats = NDArray[np.float64]
 
 
 def pictures(table: Table) -> Iterator[Picture]:
-    """All pictures of a table, in the order in which they are shown."""
+    """All pictures of a table, in the order in which they are shown; none without rows."""
+    if not table.rows:
+        return
     yield _strip(table)
     if any(table.comparisons):
         yield _forest(table)

@@ -49,7 +49,7 @@ class Row:
     learned: dict[str, ParameterRange]
     """Where the learned parameters ended up, by name."""
     repeated: tuple[int, ...]
-    """Seeds that more than one run has; the first run, by folder name, counts."""
+    """Seeds that more than one run has; ``first_runs`` says which counts."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
 

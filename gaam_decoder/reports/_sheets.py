@@ -33,6 +33,8 @@ class Sheet:
 
 def sheets(table: Table) -> list[Sheet]:
     """All there is to show of a table: accuracies, differences, learned parameters."""
+    if not table.rows:
+        return []
     found = (accuracies(table), differences(table), learned(table))
     return [sheet for sheet in found if sheet is not None]
 

@@ -45,8 +45,8 @@ def failures(table: Table) -> Iterator[str]:
             yield f"{label}: without seed {counted(row.partly)}, which not all of its folds have"
         if row.repeated:
             yield (
-                f"{label}: several runs have seed {counted(row.repeated)}; the first by folder "
-                "name counts"
+                f"{label}: several runs have seed {counted(row.repeated)}; the first by their "
+                "seeds, as the names of their folders end, counts"
             )
         if len({str(run.environment["code"]) for run in row.runs}) > 1:
             yield f"{label}: seeds were trained by different code of the mechanism, head or loss"

@@ -8,6 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.run_checks import TEST_FILE
+from gaam_decoder.runs.run_name import ending
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
@@ -22,17 +24,26 @@ def on_training_rows(recipe: Mapping[str, Any]) -> bool:
 def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
     """For every seed the run that counts: the first that holds it, finished or failed.
 
+    The first is that whose folder name would end first as ``run_name`` has it (``s0-9`` before
+    ``s5``), and of runs of the same seeds that whose results have the smaller digest: what was
+    renamed or moved, or is named in another order, counts as before.
+
     Args:
-        runs: runs that differ in their seeds alone; the first is the first by folder name.
+        runs: runs that differ in their seeds alone.
 
     Returns:
         Runs by seed, ascending.
     """
     found: dict[int, RunResult] = {}
-    for run in sorted(runs, key=lambda run: run.path.name):
+    for run in sorted(runs, key=_place):
         for seed in run.seeds:
             found.setdefault(seed, run)
     return dict(sorted(found.items()))
+
+
+def _place(run: RunResult) -> tuple[str, ...]:
+    results = run.files.get(TEST_FILE, {}).get("sha256", "")
+    return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
 
 
 def by_seed(

@@ -11,7 +11,7 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
       test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),
                            mean attention map (S, ...), and learned parameters as they are used,
-                           learned.NAME (S, ...)
+                           learned.NAME (S, ...); of a final model N is 0, and there is no map
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
 its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.recipe import has_test_rows
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_files import HashedFiles
@@ -58,7 +59,8 @@ class RunResult:
     rows alike, where it is no run of an earlier version."""
     environment: dict[str, Any]
     parameters: dict[str, int]
-    majority_accuracy: float
+    majority_accuracy: float | None
+    """Of the test rows; None where there are none."""
     seeds: tuple[int, ...]
     failed: dict[int, str]
     epochs: dict[int, int]
@@ -78,6 +80,8 @@ class RunResult:
     empty without groups, and in runs of earlier versions."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
+    created: str | None = None
+    """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
@@ -141,7 +145,7 @@ class RunResult:
     def attention_map(self) -> NDArray[np.float32] | None:
         """Attention map averaged over the test rows, (S, L, D), (S, L, 1) or (S, H, Q, L).
 
-        NaN for failed seeds; None where the mechanism has none.
+        NaN for failed seeds; None where the mechanism has none, or no rows were tested.
         """
         with self.opened(TEST_FILE) as file:
             tensors = TensorFile(file)
@@ -222,14 +226,16 @@ class RunResult:
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
-        """Test accuracy of every finished seed, a fraction."""
-        return np.array([stats.accuracy(row, self.labels) for row in self.predictions])
+        """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
+        found = [stats.accuracy(row, self.labels) for row in self.predictions if row.size]
+        return np.array(found)
 
     @cached_property
     def macro_f1(self) -> NDArray[np.float64]:
-        """Macro-averaged F1 of every finished seed."""
-        classes = len(self.cache["class_names"])
-        return np.array([stats.macro_f1(row, self.labels, classes) for row in self.predictions])
+        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
+        classes, rows = len(self.cache["class_names"]), self.predictions
+        found = [stats.macro_f1(row, self.labels, classes) for row in rows if row.size]
+        return np.array(found)
 
     def __repr__(self) -> str:
         """Folder, decoder, seeds."""
@@ -241,7 +247,13 @@ class RunResult:
         """Decoder and what of the recipe a sweep varies."""
         names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
         part = {name: self.recipe.get(name) for name in names}
-        return row_title(self.attention, self.head, **part, shuffled=self.shuffled)
+        final = not self.evaluated
+        return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether it was tested; a final model has no test rows, and no accuracy."""
+        return has_test_rows(self.recipe, self.cache["rows"])
 
     @property
     def shuffled(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,16 @@ from numpy.typing import NDArray
 
 from gaam_cache.format.encoding import Encoding
 from gaam_decoder.number_lists import MAX_NUMBERS
+from gaam_decoder.recipe import has_test_rows
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""When a run was published, UTC."""
 _ABOUT: dict[str, type] = {
     **dict.fromkeys(("key", "attention", "head"), str),
     **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
     **dict.fromkeys(("parameters", "learned_start", "files"), dict),
-    "majority_accuracy": float,
     "seeds": list,
 }
 _CACHE: dict[str, type] = {
@@ -45,8 +48,15 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "pool": (str,),
     "lr": (float, int),
     "layers": (str, type(None)),
+    "weight_decay": (float, int, type(None)),
+    "split_seed": (int, type(None)),
+    "shuffle": (str, type(None)),
+    "shuffle_labels": (bool, type(None)),
+    "dtype": (str, type(None)),
+    "eval_dtype": (str, type(None)),
+    "plugins": (dict, type(None)),
 }
-"""What of the recipe stands in the name of a row."""
+"""What of the recipe stands in the name of a row, or says how to predict; None: not there."""
 _ENGINE: dict[str, type] = {
     **dict.fromkeys(("device", "dtype", "why", "data"), str),
     "seed_batch": int,
@@ -73,7 +83,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     for part, fields in known.items():
         _check_fields(recipe if part == "recipe" else content[part], fields, part)
     _require(re.fullmatch("[0-9a-f]{64}", content["key"]), "the key is no SHA-256")
-    _require(0 <= content["majority_accuracy"] <= 1, "majority_accuracy is no fraction")
+    tested, majority = has_test_rows(recipe, cache["rows"]), content.get("majority_accuracy")
+    fits = type(majority) is float and 0 <= majority <= 1 if tested else majority is None
+    _require(fits, f"majority_accuracy is {majority!r}")
     _require(min(recipe["epochs"], cache["layers"], cache["hidden_size"]) >= 1, "a size below 1")
     _require(cache["layers"] <= MAX_NUMBERS, f"{cache['layers']} layers")
     _require(cache.get("first_layer", 1) in (0, 1), "a first layer that is neither 0 nor 1")
@@ -91,7 +103,7 @@ def check_about(content: Mapping[str, Any]) -> None:
         _require(type(value) in types, f"'{name}' of the recipe is {value!r}")
     fold = recipe.get("fold")
     _require(fold is None or re.fullmatch(r"\d+/\d+", str(fold)), f"fold {fold!r}")
-    split = recipe["train_split"] if fold else recipe["test_split"]
+    split = recipe["test_split"] if tested and not fold else recipe["train_split"]
     _require(split in cache["rows"], f"no split '{split}' in the cache")
     _check_fields(content["parameters"], {"attention": int, "total": int}, "parameters")
     for name, span in content["learned_start"].items():
@@ -102,6 +114,9 @@ def check_about(content: Mapping[str, Any]) -> None:
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
     if groups := content.get("groups", {}):
         _check_fields(groups, {"kind": str, "source": str}, "groups")
+    if (created := content.get("created")) is not None:
+        _require(type(created) is str, f"'created' is {created!r:.60}")
+        datetime.strptime(created, CREATED_FORMAT)
     _require(seeds, "no seeds")
     for entry in seeds:
         _check_fields(entry, _SEED, "a seed")
@@ -128,7 +143,11 @@ def _check_encoding(found: Encoding, recipe: Mapping[str, Any], cache: Mapping[s
 def check_labels(labels: NDArray[Any], recipe: Mapping[str, Any], cache: Mapping[str, Any]) -> None:
     """Test labels, (N,): as many as the cache has test rows, each the number of a class."""
     classes, rows = len(cache["class_names"]), cache["rows"]
-    _require(labels.ndim == 1 and labels.dtype == np.int64 and len(labels), "labels are no list")
+    _require(labels.ndim == 1 and labels.dtype == np.int64, "labels are no list")
+    if not has_test_rows(recipe, rows):
+        _require(not len(labels), f"{len(labels):,} labels of a run that tests nothing")
+        return
+    _require(len(labels), "no labels")
     if recipe.get("fold"):
         most = rows[recipe["train_split"]]
         _require(len(labels) <= most, f"a fold of {len(labels):,} of {most:,} rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,15 @@ import torch
 from numpy.typing import NDArray
 
 from gaam_cache.engines.sharing.processes import is_alive
-from gaam_cache.format.digest import digest_of, digest_of_stream
+from gaam_cache.format.digest import digest_of_stream
 from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_path, write_synced
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.sealed import sealed_text
-from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.run_checks import CREATED_FORMAT, LOG_FILE, TEST_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.run_name import of_key
 from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.runs.tensor_files import tensor_parts
-
-
-def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
-    """Folder name of a run: readable in front, unambiguous behind."""
-    slug = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
-    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
-    if len(text) > 40:
-        text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
-    return f"{slug[:80]}-{key[:8]}-s{text}"
 
 
 def write_run(
@@ -45,7 +37,7 @@ def write_run(
 
     Args:
         runs: folder of all runs.
-        name: from ``run_name``.
+        name: from ``run_name.run_name``.
         results: one per seed, in order.
         labels: test labels, (N,).
         about: the part of run.json that the seeds share.
@@ -75,7 +67,9 @@ def write_run(
         LOG_FILE: [log.encode()],
     }
     files = {name: _about_file(parts) for name, parts in contents.items()}
-    content = {"run_version": RUN_VERSION, **about, "seeds": seeds, "files": files}
+    created = time.strftime(CREATED_FORMAT, time.gmtime())
+    content = {"run_version": RUN_VERSION, **about, "created": created}
+    content |= {"seeds": seeds, "files": files}
     final = runs / name
     temporary = temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
@@ -108,7 +102,7 @@ def _about_file(parts: Parts) -> dict[str, Any]:
 
 def temporary_runs(runs: Path, key: str) -> list[Path]:
     """Folders of runs of this key that are being written, or were when their writer died."""
-    return list(runs.glob(f".*-{key[:8]}-s*.tmp"))
+    return list(runs.glob(f".*{of_key(key)}*.tmp"))
 
 
 def remove_unfinished(runs: Path, key: str) -> None:

@@ -24,9 +24,9 @@ class SeedResult:
     """Of a seed that was trained in a group: the time of the group divided by its size."""
     weights: dict[str, Tensor]
     test_logits: Tensor
-    """(N, C); NaN where it failed."""
+    """(N, C); NaN where it failed. Of a final model N is 0."""
     attention_map: Tensor | None
-    """Mean over the test rows."""
+    """Mean over the test rows; None where there are none."""
     learned: dict[str, Tensor]
     """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
     log: list[dict[str, Any]]

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 def summary(run: RunResult) -> str:
     """One line for people."""
     text = f"{run.title}: "
-    if len(run.accuracy):
-        spread = stats.standard_deviation(run.accuracy)
-        text += f"{100 * run.accuracy.mean():.1f}%"
-        text += f" (sd {100 * spread:.1f})" if spread is not None else ""
+    if run.finished:
+        text += _accuracy(run)
         if not run.fit:
-            text += f" over {len(run.finished)} seed{'s' * (len(run.finished) > 1)}"
+            text += " over" if run.evaluated else ","
+            text += f" {len(run.finished)} seed{'s' * (len(run.finished) > 1)}"
         text += f", {len(run.failed)} FAILED" if run.failed else ""
     else:
         text += f"0 of {len(run.seeds)} seed{'s' * (len(run.seeds) > 1)} finished: "
@@ -32,6 +31,14 @@ def summary(run: RunResult) -> str:
     text += " (compiled" if run.engine["compiled"] else " (not compiled"
     text += f", up to {run.engine['seed_batch']} together, {run.engine['dtype']})"
     return f"{text}  {run.path}"
+
+
+def _accuracy(run: RunResult) -> str:
+    if not run.evaluated:
+        return "not evaluated"
+    spread = stats.standard_deviation(run.accuracy)
+    text = f"{100 * run.accuracy.mean():.1f}%"
+    return text + (f" (sd {100 * spread:.1f})" if spread is not None else "")
 
 
 def fit_in_words(fit: dict[str, Any]) -> str:
@@ -46,7 +53,9 @@ def fit_in_words(fit: dict[str, Any]) -> str:
 
 def values(run: RunResult) -> dict[str, Any]:
     """JSON values: what was run and how every seed ended."""
-    accuracy = dict(zip(run.finished, run.accuracy.tolist(), strict=True))
+    accuracy = {}
+    if run.evaluated:
+        accuracy = dict(zip(run.finished, run.accuracy.tolist(), strict=True))
     return {
         "kind": "run",
         "path": str(run.path.absolute()),
@@ -55,6 +64,7 @@ def values(run: RunResult) -> dict[str, Any]:
         "recipe": run.recipe,
         "parameters": run.parameters,
         "cache": run.cache,
+        "evaluated": run.evaluated,
         "majority_accuracy": run.majority_accuracy,
         "seeds": [
             {
@@ -66,6 +76,7 @@ def values(run: RunResult) -> dict[str, Any]:
             }
             for seed in run.seeds
         ],
+        **({"created": run.created} if run.created else {}),
         "environment": run.environment,
         "engine": run.engine,
         **({"groups": run.groups} if run.groups else {}),

@@ -162,7 +162,9 @@ def _tuning(
     ordered = sorted(by_key, key=lambda key: tuple(_values(by_key[key]).values()))
     candidates = tuple(
         Candidate(
-            _values(by_key[key]), *_mean(by_key[key], choosing), not set(choosing) <= there[key]
+            _values(by_key[key]),
+            *mean_validation(by_key[key], choosing),
+            not set(choosing) <= there[key],
         )
         for key in ordered
     )
@@ -179,7 +181,13 @@ def _tuning(
     )
 
 
-def _mean(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
+def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
+    """Mean validation accuracy and loss over seeds; None where one failed or is missing.
+
+    Args:
+        runs: of one key.
+        seeds: that choose.
+    """
     scores = validation(runs)
     if not seeds or not set(seeds) <= scores.keys():
         return None, math.inf

@@ -15,6 +15,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.specs import row_title
+from gaam_decoder.training.finals import apart
 from gaam_decoder.training.items import (
     Item,
     families_of,
@@ -42,6 +43,8 @@ class EstimatedRun:
     """Whether labels are shuffled."""
     shuffle: str
     """Order of the training rows."""
+    final: bool
+    """Whether it is a final model, which is not evaluated."""
     seeds: str
     """Seeds still to be trained; empty where all are there."""
     num_seeds: int
@@ -87,6 +90,7 @@ class TrainEstimate:
                 fold=run.fold,
                 shuffled=run.shuffled,
                 shuffle=run.shuffle,
+                final=run.final,
             )
             if run.num_seeds:
                 seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
@@ -117,10 +121,16 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     steps = Timed(config, cache, device)
     asked = config.seeds if config.tune_seeds is None else config.tune_seeds
     runs = []
-    for item in items:
+    evaluated, grids = items, list[list[Item]]()
+    if config.tune_seeds is not None:
+        evaluated, finals = apart(items, config)
+        grids = [*families_of(evaluated), *families_of(finals)]
+        of_grids = {item.key for grid in grids for item in grid}
+        grids += [[item] for item in finals if item.key not in of_grids]
+    for item in evaluated:
         seeds = lacking_seeds(item, asked, runs_of_key(config.runs, item.key))
         runs.append(_estimated([item], seeds, *steps.of(item, len(seeds))))
-    for candidates in families_of(items) if config.tune_seeds is not None else ():
+    for candidates in grids:
         lacking = [
             lacking_seeds(item, config.seeds, runs_of_key(config.runs, item.key))
             for item in candidates
@@ -146,6 +156,7 @@ def _estimated(
         fold=str(recipe.fold) if recipe.fold else None,
         shuffled=recipe.shuffle_labels,
         shuffle=recipe.shuffle,
+        final=recipe.final,
         seeds=spell_numbers(seeds),
         num_seeds=len(seeds),
         seconds=seconds,

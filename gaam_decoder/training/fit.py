@@ -12,8 +12,9 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.config_checks import train_as_test
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.protocol_checks import train_as_test
+from gaam_decoder.recipe import NO_TEST
 
 
 def fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
@@ -50,13 +51,17 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     Raises:
         ConfigError: the cache has no such split, or rows to test on are those to learn from.
     """
+    final = config.test_split == NO_TEST
+    if NO_TEST in cache and (final or config.final):
+        raise _ambiguous(config, cache)
+    tests_a_split = config.folds is None and not final
     named = {"--train-split": config.train_split}
-    if config.folds is None:
+    if tests_a_split:
         named["--test-split"] = config.test_split
     for option, split in named.items():
         if split not in cache:
             (only, *others) = cache
-            alone = config.folds is None and not others
+            alone = tests_a_split and not others
             raise _not_there(
                 "split",
                 option,
@@ -68,12 +73,27 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         if split in cache.unlabelled:
             raise _unlabelled(option, split, cache)
     content = cache.plan.fingerprint_fields["content"]
-    same = config.folds is None and content[config.train_split] == content[config.test_split]
+    same = tests_a_split and content[config.train_split] == content[config.test_split]
     if same and not config.allow_train_as_test:
         raise train_as_test(
             f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
         )
     return replace(config, allow_train_as_test=same)
+
+
+def _ambiguous(config: TrainConfig, cache: EmbeddingCache) -> ConfigError:
+    """The refusal to test nothing where a split has the name that says so."""
+    asked = "--final" if config.final else f"--test-split {NO_TEST}"
+    return ConfigError(
+        f"the cache has a split '{NO_TEST}', which means no split: a final model would be taken "
+        "for one that was tested on it",
+        expected=f"a cache without a split '{NO_TEST}'",
+        found=asked,
+        where=str(cache.root.absolute()),
+        hint="gaam extract it under another name; or --folds 5, which tests on parts of train"
+        if not config.final
+        else "leave --final out, or gaam extract the split under another name",
+    )
 
 
 def _unlabelled(option: str, split: str, cache: EmbeddingCache) -> ConfigError:

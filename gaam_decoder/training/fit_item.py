@@ -24,7 +24,7 @@ from gaam_decoder.training.group import EVAL_BATCH_SIZE
 from gaam_decoder.training.room import room_for
 from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.labels import told_labels
-from gaam_decoder.training.train_group import mean_attention_maps
+from gaam_decoder.training.train_group import mean_attention_maps, why_unusable
 
 SEED = 0
 """Of every fit: there is nothing that a seed decides."""
@@ -50,7 +50,7 @@ def fit_item(
 ) -> tuple[SeedResult, Fit]:
     """Fit the head of a decoder whose mechanism has no parameters, and evaluate it.
 
-    Logits of test rows that are not finite make it a failure, as with any seed.
+    It fails as any seed does, by logits of test rows, or weights, that are not finite.
 
     Args:
         spec: the decoder.
@@ -82,22 +82,23 @@ def fit_item(
             GaamWarning,
             stacklevel=4,
         )
-    logits_NC = _logits(decoder, data.test)
-    failed = None
-    if not bool(torch.isfinite(logits_NC).all()):
-        failed = "the logits of the test rows are not finite"
+    logits_NC = torch.empty(0, spec.num_classes)
+    if data.test is not None:
+        logits_NC = _logits(decoder, data.test)
+    weights = {name: value.cpu() for name, value in decoder.state_dict().items()}
+    failed = why_unusable(weights, logits_NC)
     result = SeedResult(
         seed=SEED,
         failed=failed,
         epoch=0 if failed else fit.kept,
         seconds=0.0,
-        weights={name: value.cpu() for name, value in decoder.state_dict().items()},
+        weights=weights,
         test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
         attention_map=None,
         learned={},
         log=[{"seed": SEED, **entry} for entry in fit.log],
     )
-    if not failed:
+    if not failed and data.test is not None:
         [result.attention_map] = mean_attention_maps(
             [decoder.attention], data.test, _batch_size(data.test)
         )

@@ -70,7 +70,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
-    return items + _probes(config, dtype, groups, cache, device)
+    return items + _probes(config, dtype, groups, cache, device) + _finals(items, config, cache)
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
@@ -78,6 +78,15 @@ def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
     key = recipe.key(cache.fingerprint)
     return Item(spec=decoder_spec(recipe, cache), recipe=recipe, key=key)
+
+
+def _finals(items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache) -> list[Item]:
+    """Final models of what is evaluated, if asked for: one of all its folds and repeats."""
+    if not config.final:
+        return []
+    recipes = (replace(item.recipe, split_seed=config.split_seed) for item in items)
+    found = dict.fromkeys(recipe.without_test() for recipe in recipes)
+    return [_item(recipe, cache) for recipe in found]
 
 
 def _probes(

@@ -12,7 +12,7 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import FittedHead
-from gaam_decoder.recipe import Recipe
+from gaam_decoder.recipe import NO_TEST, Recipe
 from gaam_decoder.specs import Spec, head_class
 from gaam_decoder.training.rows.free_memory import free_memory
 
@@ -74,8 +74,10 @@ def fit_cost(spec: DecoderSpec, rows: int, device: torch.device) -> tuple[float,
 
 
 def probe_wanted(config: TrainConfig) -> bool:
-    """Whether the probe is to be added to a sweep."""
-    if not config.probe or any(text.partition(":")[0] == HEAD.name for text in config.heads):
+    """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
+    if config.test_split == NO_TEST or not config.probe:
+        return False
+    if any(text.partition(":")[0] == HEAD.name for text in config.heads):
         return False
     if config.select == "last":
         _warn("--select last chooses nothing, and the probe needs rows that choose its penalty")

@@ -17,7 +17,8 @@ from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
-from gaam_decoder.runs.run_writer import run_name, write_run
+from gaam_decoder.runs.run_name import run_name
+from gaam_decoder.runs.run_writer import write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.items import Item
@@ -46,9 +47,15 @@ def publish(
     """
     recipe = item.recipe
     decoder = build_decoder(item.spec, seed=0)
-    learned_N = cache[recipe.train_split].labels
-    if recipe.fold is not None:
-        learned_N = np.delete(learned_N, data.test.rows)
+    label_N = torch.empty(0, dtype=torch.int64)
+    rows = majority = None
+    if data.test is not None:
+        label_N = data.test.label_N.cpu()
+        learned_N = cache[recipe.train_split].labels
+        if recipe.fold is not None:
+            rows = data.test.rows
+            learned_N = np.delete(learned_N, rows)
+        majority = stats.majority_accuracy(learned_N, label_N.numpy())
     about = {
         "key": item.key,
         "attention": str(recipe.attention),
@@ -62,7 +69,7 @@ def publish(
             name: [value.min().item(), value.max().item()]
             for name, value in decoder.attention.learned().items()
         },
-        "majority_accuracy": stats.majority_accuracy(learned_N, data.test.label_N.cpu().numpy()),
+        "majority_accuracy": majority,
     }
     if recipe.groups is not None:
         about["groups"] = recipe.groups.to_dict()
@@ -72,8 +79,7 @@ def publish(
         about["tuning"] = {"seeds": list(config.tune_seeds)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
-    rows = data.test.rows if recipe.fold is not None else None
-    return write_run(config.runs, name, results, data.test.label_N, about, rows)
+    return write_run(config.runs, name, results, label_N, about, rows)
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Reading:
 
     shuffle: str
     places: dict[str, str]
-    """Of the rows that train, choose and test: cuda, memory or disk."""
+    """Of the rows that train, choose and test, as far as there are: cuda, memory or disk."""
     bytes: dict[str, int]
     """Of the same rows."""
     epoch_bytes: int
@@ -76,9 +76,11 @@ def reading_of(data: TrainData, recipe: Recipe, num_seeds: int, num_groups: int)
         num_groups: in which they are trained, each of which reads a window for itself.
     """
     train, choosing = data.train, data.selection
-    parts = {"train": train, "test": data.test}
+    parts = {"train": train}
     if choosing is not None and choosing is not data.test:
-        parts = {"train": train, "validation": choosing, "test": data.test}
+        parts["validation"] = choosing
+    if data.test is not None:
+        parts["test"] = data.test
     from_disk = train.features.place == "disk"
     evaluated = 0 if choosing is None else num_groups * _disk_bytes(choosing)
     once = num_groups * _disk_bytes(train) + evaluated

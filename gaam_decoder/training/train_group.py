@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -39,8 +39,9 @@ def train_group(
 ) -> tuple[list[SeedResult], bool]:
     """Train some seeds of a decoder and evaluate, for each, the epoch that the protocol keeps.
 
-    A loss that is not finite ends that seed as failed, and so do logits of test rows that are not;
-    nothing is retried. Where losses are scaled, ``Member.note`` says what else ends it.
+    A loss that is not finite ends that seed as failed, and so do logits of test rows that are not,
+    or weights where no rows are tested; nothing is retried. Where losses are scaled,
+    ``Member.note`` says what else ends it.
 
     Args:
         spec: the decoder.
@@ -83,7 +84,9 @@ def _train_group(
             group.save(checkpoint)
         on_epoch(group.epochs_done, loss)
     start = time.perf_counter()
-    logits_SNC = group.logits(data.test, group.kept).float().cpu()
+    logits_SNC = torch.empty(len(seeds), 0, spec.num_classes)
+    if data.test is not None:
+        logits_SNC = group.logits(data.test, group.kept).float().cpu()
     results = []
     finished: list[tuple[SeedResult, Attention]] = []
     for place in range(len(seeds)):
@@ -91,11 +94,12 @@ def _train_group(
         results.append(result)
         if result.failed is None:
             finished.append((result, copy.deepcopy(group.decoder.attention)))
-    maps = mean_attention_maps(
-        [attention for _, attention in finished], data.test, group.eval_batch_size(data.test)
-    )
-    for (result, _), found in zip(finished, maps, strict=True):
-        result.attention_map = found
+    if data.test is not None:
+        maps = mean_attention_maps(
+            [attention for _, attention in finished], data.test, group.eval_batch_size(data.test)
+        )
+        for (result, _), found in zip(finished, maps, strict=True):
+            result.attention_map = found
     seconds = (group.seconds + time.perf_counter() - start) / len(seeds)
     for result in results:
         result.seconds = seconds
@@ -105,12 +109,12 @@ def _train_group(
 def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
     """Of one seed, but for the map; its weights are left in ``group.decoder``."""
     member = group.members[place]
-    if member.failed is None and not bool(torch.isfinite(logits_NC).all()):
-        member.failed = "the logits of the test rows are not finite"
     names = group.decoder.state_dict()  # without buffers that are not part of it
     kept = group.kept.parameters | group.kept.buffers
     weights = {name: kept[name][place].cpu() for name in names}
     group.decoder.load_state_dict(weights)
+    if member.failed is None:
+        member.failed = why_unusable(weights, logits_NC)
     failed = member.failed is not None
     return SeedResult(
         seed=member.seed,
@@ -126,6 +130,20 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
         },
         log=member.log,
     )
+
+
+def why_unusable(weights: Mapping[str, Tensor], logits_NC: Tensor) -> str | None:
+    """Why a seed whose losses were finite has failed all the same; None where it has not.
+
+    Args:
+        weights: that are kept.
+        logits_NC: of the test rows; none of a final model, which only its weights can give away.
+    """
+    if not bool(torch.isfinite(logits_NC).all()):
+        return "the logits of the test rows are not finite"
+    if not len(logits_NC) and not all(bool(torch.isfinite(w).all()) for w in weights.values()):
+        return "the weights are not finite"
+    return None
 
 
 @torch.inference_mode()

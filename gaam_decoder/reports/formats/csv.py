@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._finals import FinalModel
 from gaam_decoder.reports._spreadsheet import write_lines
 
 FIELDS = [
@@ -65,6 +66,7 @@ FIELDS = [
     "published_std",
     "published_encoder",
     *(f"recipe_{name}" for name in ("epochs", "batch_size", "lr", "weight_decay", "loss")),
+    "evaluated",
 ]
 
 FROM_COMPARISON = (
@@ -91,7 +93,7 @@ class Csv(Format):
         """Write a header and one line per row of every table.
 
         Behind the fixed columns come four for every parameter that any mechanism learns. What
-        single seeds did is in the format csv-seeds.
+        single seeds did is in the format csv-seeds. A final model is a line without accuracies.
         """
         lines = [line for table in tables for line in self._lines(table)]
         learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
@@ -123,14 +125,31 @@ class Csv(Format):
                     **_learned.flat(row),
                 }
             )
-        return lines
+        return lines + [_final(table, final) for final in table.finals]
+
+
+def _final(table: Table, final: FinalModel) -> dict[str, Any]:
+    return {
+        **{key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")},
+        **{key: getattr(final, key) for key in ("attention", "head", "select", "settings")},
+        "seeds": len(final.seeds),
+        "failed_seeds": len(final.failed),
+        "parameters_attention": final.parameters["attention"],
+        "parameters_total": final.parameters["total"],
+        "seconds_per_seed": final.seconds_per_seed,
+        "evaluated": False,
+        **_recipe(final.recipe),
+    }
+
+
+def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
+    names = ("epochs", "batch_size", "lr", "weight_decay", "loss")
+    return {f"recipe_{name}": recipe.get(name) for name in names}
 
 
 def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
     low, high = row["accuracy_ci95_seeds_and_rows"] or (None, None)
     found = row["published"] or {}
-    recipe = {key: row["recipe"].get(key) for key in ("epochs", "batch_size", "lr")}
-    recipe |= {key: row["recipe"].get(key) for key in ("weight_decay", "loss")}
     return {
         "optimistic": row["optimistic"],
         "tested_on_training_rows": row["tested_on_training_rows"],
@@ -142,7 +161,8 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
         "published_mean": found.get("mean"),
         "published_std": found.get("std"),
         "published_encoder": found.get("encoder"),
-        **{f"recipe_{key}": value for key, value in recipe.items()},
+        "evaluated": True,
+        **_recipe(row["recipe"]),
     }
 
 

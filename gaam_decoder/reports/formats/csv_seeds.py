@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._finals import FinalModel
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._spreadsheet import write_lines
 
@@ -27,11 +28,12 @@ FIELDS = [
     "epoch",
     "seconds",
     "failed",
+    "evaluated",
 ]
 
 
 class CsvSeeds(Format):
-    """Accuracies are fractions; those of a failed seed are empty."""
+    """Accuracies are fractions; those of a failed seed and of a final model are empty."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per seed of every row of every table."""
@@ -42,9 +44,26 @@ class CsvSeeds(Format):
                 shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
                 shared |= {"attention": row.attention, "head": row.head, "select": row.select}
                 shared |= {"optimistic": row.optimistic, "settings": settings}
-                shared |= {"tested_on_training_rows": row.on_training_rows}
+                shared |= {"tested_on_training_rows": row.on_training_rows, "evaluated": True}
                 lines += [shared | line for line in _seeds(row)]
+            for final in table.finals:
+                shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
+                names = ("attention", "head", "select", "settings")
+                shared |= {name: getattr(final, name) for name in names} | {"evaluated": False}
+                lines += [shared | line for line in _seeds_of_final(final)]
         write_lines(stream, FIELDS, lines)
+
+
+def _seeds_of_final(final: FinalModel) -> list[dict[str, object]]:
+    return [
+        {
+            "seed": seed,
+            "epoch": final.epochs[seed],
+            "seconds": final.seconds[seed],
+            "failed": final.failed.get(seed),
+        }
+        for seed in final.seeds
+    ]
 
 
 def _seeds(row: Row) -> list[dict[str, object]]:

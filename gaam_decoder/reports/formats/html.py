@@ -9,10 +9,11 @@ from typing import TextIO
 import gaam_cache
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder import stats
-from gaam_decoder.reports import _learned, _sheets
+from gaam_decoder.reports import _finals, _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes, versions, warnings
+from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._page import STYLE, escape
 from gaam_decoder.reports._picture import Picture
 from gaam_decoder.reports._pictures import DETAILED, pictures
@@ -64,10 +65,14 @@ def _section(table: Table, number: int) -> Iterator[str]:
     yield f'<section aria-labelledby="t{number}"><h2 id="t{number}">{escape(table.title())}</h2>'
     if lead := conclusion(table):
         yield f'<p class="lead">{escape(lead[0].upper() + lead[1:])}.</p>'
-    yield _facts(table)
+    if table.rows:
+        yield _facts(table)
     yield from (f'<p class="warn">{escape(text)}</p>' for text in warnings(table))
-    yield "<h3>Test accuracy</h3>"
-    yield _sheet(_sheets.accuracies(table), [False] * len(table.rows))
+    if table.rows:
+        yield "<h3>Test accuracy</h3>"
+        yield _sheet(_sheets.accuracies(table), [False] * len(table.rows))
+    if final := _finals.lines(table):
+        yield f"<h3>{_finals.HEADING.capitalize()}</h3>{_list(final)}"
     compared = _sheets.differences(table)
     if compared:
         made = [comparison for comparison in table.comparisons if comparison is not None]
@@ -104,7 +109,7 @@ def _facts(table: Table) -> str:
         "decoders": str(len(table.rows)),
         "seeds": str(most) if fewest == most else f"{fewest} to {most}",
         "test rows": f"{table.num_test_rows:,}",
-        "majority class alone": f"{100 * table.majority_accuracy:.1f}%",
+        "majority class alone": f"{percent(table.majority_accuracy)}%",
         "epoch chosen by": ", ".join(sorted({brief(row.select, 40) for row in table.rows})),
         "cache": table.cache["fingerprint"][:12],
     }
@@ -173,7 +178,7 @@ def _provenance(table: Table) -> str:
         "cache fingerprint": cache["fingerprint"],
         "made with": f"{versions(table)}; report by gaam {gaam_cache.__version__}",
         **_recipes(table),
-        "runs": ", ".join(brief(run.path.name) for row in table.rows for run in row.runs),
+        "runs": ", ".join(brief(run.path.name) for run in _finals.all_runs(table)),
     }
     rows = "".join(
         f'<tr><th scope="row">{_breakable(name)}</th>'
@@ -190,17 +195,19 @@ def _provenance(table: Table) -> str:
 
 def _recipes(table: Table) -> dict[str, str]:
     """What all rows share, and for each row what it has otherwise."""
-    recipes = [{k: v for k, v in row.recipe.items() if v is not None} for row in table.rows]
+    found = [row.recipe for row in table.rows] + [final.recipe for final in table.finals]
+    recipes = [{k: v for k, v in recipe.items() if v is not None} for recipe in found]
     shared = {
         key: value
         for key, value in recipes[0].items()
         if all(key in recipe and recipe[key] == value for recipe in recipes)
     }
-    found = {"recipe": _spell(shared)}
-    for label, recipe in zip(table.labels(), recipes, strict=True):
+    spelt = {"recipe": _spell(shared)}
+    labels = [*table.labels(), *(f"the final model {final.label}" for final in table.finals)]
+    for label, recipe in zip(labels, recipes, strict=True):
         if own := {key: value for key, value in recipe.items() if key not in shared}:
-            found[f"recipe of {label}"] = _spell(own)
-    return found
+            spelt[f"recipe of {label}"] = _spell(own)
+    return spelt
 
 
 def _spell(recipe: dict[str, object]) -> str:

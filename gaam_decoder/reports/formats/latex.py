@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages.foreign_text import visible
-from gaam_decoder.reports import _learned
+from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
@@ -78,7 +78,7 @@ class Latex(Format):
                 r"}",
                 r"\end{table}",
             ]
-        below = [*claims(table), *notes(table), *_learned.notes(table.rows)]
+        below = [*_finals.lines(table), *claims(table), *notes(table), *_learned.notes(table.rows)]
         items = [rf"\item {_escape(note)}" for note in below]
         return [*lines, "", r"\begin{itemize}\footnotesize", *items, r"\end{itemize}"]
 

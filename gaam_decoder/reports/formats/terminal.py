@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from gaam_cache.messages.foreign_text import brief, visible
-from gaam_decoder.reports import _learned, _sheets
+from gaam_decoder.reports import _finals, _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
@@ -71,7 +71,10 @@ class Terminal(Format):
         _say(console, table.title(), style="bold")
         if lead := conclusion(table):
             _say(console, lead)
-        console.print(_fitting(*_accuracies(table), console), "")
+        if table.rows:
+            console.print(_fitting(*_accuracies(table), console), "")
+        for line in _finals.lines(table):
+            _say(console, line)
         if table.covered:  # what there is to say stands below the table over all folds
             return
         compared = _sheets.differences(table)

@@ -39,7 +39,8 @@ class TrainData:
     train: Subset
     selection: Subset | None
     """Rows that select the epoch; None keeps the last."""
-    test: Subset
+    test: Subset | None
+    """None of a final model, which learns from all rows."""
 
 
 def prepare_data(
@@ -55,13 +56,14 @@ def prepare_data(
             of groups that does not fit.
     """
     train_split = cache[recipe.train_split]
-    test_split = train_split if recipe.fold is not None else cache[recipe.test_split]
     train_rows = np.arange(len(train_split))
-    test_rows = np.arange(len(test_split))
-    held_rows = None
+    held_rows = tested = None
     if recipe.fold is not None:
-        test_rows = fold_rows(train_split.labels, recipe)
-        train_rows = np.setdiff1d(train_rows, test_rows)
+        tested = Wanted(train_split, fold_rows(train_split.labels, recipe))
+        train_rows = np.setdiff1d(train_rows, tested.row_N)
+    elif not recipe.final:
+        test_split = cache[recipe.test_split]
+        tested = Wanted(test_split, np.arange(len(test_split)))
     if recipe.select == "val":
         labels = train_split.labels[train_rows]
         first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
@@ -73,20 +75,23 @@ def prepare_data(
                 hint="--select last, which chooses nothing",
             )
         train_rows, held_rows = train_rows[first], train_rows[second]
-    wanted = [Wanted(train_split, train_rows), Wanted(test_split, test_rows)]
+    wanted = {"train": Wanted(train_split, train_rows)}
     if held_rows is not None:
-        wanted.insert(1, Wanted(train_split, held_rows))
-    found = (loaded or Loaded()).get(wanted, recipe, device)
-    train, *held, test = (
-        Subset(
+        wanted["held"] = Wanted(train_split, held_rows)
+    if tested is not None:
+        wanted["test"] = tested
+    found = (loaded or Loaded()).get(list(wanted.values()), recipe, device)
+    parts = {
+        name: Subset(
             features=features,
             rows=one.row_N,
             label_N=torch.from_numpy(one.split.labels[one.row_N]).to(device),
         )
-        for one, features in zip(wanted, found, strict=True)
-    )
-    selection = test if recipe.select == "test" else next(iter(held), None)
-    return TrainData(train=train, selection=selection, test=test)
+        for (name, one), features in zip(wanted.items(), found, strict=True)
+    }
+    test = parts.get("test")
+    selection = test if recipe.select == "test" else parts.get("held")
+    return TrainData(train=parts["train"], selection=selection, test=test)
 
 
 def fold_rows(labels: Rows, recipe: Recipe) -> Rows:

@@ -63,7 +63,7 @@ PROMPTS = [
 
 @pytest.fixture(scope="module", params=KINDS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(request.param, tmp_path_factory.mktemp("encoder"))
+    return save(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,9 @@ def test_states_are_those_of_transformers_for_every_tokenizer_prompt_and_text(
             np.testing.assert_allclose(
                 pooled[pool][row], expected, rtol=1e-5, atol=1e-5, err_msg=texts[row]
             )
-    verified = gaam_cache.verify(config.out, recompute_rows=len(texts))
-    assert verified.good, verified.in_words()
+    if prompt is None or folder.name.startswith(next(iter(KINDS))):  # each of them once
+        verified = gaam_cache.verify(config.out, recompute_rows=len(texts))
+        assert verified.good, verified.in_words()
 
 
 def test_without_a_prompt_the_texts_tokens_are_all_but_the_special_ones(

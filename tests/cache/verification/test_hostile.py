@@ -27,6 +27,8 @@ Gaam = Callable[..., Any]
 PADDING = bytes(64 * 1024)
 """Behind the forged file, so that offsets of arrays that lie elsewhere stay within it."""
 
+pytestmark = pytest.mark.usefixtures("own_readers")
+
 
 @pytest.fixture(scope="session")
 def made(

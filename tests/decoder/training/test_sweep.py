@@ -198,9 +198,12 @@ def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
     expected = gaam_decoder.train(config)[0]
     monkeypatch.setattr(engine, "missing_compiler", lambda device_type: None)
     monkeypatch.setattr(cpp_builder, "get_cpp_compiler", fail)
-    monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
     forced = replace(config, compile="on", runs=config.runs / "forced")
-    with pytest.warns(GaamWarning, match="not compiled"):
+    # not by monkeypatch: what that restores, torch has no more, and nothing compiles ever after
+    with (
+        torch.compiler.config.patch(force_disable_caches=True),
+        pytest.warns(GaamWarning, match="not compiled"),
+    ):
         run = gaam_decoder.train(forced)[0]
     assert run.engine["compiled"] is False
     np.testing.assert_array_equal(run.logits, expected.logits)

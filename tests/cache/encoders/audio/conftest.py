@@ -1,4 +1,4 @@
-"""Encoders are drawn once."""
+"""Encoders are drawn once, and measured once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cache.encoders.audio import sounds
+
+
+@pytest.fixture(autouse=True)
+def _counted_once(counted_once: None) -> None:
+    """For all tests of this folder."""
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ def test_states_are_those_of_transformers_alone_at_every_budget_and_in_every_ord
     encoder = loaded(audio_encoders[name])
     assert encoder.batching == BATCHING[name]
     assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
-    rows = sounds.sounds(24)
+    rows = sounds.sounds()
     expected = sounds.reference(audio_encoders[name], rows)
     shared = 0
     for number, budget in enumerate((1, 300, 4096)):
@@ -143,7 +143,7 @@ def test_silence_and_a_click_have_states(audio_encoders: dict[str, Path]) -> Non
 def test_from_files_to_a_cache_that_is_verified(
     name: str, audio_encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    made = sounds.sounds(24)
+    made = sounds.sounds()
     rows = made[::2] + made[1::2]  # class by class
     for number, tone in enumerate(made):
         path = tmp_path / "data" / "train" / "ab"[number % 2] / f"{number:02}.wav"
@@ -151,7 +151,7 @@ def test_from_files_to_a_cache_that_is_verified(
         soundfile.write(path, tone.wave, tone.rate, subtype="FLOAT")
     config = ExtractConfig(
         encoder=str(audio_encoders[name]), dataset=str(tmp_path / "data"), splits=("train",),
-        out=tmp_path / "cache", pool=POOLS, storage_dtype="float32", shard_rows=10,
+        out=tmp_path / "cache", pool=POOLS, storage_dtype="float32", shard_rows=5,
     )  # fmt: skip
     summary = gaam_cache.extract(config)
     split = gaam_cache.open_cache(config.out)["train"]
@@ -164,7 +164,7 @@ def test_from_files_to_a_cache_that_is_verified(
     again = gaam_cache.extract(replace(config, out=tmp_path / "other", batch_tokens=50))
     assert again.fingerprint == summary.fingerprint
     assert gaam_cache.extract(config).shards_made == 0
-    checked = gaam_cache.verify(config.out, recompute_rows=6)
+    checked = gaam_cache.verify(config.out, recompute_rows=3)
     assert checked.good
     assert checked.recomputed is not None
     encoder = json.loads((config.out / "cache.json").read_text())["fingerprint_fields"]["encoder"]

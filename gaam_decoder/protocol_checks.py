@@ -1,0 +1,109 @@
+"""What is tested on what: which settings of a protocol go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import option_of, shortened
+from gaam_decoder.config_checks import range_error
+from gaam_decoder.recipe import NO_TEST
+
+if TYPE_CHECKING:
+    from gaam_decoder.config import TrainConfig
+
+TEST_SPLIT = "test"
+
+
+def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
+    """What is tested on what.
+
+    Raises:
+        ConfigError: an option that plays no part, or an answer that would mislead.
+    """
+    if config.fold is not None and config.folds is None:
+        raise ConfigError(
+            "--fold says which of the folds of a cross-validation is tested",
+            expected="--folds with it",
+            found=f"--fold {config.fold} alone",
+            hint=f"--folds 5 --fold {min(config.fold, 5)}, or leave --fold out",
+        )
+    if config.repeats > 1 and config.folds is None:
+        raise ConfigError(
+            "--repeats says how often a cross-validation is repeated with other folds",
+            expected="--folds with it",
+            found=f"--repeats {config.repeats} alone",
+            hint=f"--folds 5 --repeats {config.repeats}; for more seeds: --seeds",
+        )
+    if config.fold is not None and config.folds is not None and config.fold > config.folds:
+        raise range_error("fold", f"1 to {config.folds}, the number of --folds", config.fold)
+    if config.folds is not None and config.test_split != TEST_SPLIT:
+        raise ConfigError(
+            "--folds test on parts of --train-split: --test-split plays no part",
+            expected="one of the two",
+            found=f"--folds {config.folds} and --test-split {shortened(config.test_split)}",
+            hint="--folds with --final, which adds a model that learns from all rows"
+            if config.test_split == NO_TEST
+            else f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
+        )
+    check_final(config)
+    for option, chooses in (("val_fraction", False), ("split_seed", config.folds is not None)):
+        given = getattr(config, option)
+        if config.select != "val" and not chooses and given != defaults[option]:
+            raise ConfigError(
+                f"{option_of(option)} plays no part with --select {config.select}",
+                expected="--select val, which holds out a part of train"
+                + (" (or --folds)" if option == "split_seed" else ""),
+                found=f"{option_of(option)} {given}",
+                hint=f"leave {option_of(option)} out",
+            )
+    if config.groups is not None and config.folds is None:
+        raise ConfigError(
+            "--groups says what a fold keeps together",
+            expected="--folds with it",
+            found=f"--groups {config.groups} alone",
+        )
+    if config.tests_on_train and not config.allow_train_as_test:
+        raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")
+
+
+def check_final(config: TrainConfig) -> None:
+    """What a final model asks for goes without test rows.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    alone = config.test_split == NO_TEST
+    if not (alone or config.final):
+        return
+    found = f"--test-split {NO_TEST}" if alone else "--final"
+    if alone and config.final:
+        raise ConfigError(
+            "--final adds a final model to what is evaluated, and nothing is",
+            expected="one of the two",
+            found=f"--test-split {NO_TEST} --final",
+            hint=f"--test-split {NO_TEST} alone, or --final with a split that is tested or --folds",
+        )
+    if config.select == "test":
+        raise ConfigError(
+            "a final model has no test rows that could choose its epoch",
+            expected="--select val, which holds out a part of train, or --select last",
+            found=f"{found} --select test",
+        )
+    if config.shuffle_labels:
+        raise ConfigError(
+            "--shuffle-labels is a check on test rows, and a final model has none",
+            expected="one of the two",
+            found=f"{found} --shuffle-labels",
+        )
+
+
+def train_as_test(found: str) -> ConfigError:
+    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
+    return ConfigError(
+        "the rows to test on are the rows to learn from",
+        expected="a split of its own, or --folds, which test on rows that were held out",
+        found=found,
+        hint="--folds 5, or --allow-train-as-test, which every report marks",
+    )

@@ -1,0 +1,54 @@
+"""What the folder of a run is called: readable in front, and behind it which run it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gaam_cache.format.digest import digest_of
+
+_ENDING = re.compile(r"-([0-9a-f]{8})-s\d[0-9a-fx_-]*\Z")
+"""How the names end that ``run_name`` gives."""
+LONGEST_FRONT = 80
+"""Characters of the readable part."""
+
+
+def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
+    """Folder name of a run: readable in front, unambiguous behind."""
+    return f"{readable(f'{attention}-{head}')}{ending(key, seeds)}"
+
+
+def readable(text: str) -> str:
+    """The part of a name that is for people, of what file systems and shells let alone."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)[:LONGEST_FRONT]
+
+
+def ending(key: str, seeds: Sequence[int]) -> str:
+    """How the name of a run ends: by this a training finds what is there already."""
+    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
+    if len(text) > 40:
+        text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
+    return f"{of_key(key)}{text}"
+
+
+def of_key(key: str) -> str:
+    """What the names of all runs of a key have in common, before their seeds."""
+    return f"-{key[:8]}-s"
+
+
+def is_named_as_run(name: str) -> bool:
+    """Whether a name ends as that of a run."""
+    return _ENDING.search(name) is not None
+
+
+def ending_of(name: str) -> str:
+    """What ``ending`` gave to a name; nothing where it is not named as a run."""
+    found = _ENDING.search(name)
+    return found[0] if found else ""
+
+
+def key_digits(name: str) -> str | None:
+    """The first digits of the key of a run, as its name says; None where it is not named so."""
+    found = _ENDING.search(name)
+    return found[1] if found else None

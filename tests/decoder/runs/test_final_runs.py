@@ -1,0 +1,122 @@
+"""Everything that reads a run knows one that was not evaluated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaam_decoder
+import gaam_decoder.inspect
+import gaam_decoder.status
+from gaam_cache.errors import CacheError
+from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
+from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.tensor_files import TensorFile
+from gaam_decoder.runs.verify import train_command, verify
+from tests.conftest import Outcome
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
+    )
+
+
+def tensors(run: RunResult, name: str) -> dict[str, np.ndarray]:
+    with run.opened(name) as file:
+        found = TensorFile(file)
+        return {key: found.read(key) for key in found}
+
+
+def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(
+    config: TrainConfig, gaam: Callable[..., Outcome]
+) -> None:
+    runs = gaam_decoder.train(replace(config, attn=("gaam", "none"), test_split="none"))
+    runs += gaam_decoder.train(replace(config, attn=("none",), head="lbfgs", test_split="none"))
+    for run in runs:
+        again = read_run(run.path)
+        assert not again.evaluated
+        assert "final model" in again.title
+        assert again.summary().count("not evaluated") == 1
+        about = again.to_dict()
+        assert about["evaluated"] is False
+        assert about["majority_accuracy"] is None
+        assert all(seed["accuracy"] is None for seed in about["seeds"])
+        shown = gaam("inspect", run.path)
+        assert shown.code == 0
+        assert "majority" not in shown.out
+        assert shown.out.count("not evaluated") == len(run.seeds)
+        assert "attention maps are means over test rows" in shown.out
+        said = gaam("inspect", run.path, "--json").out
+        assert json.loads(said)["evaluated"] is False
+        assert "NaN" not in said
+        assert gaam("verify", run.path).code == 0
+        assert "--test-split none" in train_command(again)
+        refused = gaam("ablate", run.path)
+        assert refused.code == 2
+        assert "a final model has none" in refused.err
+    listed = gaam("inspect", config.runs)
+    assert listed.out.count("not evaluated") == sum(len(run.seeds) for run in runs)
+    assert "3 finished, 5 seeds" in gaam("status", config.runs).out
+    for shown in (listed, gaam("report", config.runs), gaam("verify", config.runs)):
+        assert shown.code == 0
+        assert "nan" not in shown.out.lower()
+
+
+def forged_content(**changes: Any) -> Callable[[Path], None]:
+    def forge(run: Path) -> None:
+        content = unsealed(json.loads((run / "run.json").read_text()))
+        for name, value in changes.items():
+            content[name] = {**content[name], **value} if isinstance(value, dict) else value
+        (run / "run.json").write_text(sealed_text(content))
+
+    return forge
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+@pytest.mark.parametrize("majority", [0.5, 0, "x", None, -0.1, 1.5, True])
+def test_a_majority_is_a_fraction_where_rows_were_tested_and_nothing_elsewhere(
+    evaluated: bool, majority: Any, config: TrainConfig
+) -> None:
+    split = "test" if evaluated else "none"
+    (run,) = gaam_decoder.train(replace(config, epochs=1, test_split=split))
+    forged_content(majority_accuracy=majority)(run.path)
+    if majority == 0.5 if evaluated else majority is None:
+        assert read_run(run.path).majority_accuracy == majority
+    else:
+        with pytest.raises(CacheError, match="is damaged"):
+            read_run(run.path)
+
+
+def test_a_run_cannot_be_made_evaluated_or_final_by_its_recipe_alone(config: TrainConfig) -> None:
+    """Whatever is written of the split, rows and labels must be those of it."""
+    (tested,) = gaam_decoder.train(replace(config, epochs=1))
+    (final,) = gaam_decoder.train(replace(config, epochs=1, test_split="none"))
+    for run, majority, split in ((tested, None, "none"), (final, 0.5, "test")):
+        forged_content(recipe={"test_split": split}, majority_accuracy=majority)(run.path)
+        forged = read_run(run.path)
+        for read in ("labels", "logits", "accuracy"):
+            with pytest.raises(CacheError, match="is damaged"):
+                getattr(read_run(forged.path), read)
+        assert not verify(run.path).good
+    shutil.rmtree(config.runs)
+
+
+def test_the_log_of_a_final_model_is_whole(config: TrainConfig) -> None:
+    (run,) = gaam_decoder.train(replace(config, test_split="none"))
+    lines = (run.path / LOG_FILE).read_text().splitlines()
+    assert len(lines) == len(run.seeds) * run.recipe["epochs"]
+    assert all(json.loads(line)["accuracy"] is not None for line in lines)
+    assert set(tensors(run, TEST_FILE)) == {"logits", "labels"} | {
+        f"learned.{name}" for name in run.learned
+    }

@@ -1,0 +1,120 @@
+"""The cache of a run is found where it was, beside the runs or where one says; never another."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
+from gaam_cache.format.fingerprint import fingerprint
+from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.format.strict_json import read_json
+from gaam_decoder import RunResult
+from gaam_decoder.runs.find_cache import cache_of, places
+from gaam_decoder.runs.loading import load_runs
+from tests.conftest import GOLDEN
+from tests.hostile_strings import HOSTILE, harmful
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A cache and its runs, moved together from where the runs say that the cache was."""
+    return Path(shutil.copytree(GOLDEN / "v0.1.0", tmp_path / "study"))
+
+
+def some_run(study: Path, **about_cache: Any) -> RunResult:
+    run = load_runs(study / "runs")[0]
+    return dataclasses.replace(run, cache=run.cache | about_cache)
+
+
+def another(cache: Path) -> None:
+    """Make it a cache of another fingerprint."""
+    content = unsealed(read_json(cache / "cache.json"))
+    content["fingerprint_fields"]["salt"] = 1
+    content["fingerprint"] = fingerprint(content["fingerprint_fields"])
+    (cache / "cache.json").write_text(sealed_text(content))
+
+
+def test_a_cache_is_found_wherever_it_may_lie(study: Path, tmp_path: Path) -> None:
+    """The recorded folder, the sibling of that name, ``../cache``; the first that is right."""
+    whole = tmp_path / "whole"
+    (study / "cache").rename(whole)
+    run = some_run(study, path=str(tmp_path / "recorded" / "old-name"))
+    everywhere = [tmp_path / "recorded" / "old-name", study / "old-name", study / "cache"]
+    assert places(run) == everywhere
+    for place in everywhere:
+        for others in ([], [other for other in everywhere if other != place]):
+            for folder in (place, *others):
+                shutil.copytree(whole, folder)
+            for other in others:
+                another(other)
+            try:
+                found = cache_of(run)
+                assert found.root == place
+                assert found.fingerprint == run.cache["fingerprint"]
+            except GaamError as error:
+                pytest.fail(f"{place} with {others}: {error}")
+            for folder in (place, *others):
+                shutil.rmtree(folder)
+
+
+def test_what_is_not_found_is_said_once_with_every_place_and_the_fingerprint(
+    study: Path, tmp_path: Path
+) -> None:
+    run = some_run(study, path=str(tmp_path / "gone"))
+    ours = run.cache["fingerprint"][:12]
+    (study / "cache").rename(tmp_path / "elsewhere")
+    with pytest.raises(NotFoundError) as nowhere:
+        cache_of(run)
+    for part in (*map(str, places(run)), ours, "no cache there", "--cache"):
+        assert part in str(nowhere.value)
+    assert cache_of(run, tmp_path / "elsewhere").fingerprint == run.cache["fingerprint"]
+    shutil.copytree(tmp_path / "elsewhere", study / "cache")
+    next((study / "cache" / "shards").glob("*.json")).unlink()
+    with pytest.raises(CacheError, match="--cache") as damaged:
+        cache_of(run)
+    assert str(study / "cache") in str(damaged.value)
+    shutil.rmtree(study / "cache")
+    shutil.copytree(tmp_path / "elsewhere", study / "cache")
+    another(study / "cache")
+    with pytest.raises(CacheError, match=r"another cache, [0-9a-f]{12}"):
+        cache_of(run)
+
+
+def test_a_cache_that_is_named_is_the_only_one_that_is_looked_at(
+    study: Path, tmp_path: Path
+) -> None:
+    run = some_run(study)
+    assert cache_of(run).root == study / "cache"
+    with pytest.raises(NotFoundError):
+        cache_of(run, tmp_path / "none")
+    shutil.copytree(study / "cache", tmp_path / "other")
+    another(tmp_path / "other")
+    with pytest.raises(CacheError, match="not the cache that the run was trained on"):
+        cache_of(run, tmp_path / "other")
+
+
+def test_a_folder_of_runs_that_is_a_link_has_two_neighbourhoods(
+    study: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "runs").symlink_to(study / "runs")
+    run = load_runs(tmp_path / "desk" / "runs")[0]
+    assert cache_of(run).root == study / "cache"
+    (study / "cache").rename(tmp_path / "desk" / "cache")
+    assert cache_of(run).root == tmp_path / "desk" / "cache"
+
+
+def test_whatever_a_run_says_of_its_cache_is_one_message(study: Path, tmp_path: Path) -> None:
+    (study / "cache").rename(tmp_path / "elsewhere")
+    odd: list[Any] = [*HOSTILE.values(), None, 5, [], {}, "\0", "a\0b", "/", "..", "x" * 5000]
+    for value in odd:
+        run = some_run(study, path=value, encoder="\x1b[31m\u202e")
+        with pytest.raises((ConfigError, CacheError)) as refused:
+            cache_of(run)
+        assert not harmful(str(refused.value)), value
+        assert "--cache" in str(refused.value)
