@@ -39,13 +39,9 @@ def portable_name(name: str, *, local: bool = False) -> str:
 
 
 def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``encoder`` or ``dataset`` of a plan without any path of this machine.
-
-    What lies on a disk keeps an empty path, which says that its name is none of the hub's.
-    """
-    name, local = source["name"], source.get("path") is not None
-    portable = portable_name(name, local=local)
-    return {**source, "name": portable, "path": "" if local or portable != name else None}
+    """The ``encoder`` or ``dataset`` of a plan without any path of this machine."""
+    local = source.get("path") is not None
+    return {**source, "name": portable_name(source["name"], local=local), "path": None}
 
 
 def portable_plan(plan: Plan) -> Plan:

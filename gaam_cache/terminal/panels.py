@@ -73,6 +73,15 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Of a cache": ("copy",),
         OTHER: ("quiet", "as_json", "help"),
     },
+    "predict": {
+        FIRST: ("file", "out", "format", "cache", "split", "seed", "top"),
+        "Data": (
+            *("text_columns", "file_column", "allow_outside", "delimiter", "encoding"),
+            *("skip_empty", "prefix", "overwrite"),
+        ),
+        "Speed": ("device", "batch_tokens"),
+        OTHER: ("encoder", "quiet", "as_json", "help"),
+    },
 }
 
 
