@@ -34,7 +34,7 @@ OLD = GOLDEN / "v0.1.0"
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Layers 0 to 4 of 16 features each, in two poolings; three classes."""
     root = tmp_path_factory.mktemp("use")
-    rows = [(f"class {len(text) % 3}", text) for _, text in random_rows(48, 1)]
+    rows = [(f"class {len(text) % 3}", text) for _, text in random_rows(24, 1)]
     write_csv(root / "data" / "train.csv", rows)
     write_csv(
         root / "data" / "test.csv", [(f"class {n % 3}", t) for n, (_, t) in enumerate(rows[::2])]
@@ -57,7 +57,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         cache=cache, runs=tmp_path / "runs", attn=("gaam",), seeds=(0, 1, 2), epochs=1,
-        batch_size=16, lr=0.05, compile="off", device="cpu",
+        batch_size=24, lr=0.05, compile="off", device="cpu",
     )  # fmt: skip
 
 
