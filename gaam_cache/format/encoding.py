@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import PurePath
 from typing import Any, Self
 
 from gaam_cache.format.plan import (
@@ -15,6 +13,7 @@ from gaam_cache.format.plan import (
     Plan,
     describe_encoder,
 )
+from gaam_cache.format.portable import without_path
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.import_config import POOLING, is_imported
 
@@ -113,14 +112,7 @@ class Encoding:
 
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""
-        return replace(self, encoder=_without_path(self.encoder), rows=_without_path(self.rows))
-
-
-def _without_path(source: Mapping[str, Any]) -> dict[str, Any]:
-    name, path = source["name"], source.get("path")
-    if path is not None or PurePath(name).is_absolute() or name.startswith((".", "~")):
-        name = PurePath(path or name).name or "local"
-    return {**source, "name": name, "path": None}
+        return replace(self, encoder=without_path(self.encoder), rows=without_path(self.rows))
 
 
 def _check(found: Encoding) -> None:

