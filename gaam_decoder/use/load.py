@@ -13,8 +13,8 @@ import torch
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import read_plan
 from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.runs.find_cache import cache_of, check_fingerprint
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
@@ -72,7 +72,7 @@ def load(
         layers=places_of(run),
         shape=(run.cache["layers"], run.cache["hidden_size"]),
         pooling=run.recipe["pool"],
-        encoding=encoding_of(run.cache, cache),
+        encoding=encoding_of(run, cache),
         encoder=encoder,
         device=str(computes),
         batch_tokens=batch_tokens,
@@ -88,6 +88,8 @@ def _of_export(
     batch_tokens: int | None,
 ) -> Predictor:
     config, ensemble = read_decoder(folder, seed=seed)
+    if cache is not None:
+        check_fingerprint(config.fingerprint, Path(cache).expanduser())
     check_code(config.plugins, config.attention, config.head, folder)
     ensemble.dtype = _arithmetic(config.dtype, device)
     if config.signature.get("labels_shuffled"):
@@ -99,9 +101,7 @@ def _of_export(
         layers=config.layers,
         shape=(config.num_layers, config.hidden_size),
         pooling=config.pooling,
-        encoding=encoding_of(
-            {"encoding": config.encoding, "fingerprint": config.fingerprint}, cache
-        ),
+        encoding=Encoding.from_dict(config.encoding),
         encoder=encoder,
         device=str(device),
         batch_tokens=batch_tokens,
@@ -220,22 +220,19 @@ def _arithmetic(dtype: str, device: torch.device) -> str:
     return dtype
 
 
-def encoding_of(about: Mapping[str, Any], cache: str | Path | None) -> Encoding | GaamError:
-    """How rows are encoded, as the run says, or its cache; or why nobody knows."""
-    recorded: Any = about.get("encoding")
-    if cache is None and recorded is not None:
+def encoding_of(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
+    """How rows are encoded, as the run says, or its cache; or why nobody knows.
+
+    Raises:
+        CacheError: the cache that is named is another one.
+    """
+    recorded: Any = run.cache.get("encoding")
+    if recorded is not None:
+        if cache is not None:
+            cache_of(run, cache)
         return Encoding.from_dict(recorded)
-    folder = Path(cache if cache is not None else about.get("path", "cache")).expanduser()
     try:
-        plan = read_plan(folder)
-        if plan.fingerprint != about["fingerprint"]:
-            raise CacheError(
-                "this is not the cache that the run was trained on",
-                expected=f"fingerprint {about['fingerprint'][:12]}",
-                found=plan.fingerprint[:12],
-                where=str(folder.absolute()),
-                hint="name the folder of the cache with --cache",
-            )
+        return Encoding.of(cache_of(run, cache).plan)
     except GaamError as error:
         if cache is not None:
             raise
@@ -243,7 +240,6 @@ def encoding_of(about: Mapping[str, Any], cache: str | Path | None) -> Encoding 
             "the run is of an earlier version and does not say how its rows were encoded",
             expected="its cache, where it was or where --cache says",
             found=error.reason,
-            where=str(folder.absolute()),
+            where=str(run.path.absolute()),
             hint="name the folder of the cache with --cache",
         )
-    return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

@@ -20,11 +20,13 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.specs import parse_attention, plugin_options
 from gaam_decoder.use import export
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import CONFIG_FILE, OWN_FILES, WEIGHTS_FILE
 from gaam_decoder.use.hub_model import HubDecoder
+from tests.conftest import GOLDEN
 from tests.decoder.use.exports import train
 
 MECHANISMS = plugins.names("gaam_decoder.attention")
@@ -276,3 +278,26 @@ def test_a_folder_is_there_whole_or_not_at_all(
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no finished run"):
         export_run(tmp_path, tmp_path / "out")
+
+
+def test_runs_of_earlier_versions_are_exported_with_their_cache(tmp_path: Path) -> None:
+    study = shutil.copytree(GOLDEN / "v0.1.0", tmp_path / "study")
+    exported = 0
+    for path in sorted((study / "runs").iterdir()):
+        run = read_run(path)
+        shape = run.cache["layers"], run.cache["hidden_size"]
+        if build_attention(parse_attention(run.attention), *shape).depends_on_batch:
+            continue
+        out = tmp_path / path.name
+        export_run(path, out, cache=study / "cache")
+        states_NLD = open_cache(study / "cache")[run.recipe["test_split"]].embeddings[:]
+        found = HubDecoder.from_pretrained(out)(torch.from_numpy(states_NLD).float())
+        own = torch.from_numpy(run.finished_logits()).softmax(-1).mean(0)
+        np.testing.assert_allclose(found.numpy(), own.numpy(), atol=1e-5)
+        exported += 1
+    assert exported
+    (study / "cache").rename(tmp_path / "elsewhere")
+    with pytest.raises(GaamError, match="does not say how its rows were encoded") as refused:
+        export_run(path, tmp_path / "lost")
+    assert "--cache" in str(refused.value)
+    assert not (tmp_path / "lost").exists()
