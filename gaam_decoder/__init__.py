@@ -21,20 +21,24 @@ if TYPE_CHECKING:
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.reports.report import Report, report
+    from gaam_decoder.runs.loading import load_runs
     from gaam_decoder.runs.result import RunResult
-    from gaam_decoder.runs.run_folders import load_runs
+    from gaam_decoder.runs.several import Runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
+    from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
 
 __all__ = [
     "Report",
     "RunResult",
+    "Runs",
     "TrainConfig",
     "ablate",
     "check_failures",
     "estimate",
+    "export_run",
     "load",
     "load_runs",
     "report",
@@ -53,12 +57,14 @@ lazy_attributes(
     {
         "Report": "reports.report",
         "RunResult": "runs.result",
+        "Runs": "runs.several",
         "TrainConfig": "config",
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
         "load": "use.load",
-        "load_runs": "runs.run_folders",
+        "load_runs": "runs.loading",
         "estimate": "training.estimate",
+        "export_run": "use.export",
         "report": "reports.report",
         "stats": "stats",
         "train": "training.train",

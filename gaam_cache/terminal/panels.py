@@ -67,6 +67,12 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Workers": WORKERS,
         OTHER: ("track", "config", "quiet", "as_json", "help"),
     },
+    "export": {
+        FIRST: ("push", "private", "overwrite", "yes"),
+        "Of a run": ("seed", "average", "cache"),
+        "Of a cache": ("copy",),
+        OTHER: ("quiet", "as_json", "help"),
+    },
 }
 
 
