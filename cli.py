@@ -19,10 +19,12 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
+from gaam_cache.terminal.consent import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
-from gaam_cache.terminal.streams import careful_streams
+from gaam_cache.terminal.streams import careful_streams, write_stdout
 from gaam_cache.terminal.usage import Command, Commands
+from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -390,8 +392,75 @@ def ablate(
 
 
 @app.command(cls=_Command)
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    texts: Annotated[Strings, typer.Argument(metavar="[TEXT...]", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
+    file: Annotated[Path | None, _option("--file", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
+    out: Annotated[Path | None, _option("--out", "-o", metavar="FILE", help="Results of all rows: .csv, .jsonl, .parquet; what was interrupted goes on (default: stdout).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it is there.")] = False,
+    format: Annotated[str | None, _option("--format", metavar="text|csv|jsonl", help="Of stdin; text: one a line.", default="text")] = None,
+    cache: Annotated[Path | None, _option("--cache", help="Instead of texts: a cache whose rows are predicted, without an encoder. With them: that of the run, if a run of an earlier version has lost it.")] = None,
+    split: Annotated[str | None, _option("--split", metavar="NAME", help="Of the cache, labelled or not.", default="test")] = None,
+    seed: Annotated[int | None, _option("--seed", help="Use one seed (default: the average of all).")] = None,
+    top: Annotated[int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
+    text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Repeatable; joined by a space (default: those of the run).")] = None,
+    file_column: Annotated[str | None, _option("--file-column", metavar="NAME", help="Column of the paths of sounds or pictures.")] = None,
+    allow_outside: Annotated[bool, typer.Option("--allow-outside", help="Take files outside of the folder of the table that names them.")] = False,
+    delimiter: Annotated[str | None, _option("--delimiter", metavar="CHAR|tab", help="What parts the fields of a CSV file; also semicolon, pipe, space.")] = None,
+    encoding: Annotated[str | None, _option("--encoding", metavar="NAME", help="Of the characters in CSV, JSON lines and lines.")] = None,
+    skip_empty: Annotated[bool, typer.Option("--skip-empty", help="Let rows be of which nothing is to be encoded: their results are empty.")] = False,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="NAME_", help="Begin the names of added columns so.", show_default=False)] = "",
+    encoder: Annotated[str | None, _option("--encoder", metavar="PATH|ID", help="Where the run's encoder is, if it has moved.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto",
+    batch_tokens: Annotated[int | None, _option("--batch-tokens", help="Tokens of one batch of the encoder.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
+
+    Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
+    keeps its columns and gains predicted, probability and agreement.
+    """
+    given = _given(locals(), "quiet", "as_json")
+    import gaam_decoder
+
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in ("texts", "text_columns"):
+        given[name] = tuple(given.get(name, ()))
+    config = gaam_decoder.PredictConfig(**given)
+    # a table on a terminal and a bar on the same one would be mixed
+    quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
+    with (
+        interruption.explained(lambda: _rows_kept(out)),
+        show_progress("predict", "rows", quiet=quiet) as progress,
+    ):
+        found = gaam_decoder.predict(
+            config,
+            stdin=sys.stdin.buffer,
+            write=write_stdout,
+            as_list=as_json,
+            progress=progress,
+        )
+    if config.of_texts or out is not None:
+        _print_json(found.to_dict()) if as_json else tell(found.in_words())
+
+
+_RUN = typer.Argument(metavar="[RUN]...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
+_Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
+_Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
+_Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
+_Cache = Annotated[Optional[str], _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")]  # noqa: UP045  # fmt: skip
+_Since = Annotated[Optional[str], _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later (UTC).")]  # noqa: UP045  # fmt: skip
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command(cls=_Command)
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
@@ -410,7 +479,11 @@ def report(
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
     found = gaam_decoder.report(
-        runs,
+        runs or ["runs"],
+        attn=attn,
+        head=head,
+        cache=cache,
+        since=since,
         baseline=baseline,
         margin=margin,
         every_candidate=all_candidates,
@@ -423,6 +496,136 @@ def report(
         found.save(out, name)
     else:
         found.show(name)
+
+
+runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("list", cls=_Command)
+def runs_list(
+    folders: Annotated[Optional[list[Path]], typer.Argument(metavar="[FOLDER]...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """List runs, damaged and unfinished ones too; 'gaam runs' alone does it."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    listing = tidying.list_runs(folders or [Path("runs")], filters)
+    if as_json:
+        _print_json(listing.to_dict())
+    else:
+        tell(tidying.table(listing))
+    raise typer.Exit(3 if listing.damage else 0)
+
+
+@runs_app.command("rename", cls=_Command)
+def runs_rename(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name within --runs.")],
+    name: Annotated[str, typer.Argument(help="New readable name; the ending, which says what was trained, stays.")],
+    runs: _Runs = Path("runs"),
+) -> None:  # fmt: skip
+    """Give a run another name; trainings and reports find it as before."""
+    from gaam_decoder import tidying
+
+    renamed = tidying.rename(run, name, runs=runs)
+    tell(f"renamed: {renamed} (the end of the name says which run it is, and stays)")
+
+
+@runs_app.command("move", cls=_Command)
+def runs_move(
+    names: Annotated[list[Path], typer.Argument(metavar="[RUN]... FOLDER", help="Runs, or none and a filter; last the folder that gets them.", show_default=False)],
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Move runs to another folder, also to another disk: each whole, or not at all."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    _after_consent(tidying.moving(names[:-1], filters, runs, names[-1]), yes, as_json)
+
+
+@runs_app.command("remove", cls=_Command)
+def runs_remove(
+    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
+    runs: _Runs = Path("runs"),
+    attn: _Attn = None,
+    head: _Head = None,
+    cache: _Cache = None,
+    since: _Since = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Unfinished work that nobody is at, instead of runs.")] = False,
+    yes: _Yes = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Remove runs from the disk, each whole; what goes is listed, and asked for."""
+    from gaam_decoder import tidying
+
+    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    plan = tidying.removal_of_unfinished if unfinished else tidying.removal
+    _after_consent(plan(names or [], filters, runs), yes, as_json)
+
+
+def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
+    """Do what was planned, if that is wanted."""
+    if not consent(plan.in_words(), yes=yes):
+        tell("nothing was done", to=sys.stderr)
+        raise typer.Exit(1)
+    plan.carry_out()
+    if as_json:
+        _print_json(plan.to_dict())
+    else:
+        tell(plan.done_in_words())
+
+
+@app.command(cls=_Command)
+def export(
+    path: Annotated[Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    seed: Annotated[int | None, _option("--seed", metavar="K", help="Of a run: the decoder of this seed alone (default: the average of all that finished).")] = None,
+    average: Annotated[bool, typer.Option("--average", help="Of a run: the average of all seeds that finished, as without it.")] = False,
+    cache: Annotated[Path | None, _option("--cache", help="Of a run: folder of its cache, if it has moved.")] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Of a cache: copy its shards instead of linking to them.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export, in DIR and in the repository.")] = False,
+    push: Annotated[str | None, _option("--push", metavar="USER/NAME", help="Send it to the hub too, after a question.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="A new repository is private.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it is sent.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a folder of a run or a cache that the hub takes, with a card and nothing personal.
+
+    Nothing leaves this machine without --push, which says what would be sent where, and asks.
+    """
+    import gaam_cache.inspect
+    from gaam_cache.exporting import command
+
+    of_cache = gaam_cache.inspect.is_cache(path)
+    command.check_options(of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
+    where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
+    with show_progress("export", "steps", quiet=quiet) as progress:
+        made: Any
+        if of_cache:
+            made = gaam_cache.export_cache(path, out, copy=copy, overwrite=overwrite, progress=progress)  # fmt: skip
+        else:
+            import gaam_decoder
+
+            made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
+    if not as_json:
+        tell(made.in_words())
+    sent = command.send(where, out, yes=yes) if where else None
+    if as_json:
+        _print_json(made.to_dict() | {"sent_to": sent})
+    elif sent:
+        tell(f"sent to {sent}")
 
 
 @app.command(cls=_Command)
@@ -544,6 +747,12 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 def _shards_kept(out: Path) -> str:
     from gaam_cache.engines.sharing.undone import kept_in_words  # NumPy: not for --help
+
+    return kept_in_words(out)
+
+
+def _rows_kept(out: Path | None) -> str:
+    from gaam_decoder.use.files.partial import kept_in_words  # NumPy: not for --help
 
     return kept_in_words(out)
 

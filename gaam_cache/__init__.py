@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
+    from gaam_cache.exporting.export import export_cache
     from gaam_cache.extraction.assumptions import Assumptions, assume
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
@@ -37,6 +38,7 @@ __all__ = [
     "Verification",
     "assume",
     "estimate",
+    "export_cache",
     "extract",
     "import_states",
     "open_cache",
@@ -54,6 +56,7 @@ lazy_attributes(
         "GaamError": "errors",
         "assume": "extraction.assumptions",
         "estimate": "extraction.estimate",
+        "export_cache": "exporting.export",
         "Verification": "verification.verify",
         "extract": "extraction.extract",
         "ImportConfig": "import_config",

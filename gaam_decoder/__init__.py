@@ -21,22 +21,30 @@ if TYPE_CHECKING:
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.reports.report import Report, report
+    from gaam_decoder.runs.loading import load_runs
     from gaam_decoder.runs.result import RunResult
-    from gaam_decoder.runs.run_folders import load_runs
+    from gaam_decoder.runs.several import Runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
+    from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
+    from gaam_decoder.use.predict import predict
+    from gaam_decoder.use.predict_config import PredictConfig
 
 __all__ = [
+    "PredictConfig",
     "Report",
     "RunResult",
+    "Runs",
     "TrainConfig",
     "ablate",
     "check_failures",
     "estimate",
+    "export_run",
     "load",
     "load_runs",
+    "predict",
     "report",
     "stats",
     "train",
@@ -51,14 +59,18 @@ if "OMP_WAIT_POLICY" not in os.environ:
 lazy_attributes(
     __name__,
     {
+        "PredictConfig": "use.predict_config",
         "Report": "reports.report",
         "RunResult": "runs.result",
+        "Runs": "runs.several",
         "TrainConfig": "config",
         "ablate": "analysis.ablate",
         "check_failures": "training.failures",
         "load": "use.load",
-        "load_runs": "runs.run_folders",
+        "load_runs": "runs.loading",
         "estimate": "training.estimate",
+        "export_run": "use.export",
+        "predict": "use.predict",
         "report": "reports.report",
         "stats": "stats",
         "train": "training.train",

@@ -8,9 +8,10 @@ from typing import Any
 from gaam_cache.errors import CacheError
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.runs.counting import on_training_rows
+from gaam_decoder.runs.loading import sound_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_files import repair
-from gaam_decoder.runs.run_folders import is_run, sound_runs, unfinished_runs
+from gaam_decoder.runs.run_folders import is_run, unfinished_runs
 from gaam_decoder.runs.summary import fit_in_words
 
 

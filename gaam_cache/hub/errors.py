@@ -61,7 +61,7 @@ def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
     noun = NOUNS[kind]
     what = f"{noun} '{repo_id}'"
     try:
-        with _bounded_tries(what):
+        with bounded_tries(what):
             yield
     except GaamError:
         raise  # said already; some are OSErrors too
@@ -69,7 +69,7 @@ def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
         raise ConfigError(
             f"'{repo_id}' is neither an existing path nor the id of {OF[kind]}",
             expected="a folder, a file, or an id like 'owner/name'",
-            found=_first_line(error),
+            found=first_line(error),
         ) from error
     except errors.GatedRepoError as error:
         raise gated(repo_id, kind) from error
@@ -77,13 +77,13 @@ def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
         raise NotFoundError(
             f"the {what} has no such revision",
             expected="a branch, a tag or a full commit hash of that repository",
-            found=_first_line(error),
+            found=first_line(error),
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise NotFoundError(
             f"no {what}",
             expected="a local path or an id that exists on the hub (private ones need HF_TOKEN)",
-            found=_first_line(error),
+            found=first_line(error),
         ) from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not downloading:
@@ -94,7 +94,7 @@ def _translated(repo_id: str, kind: str, downloading: bool) -> Iterator[None]:
 def _failed(error: Exception, what: str, downloading: bool) -> GaamError:
     """What to say about an error of the network, of a server or of this disk."""
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    found = _first_line(cause) or type(cause).__name__
+    found = first_line(cause) or type(cause).__name__
     response = getattr(cause, "response", None)
     network = (ConnectionError, TimeoutError)
     if isinstance(error, OSError) and error.errno and not isinstance(error, network):
@@ -136,7 +136,7 @@ def gated(repo_id: str, kind: str) -> HubError:
     )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line; of an answer of the hub also what it says about the address."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     about = [line for line in lines[1:] if " for url" in line]
@@ -144,7 +144,7 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _bounded_tries(what: str) -> Iterator[None]:
+def bounded_tries(what: str) -> Iterator[None]:
     """Give up on a request that is made again and again, and on one that is never answered.
 
     The hub's client goes on for as long as every try brings bytes: for ever, where a proxy cuts

@@ -22,6 +22,7 @@ from gaam_decoder.analysis.importance import (
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.find_cache import cache_of
+from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
@@ -151,7 +152,7 @@ def _read(path: Path) -> RunResult:
             f"no finished run at '{path}'",
             expected=f"the folder of one run, with {RUN_FILE}",
             where=str(path.absolute()),
-            hint="gaam inspect RUNS lists the runs of a folder",
+            hint=near_run(path) or "gaam runs lists the runs of a folder",
         )
     return read_run(path)
 

@@ -15,6 +15,7 @@ from gaam_decoder.reports._folds import TestedRows, by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
@@ -58,6 +59,8 @@ class Table:
     """Largest difference that does not matter, a fraction."""
     unchosen: tuple[int, ...] = ()
     """Places of the rows that are candidates between which nothing could choose."""
+    selection: Selection | None = None
+    """What was left out of the whole report."""
     finals: tuple[_finals.FinalModel, ...] = ()
     """Final models of the rows, and others of the cache that no row is the recipe of."""
 
@@ -87,6 +90,7 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "unchosen_rows": list(self.unchosen),
+            **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
         }
 
@@ -175,6 +179,7 @@ def build_tables(
     margin: float = stats.MARGIN,
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
+    selection: Selection | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -186,6 +191,7 @@ def build_tables(
         margin: largest difference that does not matter, a fraction.
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
+        selection: what was left out of the runs.
 
     Raises:
         ConfigError: no run of the baseline that was asked for.
@@ -225,6 +231,7 @@ def build_tables(
             num_tests=num_tests,
             margin=margin,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
+            selection=selection,
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]

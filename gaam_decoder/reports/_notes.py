@@ -13,6 +13,7 @@ from gaam_decoder.reports._compare import CONTROLS, counterpart
 from gaam_decoder.reports._finals import all_runs
 from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._probe import probes
+from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports._shuffled import leaks, shuffled
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
@@ -39,7 +40,7 @@ VERSIONS = ("python", "torch", "numpy", "device")
 def notes(table: Table) -> list[str]:
     """All notes of a table, what weighs most first."""
     if not table.rows:
-        return list(_provenance(table))
+        return [*selected(table), *_provenance(table)]
     shown = {
         row.attention: found
         for row, found in zip(table.rows, table.published, strict=True)
@@ -47,6 +48,7 @@ def notes(table: Table) -> list[str]:
     }
     selects = sorted({row.select for row in table.rows})
     return [
+        *selected(table),
         *on_training_rows(table),
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
         *failures(table),
@@ -68,7 +70,7 @@ def notes(table: Table) -> list[str]:
 
 def warnings(table: Table) -> list[str]:
     """What nobody may miss."""
-    found: list[str] = []
+    found = [f"A selection: {why}." for why in selected(table)]
     if not table.rows:
         return found
     if taught := sum(row.on_training_rows for row in table.rows):

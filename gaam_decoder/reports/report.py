@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from gaam_cache import plugins
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
 from gaam_decoder.reports._output import write_report
+from gaam_decoder.runs.filters import Filters, Texts
+from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_folders import load_runs
+from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import parse_attention
 
 
@@ -90,8 +93,12 @@ def report_format(name: str) -> Format:
 
 
 def report(
-    runs: str | Path | RunResult | Sequence[RunResult] = "runs",
+    runs: str | Path | RunResult | Sequence[str | Path | RunResult] = "runs",
     *,
+    attn: Texts = None,
+    head: Texts = None,
+    cache: str | Path | None = None,
+    since: str | datetime | None = None,
     baseline: str | None = None,
     margin: float = 100 * stats.MARGIN,
     every_candidate: bool = False,
@@ -100,7 +107,12 @@ def report(
     """Accuracy tables of runs: what ``gaam report`` prints.
 
     Args:
-        runs: their folder, or some of what ``train`` or ``load_runs`` returned.
+        runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
+        attn: mechanisms that are meant, as ``load_runs`` has them; the report says what filters
+            left out.
+        head: the same of heads.
+        cache: the cache that is meant.
+        since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
         margin: largest difference that does not matter, in accuracy points.
@@ -110,24 +122,36 @@ def report(
             else all that every candidate has.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for, or a margin that is none.
-        NotFoundError: no runs.
+        ConfigError: no run of the baseline that was asked for, a margin that is none, or a filter
+            that means nothing.
+        NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    if isinstance(runs, RunResult):
-        runs = [runs]
-    found = load_runs(runs) if isinstance(runs, (str, Path)) else runs
-    if not found:
-        raise NotFoundError("nothing to report on", expected="one run or more", found="none")
+    filters = Filters.of(attn=attn, head=head, cache=cache, since=since)
+    found = gathered(runs, filters)
+    if found.selection is not None:
+        _check_left(found.selection, spec)
     tables = build_tables(
         found,
         spec,
+        selection=found.selection,
         margin=_fraction(margin),
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
     )
     return Report(tables=tuple(tables))
+
+
+def _check_left(selection: Selection, baseline: str | None) -> None:
+    """Whether the baseline that was asked for is among what is left."""
+    if baseline is not None and (by := selection.lost.get(baseline)):
+        raise ConfigError(
+            f"the baseline '{baseline}' is left out by {by}",
+            expected="a baseline that is among the runs of the report",
+            found=selection.in_words(),
+            hint=f"also give --attn {baseline}" if by == "--attn" else f"leave out {by}",
+        )
 
 
 def _fraction(margin: float) -> float:

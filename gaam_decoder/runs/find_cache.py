@@ -62,16 +62,26 @@ def _recorded(run: RunResult) -> str | None:
     return path if isinstance(path, str) and path.strip("\0 ") and "\0" not in path else None
 
 
-def _named(run: RunResult, folder: Path) -> EmbeddingCache:
+def check_fingerprint(fingerprint: str, folder: Path) -> None:
+    """Refuse a folder that holds another cache than that of a run.
+
+    Raises:
+        NotFoundError: no cache there.
+        CacheError: another one, or its plan is unusable.
+    """
     found = read_plan(folder).fingerprint
-    if found != run.cache["fingerprint"]:
+    if found != fingerprint:
         raise CacheError(
             "this is not the cache that the run was trained on",
-            expected=f"fingerprint {run.cache['fingerprint'][:12]}",
+            expected=f"fingerprint {fingerprint[:12]}",
             found=found[:12],
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
         )
+
+
+def _named(run: RunResult, folder: Path) -> EmbeddingCache:
+    check_fingerprint(run.cache["fingerprint"], folder)
     return open_cache(folder)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.errors import CacheError
+from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import RUN_FILES, TEST_FILE
+from gaam_decoder.runs.run_checks import RUN_FILES
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
 from gaam_decoder.runs.run_name import is_named_as_run, of_key
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 
-READERS = 4
-"""Threads that hash: more do not pay, and each holds a file open."""
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, ValueError)
+"""How the system says so; a ValueError of a name that no file can have."""
 
 
 def run_folders(folder: Path, part: str = "") -> list[Path]:
@@ -34,7 +32,7 @@ def run_folders(folder: Path, part: str = "") -> list[Path]:
     with reading(folder):
         try:
             names = sorted(path.name for path in folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
+        except _NOT_THERE:
             return []
     named = [folder / name for name in names if name[0] != "." and part in name]
     return [path for path in named if is_named_as_run(path.name) or is_run(path)]
@@ -49,7 +47,7 @@ def is_run(folder: Path) -> bool:
     with reading(folder):
         try:
             return not {RUN_FILE, *RUN_FILES}.isdisjoint(path.name for path in folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
+        except _NOT_THERE:
             return False
 
 
@@ -80,77 +78,6 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
 def unfinished_runs(folder: Path) -> list[str]:
     """Names of runs that were started and not finished."""
     return sorted(p.name[1:].removesuffix(".partial") for p in folder.glob(".*.partial"))
-
-
-def load_runs(path: str | Path) -> list[RunResult]:
-    """All finished runs below a folder, or the one run that ``path`` itself is.
-
-    What was tested is hashed at once: a table without one of its runs would be another table, so
-    all damaged ones are named together.
-
-    Raises:
-        NotFoundError: no finished run there.
-        CacheError: damaged runs, or none of them finished.
-        StorageError: one that cannot be read now.
-
-    Warns:
-        GaamWarning: runs that are not finished.
-    """
-    runs, damaged = sound_runs(path)
-    if damaged:
-        raise damaged_runs(damaged, len(runs) + len(damaged))
-    if unfinished := unfinished_runs(Path(path).expanduser()):
-        warnings.warn(
-            f"not among the runs, because they are not finished: {brief(', '.join(unfinished))}",
-            GaamWarning,
-            stacklevel=2,
-        )
-    return runs
-
-
-def sound_runs(path: str | Path) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """What ``load_runs`` returns, and beside it what is damaged, by folder.
-
-    Raises:
-        NotFoundError: no finished run there, whole or damaged.
-        StorageError: one that cannot be read now.
-    """
-    folder = Path(path).expanduser()
-    found = [folder] if is_run(folder) else run_folders(folder)
-    if not found:
-        if unfinished := unfinished_runs(folder):
-            raise CacheError(
-                f"no run in '{folder}' is finished",
-                expected=f"folders with {RUN_FILE}",
-                found=f"{len(unfinished)} unfinished",
-                where=str(folder.absolute()),
-                hint="the same 'gaam train' again finishes them",
-            )
-        raise NotFoundError(
-            f"no finished runs in '{folder}'",
-            expected=f"folders with {RUN_FILE}",
-            found="none",
-            where=str(folder.absolute()),
-            hint="make one with 'gaam train', or name another folder",
-        )
-    runs: list[RunResult] = []
-    damaged: dict[Path, CacheError] = {}
-    with ThreadPoolExecutor(READERS) as pool:
-        for place, checked in zip(found, pool.map(_checked, found), strict=True):
-            if isinstance(checked, CacheError):
-                damaged[place] = checked
-            else:
-                runs.append(checked)
-    return runs, damaged
-
-
-def _checked(path: Path) -> RunResult | CacheError:
-    try:
-        run = read_run(path)
-        run.check_digest(TEST_FILE)
-    except CacheError as error:
-        return error
-    return run
 
 
 def damaged_runs(damaged: dict[Path, CacheError], total: int) -> CacheError:

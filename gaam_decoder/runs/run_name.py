@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gaam_cache.format.digest import digest_of
 
-_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
+_ENDING = re.compile(r"-([0-9a-f]{8})-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""
 LONGEST_FRONT = 80
 """Characters of the readable part."""
@@ -40,3 +40,15 @@ def of_key(key: str) -> str:
 def is_named_as_run(name: str) -> bool:
     """Whether a name ends as that of a run."""
     return _ENDING.search(name) is not None
+
+
+def ending_of(name: str) -> str:
+    """What ``ending`` gave to a name; nothing where it is not named as a run."""
+    found = _ENDING.search(name)
+    return found[0] if found else ""
+
+
+def key_digits(name: str) -> str | None:
+    """The first digits of the key of a run, as its name says; None where it is not named so."""
+    found = _ENDING.search(name)
+    return found[1] if found else None

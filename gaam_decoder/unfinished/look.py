@@ -49,11 +49,13 @@ def look(runs: Path) -> tuple[Begun, ...]:
     return tuple(
         begun
         for folder in sorted(runs.glob(".*.partial"))
-        if (begun := _begun(folder, folder.name[1:].removesuffix(".partial"))) is not None
+        if (begun := begun_in(folder)) is not None
     )
 
 
-def _begun(folder: Path, name: str) -> Begun | None:
+def begun_in(folder: Path) -> Begun | None:
+    """What is begun in one folder of work; None where it cannot be read at the moment."""
+    name = folder.name[1:].removesuffix(".partial")
     abouts = [about for path in sorted(folder.glob("*")) if (about := _about(path)) is not None]
     if not abouts:
         return None

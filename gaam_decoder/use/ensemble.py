@@ -6,12 +6,14 @@ S seeds, B batch, L layers, D hidden size, C classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.training.arithmetic.engine import LOWER
 
@@ -94,3 +96,24 @@ class Ensemble(nn.Module):
         with torch.autocast(x_BLD.device.type, lower, enabled=lower is not None):
             logits_BC: Tensor = functional_call(self.decoder, one, (x_BLD,))
         return logits_BC.float()
+
+
+def check_alone(ensemble: Ensemble, attention: str, where: Path) -> None:
+    """Refuse decoders that have no answer for one row.
+
+    Args:
+        ensemble: of all seeds.
+        attention: what its mechanism is called.
+        where: it was read.
+
+    Raises:
+        ConfigError: they predict a row by the rows beside it.
+    """
+    if ensemble.decoder.attention.depends_on_batch:
+        raise ConfigError(
+            f"'{attention}' predicts a row by the rows beside it, and has no answer for one",
+            expected="a mechanism that looks at one row at a time",
+            found="attention over the rows of a batch, as it was published",
+            where=str(where.absolute()),
+            hint="its test accuracy is that of batches as they were: gaam report",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ import torch
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import read_plan
 from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.runs.find_cache import cache_of, check_fingerprint
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.runs.tensor_files import TensorFile
-from gaam_decoder.specs import KINDS, Spec, parse_attention, parse_head
-from gaam_decoder.use.ensemble import Ensemble
+from gaam_decoder.specs import KINDS, parse_attention, parse_head
+from gaam_decoder.use.ensemble import Ensemble, check_alone
+from gaam_decoder.use.exported import has_config, read_decoder
 from gaam_decoder.use.predictor import Predictor
 
 
@@ -33,10 +35,10 @@ def load(
     device: str = "auto",
     batch_tokens: int | None = None,
 ) -> Predictor:
-    """Open a finished run to predict with it.
+    """Open a finished run, or what was exported of one, to predict with it.
 
     Args:
-        path: folder of the run.
+        path: folder of the run, or an exported folder.
         seed: whose decoder alone is used; default: all that finished, averaged.
         cache: folder of the cache that it learned from; needed where the run is of an earlier
             version and the cache is no longer where it was.
@@ -45,7 +47,7 @@ def load(
         batch_tokens: tokens of a batch of the encoder; default: what suits the device.
 
     Raises:
-        NotFoundError: no finished run there.
+        NotFoundError: no finished run and no exported decoder there.
         ConfigError: a seed that there is not or that failed, no seed that finished, or a mechanism
             whose predictions of a row depend on the rows beside it.
         CacheError: the run is damaged, or the cache is another one.
@@ -53,42 +55,69 @@ def load(
     Warns:
         GaamWarning: it learned from shuffled labels, or is evaluated in another arithmetic.
     """
-    run = _read(Path(path).expanduser())
-    seeds = _chosen(run, seed)
-    attention, head = parse_attention(run.attention), parse_head(run.head)
-    _check_code(run, {"mechanism": attention, "head": head})
-    first = run.cache.get("first_layer", 1)
-    layers = [number - first for number in run.layer_numbers]
-    spec = DecoderSpec(
-        attention=attention,
-        head=head,
-        num_layers=len(layers),
-        hidden_size=run.cache["hidden_size"],
-        num_classes=len(run.cache["class_names"]),
-    )
     computes = devices.resolve_device(device)
-    ensemble = _ensemble(run, spec, seeds, computes)
+    folder = Path(path).expanduser()
+    if has_config(folder) and not is_run(folder):
+        return _of_export(folder, seed, cache, encoder, computes, batch_tokens)
+    run = one_run(folder)
+    seeds = chosen_seeds(run, seed)
+    check_code(run.recipe.get("plugins", {}), run.attention, run.head, folder)
+    ensemble = ensemble_of(run, seeds, _arithmetic(evaluated_in(run.recipe), computes))
     if run.shuffled:
-        warnings.warn(
-            f"'{run.path.name}' learned from shuffled labels: its predictions mean nothing",
-            GaamWarning,
-            stacklevel=2,
-        )
+        _warn_shuffled(folder)
     return Predictor(
         ensemble,
         class_names=run.cache["class_names"],
         seeds=seeds,
-        layers=layers,
+        layers=places_of(run),
         shape=(run.cache["layers"], run.cache["hidden_size"]),
         pooling=run.recipe["pool"],
-        encoding=_encoding(run, cache),
+        encoding=encoding_of(run, cache),
         encoder=encoder,
         device=str(computes),
         batch_tokens=batch_tokens,
     )
 
 
-def _read(path: Path) -> RunResult:
+def _of_export(
+    folder: Path,
+    seed: int | None,
+    cache: str | Path | None,
+    encoder: str | None,
+    device: torch.device,
+    batch_tokens: int | None,
+) -> Predictor:
+    config, ensemble = read_decoder(folder, seed=seed)
+    if cache is not None:
+        check_fingerprint(config.fingerprint, Path(cache).expanduser())
+    check_code(config.plugins, config.attention, config.head, folder)
+    ensemble.dtype = _arithmetic(config.dtype, device)
+    if config.signature.get("labels_shuffled"):
+        _warn_shuffled(folder)
+    return Predictor(
+        ensemble,
+        class_names=config.class_names,
+        seeds=config.seeds if seed is None else (seed,),
+        layers=config.layers,
+        shape=(config.num_layers, config.hidden_size),
+        pooling=config.pooling,
+        encoding=Encoding.from_dict(config.encoding),
+        encoder=encoder,
+        device=str(device),
+        batch_tokens=batch_tokens,
+    )
+
+
+def _warn_shuffled(folder: Path) -> None:
+    warnings.warn(
+        f"'{folder.name}' learned from shuffled labels: its predictions mean nothing",
+        GaamWarning,
+        stacklevel=3,
+    )
+
+
+def one_run(path: Path) -> RunResult:
+    """The run of that folder; raises NotFoundError where it is none, and as ``read_run``."""
     if not is_run(path):
         raise NotFoundError(
             f"no finished run at '{path}'",
@@ -99,7 +128,8 @@ def _read(path: Path) -> RunResult:
     return read_run(path)
 
 
-def _chosen(run: RunResult, seed: int | None) -> tuple[int, ...]:
+def chosen_seeds(run: RunResult, seed: int | None) -> tuple[int, ...]:
+    """That seed, or all that finished; raises ConfigError where it did not, or none."""
     where, there = str(run.path.absolute()), ", ".join(map(str, run.finished))
     if not run.finished:
         raise ConfigError(
@@ -122,24 +152,40 @@ def _chosen(run: RunResult, seed: int | None) -> tuple[int, ...]:
     return (seed,)
 
 
-def _check_code(run: RunResult, parts: dict[str, Spec]) -> None:
+def check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
     """Mechanisms and heads of other packages compute as they did."""
-    then = run.recipe.get("plugins", {})
-    for kind, spec in parts.items():
+    for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
         now, what = plugin_code.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
         if (now if " " in now else None) != then.get(what):
             raise ConfigError(
                 f"the {kind} '{spec.name}' is not the code that the run was trained with",
                 expected=then.get(what, "that of gaam"),
                 found=now,
-                where=str(run.path.absolute()),
+                where=str(folder.absolute()),
                 hint="install that version of the package",
             )
 
 
-def _ensemble(
-    run: RunResult, spec: DecoderSpec, seeds: tuple[int, ...], device: torch.device
-) -> Ensemble:
+def places_of(run: RunResult) -> tuple[int, ...]:
+    """Places of the layers that it reads, of those in its cache, from 0."""
+    first = run.cache.get("first_layer", 1)
+    return tuple(number - first for number in run.layer_numbers)
+
+
+def ensemble_of(run: RunResult, seeds: tuple[int, ...], dtype: str) -> Ensemble:
+    """Decoders of some seeds of a run.
+
+    Raises:
+        CacheError: the run is damaged.
+        ConfigError: a mechanism that has no answer for one row.
+    """
+    spec = DecoderSpec(
+        attention=parse_attention(run.attention),
+        head=parse_head(run.head),
+        num_layers=len(places_of(run)),
+        hidden_size=run.cache["hidden_size"],
+        num_classes=len(run.cache["class_names"]),
+    )
     places = [run.seeds.index(seed) for seed in seeds]
     with run.opened(WEIGHTS_FILE) as file:
         tensors = TensorFile(file)
@@ -149,23 +195,19 @@ def _ensemble(
         if any(len(value) != len(run.seeds) for value in found.values()):
             raise ValueError("weights that are not there for every seed")
         weights = {name: torch.from_numpy(value[places]) for name, value in found.items()}
-        ensemble = Ensemble.of(spec, weights, dtype=_dtype(run, device))
-    if ensemble.decoder.attention.depends_on_batch:
-        raise ConfigError(
-            f"'{run.attention}' predicts a row by the rows beside it, and has no answer for one",
-            expected="a mechanism that looks at one row at a time",
-            found="attention over the rows of a batch, as it was published",
-            where=str(run.path.absolute()),
-            hint="its test accuracy is that of batches as they were: gaam report",
-        )
+        ensemble = Ensemble.of(spec, weights, dtype=dtype)
+    check_alone(ensemble, run.attention, run.path)
     return ensemble
 
 
-def _dtype(run: RunResult, device: torch.device) -> str:
-    """The arithmetic that the run was evaluated in, where the device is used for that."""
-    if run.recipe.get("eval_dtype", "same") == "float32":
-        return "float32"
-    dtype = str(run.recipe.get("dtype", "float32"))
+def evaluated_in(recipe: Mapping[str, Any]) -> str:
+    """The arithmetic that a run was evaluated in."""
+    same = recipe.get("eval_dtype", "same") == "same"
+    return str(recipe.get("dtype", "float32")) if same else "float32"
+
+
+def _arithmetic(dtype: str, device: torch.device) -> str:
+    """That arithmetic where the device is used for it, else float32."""
     try:
         devices.check_arithmetic(dtype, device)
     except ConfigError:
@@ -178,22 +220,19 @@ def _dtype(run: RunResult, device: torch.device) -> str:
     return dtype
 
 
-def _encoding(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
-    """How rows are encoded, as the run says, or its cache; or why nobody knows."""
+def encoding_of(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
+    """How rows are encoded, as the run says, or its cache; or why nobody knows.
+
+    Raises:
+        CacheError: the cache that is named is another one.
+    """
     recorded: Any = run.cache.get("encoding")
-    if cache is None and recorded is not None:
+    if recorded is not None:
+        if cache is not None:
+            cache_of(run, cache)
         return Encoding.from_dict(recorded)
-    folder = Path(cache if cache is not None else run.cache.get("path", "cache")).expanduser()
     try:
-        plan = read_plan(folder)
-        if plan.fingerprint != run.cache["fingerprint"]:
-            raise CacheError(
-                "this is not the cache that the run was trained on",
-                expected=f"fingerprint {run.cache['fingerprint'][:12]}",
-                found=plan.fingerprint[:12],
-                where=str(folder.absolute()),
-                hint="name the folder of the cache with --cache",
-            )
+        return Encoding.of(cache_of(run, cache).plan)
     except GaamError as error:
         if cache is not None:
             raise
@@ -201,7 +240,6 @@ def _encoding(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
             "the run is of an earlier version and does not say how its rows were encoded",
             expected="its cache, where it was or where --cache says",
             found=error.reason,
-            where=str(folder.absolute()),
+            where=str(run.path.absolute()),
             hint="name the folder of the cache with --cache",
         )
-    return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

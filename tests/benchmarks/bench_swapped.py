@@ -15,7 +15,7 @@ import numpy as np
 
 from gaam_decoder import stats
 from gaam_decoder.reports._base import build_tables
-from gaam_decoder.runs.run_folders import load_runs
+from gaam_decoder.runs.loading import load_runs
 
 
 def main() -> None:

@@ -15,17 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer.main
 
-import cli
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamError
 from gaam_cache.terminal import settings
 from gaam_decoder.config import TrainConfig
+from tests.cli.commands import COMMANDS
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 CONFIGS: dict[str, type] = {"extract": ExtractConfig, "train": TrainConfig}
 FEW = ["", "-1", "nan", "x" * 5000, "FOLDER"]
 MORE = [
@@ -77,6 +75,7 @@ def arguments(
     quick = ["--seeds", 1, "--epochs", 1, "--compile", "off", "--quiet"]
     runs = tmp_path / "runs"
     assert gaam("train", "--attn", "gaam", "--cache", tiny_cache, "--runs", runs, *quick).code == 0
+    shutil.copytree(runs, tmp_path / "kept")
     train = ["--cache", tiny_cache, "--runs", tmp_path / "new" / "r", "--attn", "none", *quick]
     np.savez(tmp_path / "train.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=[0, 1, 0, 1])
     files = [tmp_path / "train.npz"]
@@ -87,6 +86,10 @@ def arguments(
         "train": train,
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
         "report": [runs],
+        "runs list": [runs],
+        "runs rename": [next(runs.glob("gaam*")), "other"],
+        "runs move": [next(runs.glob("gaam*")), tmp_path / "new" / "m", "--yes"],
+        "runs remove": [next(runs.glob("gaam*")), "--yes"],
         "inspect": [runs],
         "describe": [],
         "verify": ["--quiet", tiny_cache],
@@ -124,10 +127,13 @@ def test_no_value_of_any_option_is_a_traceback(
             inner.mkdir(parents=True)
             monkeypatch.chdir(inner)
             rest = without(arguments[command], name)
-            shutil.rmtree(tmp_path / "new" / "c", ignore_errors=True)  # what another value made
+            for made in ("new/c", "new/m", "runs"):  # by another value
+                shutil.rmtree(tmp_path / made, ignore_errors=True)
+            shutil.copytree(tmp_path / "kept", tmp_path / "runs")
             if command == "train" and name in ("--fold", "--groups"):
                 rest = ["--folds", 2, *rest]
-            outcome = gaam(command, name, value, *rest)  # any other exception ends the test
+            # any other exception ends the test
+            outcome = gaam(*command.split(), name, value, *rest)
             shown = f"{command} {name} {value[:40]!r}: {outcome}"
             assert outcome.code in (0, 1, 2, 3), shown
             assert "Traceback" not in outcome.err, shown

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-import cli
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
@@ -18,10 +16,10 @@ from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention
 from gaam_decoder.training import items
+from tests.cli.commands import COMMANDS
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 OPTIONS = [
     (command, option)
     for command, group in COMMANDS.items()
@@ -34,6 +32,8 @@ REPEATABLE = {
     | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
     | {"--tune-seeds"},
+    "report": {"--attn", "--head"},
+    **{f"runs {name}": {"--attn", "--head"} for name in ("list", "move", "remove")},
 }
 
 
@@ -51,7 +51,7 @@ def test_an_option_that_takes_one_value_takes_it_once(
                 [first, "3", option.opts[-1], "5"],
                 [f"{first}=3" if first[1] == "-" else f"{first}3", first, "5"],
             ):
-                outcome = gaam(command, *written)
+                outcome = gaam(*command.split(), *written)
                 assert outcome.code == 2, (command, written, outcome)
                 assert option.opts[0] in outcome.err
                 assert "given twice" in outcome.err

@@ -59,6 +59,7 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     gated: int | None = None
     """Status for whoever asks for a file: 401 (not logged in) or 403 (not accepted)."""
+    private: bool = False
 
     def commit(self, files: Mapping[str, bytes], branch: str = "main") -> str:
         """Make ``files`` the content of ``branch``; returns the commit."""
@@ -97,7 +98,7 @@ class Hub:
         self._servers: list[ThreadingHTTPServer] = []
 
     def __enter__(self) -> Hub:
-        for handler in (_ApiHandler, _StoreHandler):
+        for handler in self.handlers():
             kind = type(handler.__name__, (handler,), {"hub": self})
             server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
             server.daemon_threads = True
@@ -110,6 +111,10 @@ class Hub:
             server.shutdown()
             server.server_close()
         self._servers.clear()
+
+    def handlers(self) -> tuple[type[_Handler], type[_Handler]]:
+        """What answers at the endpoint and where large files lie."""
+        return ApiHandler, StoreHandler
 
     def _address(self, server: ThreadingHTTPServer) -> str:
         return f"http://127.0.0.1:{server.server_address[1]}"
@@ -211,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-class _StoreHandler(_Handler):
+class StoreHandler(_Handler):
     """Where the large files lie: knows hashes, and nobody's name."""
 
     def _named(self, path: str) -> str:
@@ -226,7 +231,7 @@ class _StoreHandler(_Handler):
             self._send_file(self.hub.store[name][1], {"ETag": f'"{name.rpartition("/")[2]}"'})
 
 
-class _ApiHandler(_Handler):
+class ApiHandler(_Handler):
     def _answer(self) -> None:
         if match := API.fullmatch(self.url):
             kind, name, what, revision, path = match.groups()
@@ -327,7 +332,7 @@ def _info(name: str, repository: Repository, commit: str) -> dict[str, Any]:
         "id": name,
         "author": name.split("/")[0],
         "sha": commit,
-        "private": False,
+        "private": repository.private,
         "gated": "auto" if repository.gated else False,
         "disabled": False,
         "downloads": 0,

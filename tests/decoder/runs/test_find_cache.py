@@ -15,7 +15,7 @@ from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.format.strict_json import read_json
 from gaam_decoder import RunResult
 from gaam_decoder.runs.find_cache import cache_of, places
-from gaam_decoder.runs.run_folders import load_runs
+from gaam_decoder.runs.loading import load_runs
 from tests.conftest import GOLDEN
 from tests.hostile_strings import HOSTILE, harmful
 

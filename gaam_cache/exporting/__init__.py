@@ -1,0 +1,1 @@
+"""A cache as a folder that others can take: nothing of this machine in it, a card beside it."""

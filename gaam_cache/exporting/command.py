@@ -1,0 +1,70 @@
+"""What ``gaam export`` asks of the hub and of a person, in this order, around the export itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gaam_cache.errors import ConfigError, HubError
+from gaam_cache.hub.push import Destination, look
+from gaam_cache.messages.foreign_text import tell
+from gaam_cache.terminal.asking import can_ask, confirmed
+
+
+def check_options(
+    of_cache: bool,
+    *,
+    seed: int | None,
+    average: bool,
+    cache: Path | None,
+    copy: bool,
+    push: str | None,
+    private: bool,
+    yes: bool,
+) -> None:
+    """Refuse options that play no part.
+
+    Raises:
+        ConfigError: naming them.
+    """
+    given = {"--seed": seed is not None, "--average": average, "--cache": cache is not None}
+    wrong = [option for option, there in given.items() if there and of_cache]
+    if copy and not of_cache:
+        wrong.append("--copy")
+    if wrong:
+        kind, other = ("a run", "a cache") if of_cache else ("a cache", "a run")
+        raise ConfigError(f"{', '.join(wrong)} is for {kind}", expected=kind, found=other)
+    if seed is not None and average:
+        raise ConfigError("--seed and --average are two exports", expected="one of the two")
+    if push is None and (private or yes):
+        option = "--private" if private else "--yes"
+        raise ConfigError(f"{option} is for --push", expected="--push USER/NAME beside it")
+
+
+def destination(
+    push: str | None, *, of_cache: bool, private: bool, overwrite: bool, yes: bool
+) -> Destination | None:
+    """Where it would be sent; None where it would not. Asked before anything is made.
+
+    Raises:
+        ConfigError: nobody can be asked, or a repository that must not be written to.
+        HubError: no token, or what the hub says.
+    """
+    if push is None:
+        return None
+    can_ask("--push", yes=yes)
+    kind = "dataset" if of_cache else "model"
+    return look(push, kind=kind, private=private, overwrite=overwrite)
+
+
+def send(where: Destination, folder: Path, *, yes: bool) -> str:
+    """Say what would be sent, ask, and send it; returns its page.
+
+    Raises:
+        HubError: the answer was no, or the hub refused.
+    """
+    folder = folder.expanduser()
+    tell(where.in_words(folder), to=sys.stderr)
+    if not confirmed("send it?", yes=yes):
+        raise HubError("nothing was sent", found="no", hint=f"what would be sent is in '{folder}'")
+    return where.send(folder)

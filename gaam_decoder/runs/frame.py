@@ -1,0 +1,158 @@
+"""Runs as a DataFrame of pandas: a row per run and seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder.runs.counting import first_runs, on_training_rows
+from gaam_decoder.runs.filters import published
+from gaam_decoder.runs.result import RunResult
+
+if TYPE_CHECKING:
+    import pandas
+
+COLUMNS: dict[str, str] = {
+    "run": "string",
+    "attention": "category",
+    "head": "category",
+    "pool": "category",
+    "layers": "string",
+    "lr": "float64",
+    "weight_decay": "float64",
+    "loss": "category",
+    "select": "category",
+    "train_split": "category",
+    "test_split": "category",
+    "fold": "string",
+    "split_seed": "Int64",
+    "seed": "Int64",
+    "counts": "bool",
+    "tuning_seed": "bool",
+    "failed": "string",
+    "epoch": "Int64",
+    "seconds": "float64",
+    "evaluated": "bool",
+    "on_training_rows": "bool",
+    "shuffled_labels": "bool",
+    "accuracy": "float64",
+    "macro_f1": "float64",
+    "selection_accuracy": "float64",
+    "majority_accuracy": "float64",
+    "parameters": "Int64",
+    "attention_parameters": "Int64",
+    "dataset": "category",
+    "encoder": "category",
+    "fingerprint": "category",
+    "key": "category",
+    "created": "datetime64[s, UTC]",
+    "path": "string",
+}
+"""Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
+``lr``, ``weight_decay``, ``loss`` and ``epoch`` where a head is fitted at once, ``failed`` (why)
+where a seed finished, accuracies and ``majority_accuracy`` where a run was not evaluated.
+``parameters`` are all of a decoder, ``created`` is when the run was published, and
+``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy."""
+
+
+def frame(runs: Sequence[RunResult]) -> pandas.DataFrame:
+    """A row per run and seed, in the order of the runs and their seeds.
+
+    Raises:
+        ConfigError: pandas is not installed.
+        CacheError: a run is damaged.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigError(
+            "a table of runs needs pandas", found=str(error), hint="pip install pandas"
+        ) from error
+    rows = list(_rows(runs))
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    typed = {name: _typed(columns[name], kind, pandas) for name, kind in COLUMNS.items()}
+    return pandas.DataFrame(typed)
+
+
+def _typed(values: list[Any], kind: str, pandas: Any) -> Any:
+    # kept as Python has them: halves of characters, which a name may hold, fit in no other string
+    if kind == "string":
+        filled = [pandas.NA if value is None else value for value in values]
+        return pandas.array(filled, dtype=pandas.StringDtype("python"))
+    if kind == "category":
+        there = sorted({value for value in values if value is not None})
+        codes = [there.index(value) if value is not None else -1 for value in values]
+        return pandas.Categorical.from_codes(codes, categories=pandas.Index(there, dtype=object))
+    if kind.startswith("datetime"):
+        return pandas.array(pandas.to_datetime(values, utc=True), dtype=kind)
+    if kind == "Int64":
+        filled = [pandas.NA if value is None else value for value in values]
+        return pandas.array(filled, dtype=kind)
+    if kind == "float64":
+        values = [math.nan if value is None else value for value in values]
+    return pandas.Series(values, dtype=kind)
+
+
+def _rows(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
+    of_key: dict[str, list[RunResult]] = {}
+    for run in runs:
+        of_key.setdefault(run.key, []).append(run)
+    counting = {key: first_runs(same) for key, same in of_key.items()}
+    for run in runs:
+        of_run = _of_run(run)
+        for seed in run.seeds:
+            yield {**of_run, **_of_seed(run, seed), "counts": counting[run.key][seed] is run}
+
+
+def _of_run(run: RunResult) -> dict[str, Any]:
+    recipe, cache = run.recipe, run.cache
+    names = ("pool", "layers", "lr", "weight_decay", "loss", "select", "train_split")
+    return {
+        "run": run.path.name,
+        "attention": run.attention,
+        "head": run.head,
+        **{name: recipe.get(name) for name in (*names, "test_split", "split_seed")},
+        "fold": recipe.get("fold"),
+        "evaluated": run.evaluated,
+        "on_training_rows": on_training_rows(recipe),
+        "shuffled_labels": run.shuffled,
+        "majority_accuracy": run.majority_accuracy,
+        "parameters": run.parameters["total"],
+        "attention_parameters": run.parameters["attention"],
+        "dataset": cache["dataset"],
+        "encoder": cache["encoder"],
+        "fingerprint": cache["fingerprint"],
+        "key": run.key,
+        "created": published(run),
+        "path": str(run.path.absolute()),
+    }
+
+
+def _of_seed(run: RunResult, seed: int) -> dict[str, Any]:
+    failed = run.failed.get(seed)
+    found: dict[str, Any] = dict.fromkeys(("accuracy", "macro_f1", "selection_accuracy"))
+    if failed is None:
+        place = run.finished.index(seed)
+        if run.evaluated:
+            found["accuracy"] = float(run.accuracy[place])
+            found["macro_f1"] = float(run.macro_f1[place])
+        found["selection_accuracy"] = _selection_accuracy(run, seed)
+    return {
+        "seed": seed,
+        "tuning_seed": seed in run.tuning_seeds,
+        "failed": failed,
+        "epoch": None if failed is not None or run.fit else run.epochs[seed],
+        "seconds": run.seconds[seed],
+        **found,
+    }
+
+
+def _selection_accuracy(run: RunResult, seed: int) -> float | None:
+    """Of the epoch or fit that was kept, on the rows that chose it; None where none did."""
+    for entry in run.log:
+        if entry["seed"] == seed and entry["epoch"] == run.epochs[seed]:
+            value: float | None = entry.get("accuracy")
+            return value
+    return None

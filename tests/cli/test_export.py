@@ -1,0 +1,219 @@
+"""``gaam export``: what it makes, what it asks, and that nothing personal goes out."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaam_cache.inspect import is_cache
+from tests.cache.encoders.audio import sounds
+from tests.cache.encoders.vision.models import FAMILIES
+from tests.cache.hub.hub_server import folder_content
+from tests.cache.hub.hub_writes import WritableHub
+from tests.cache.sources.test_real_kinds import files_of
+from tests.conftest import Outcome, build_encoder, random_rows, write_csv
+
+Gaam = Callable[..., Outcome]
+ME = "zwiebelfisch"
+"""Who works on this machine."""
+TRAIN = ("train", "--attn", "none", "--seeds", "2", "--epochs", "1", "--compile", "off", "-q")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with an encoder and data, in which one stands."""
+    home = tmp_path / f"home-of-{ME}"
+    (home / "desk").mkdir(parents=True)
+    build_encoder(home / f"{ME}-models" / "encoder", "bert", num_layers=2)
+    data = home / f"{ME}-data" / "rows"
+    write_csv(data / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(20, 1)])
+    write_csv(data / "test.csv", random_rows(10, 2))
+    (home / f"{ME}-prompt.txt").write_text("of {text} it is said")
+    for name in ("HOME", "USER", "LOGNAME"):
+        monkeypatch.setenv(name, str(home) if name == "HOME" else ME)
+    monkeypatch.chdir(home / "desk")
+    return home
+
+
+def made(gaam: Gaam, *cache: object) -> tuple[str, str]:
+    """Names of a cache and of a run on it."""
+    for arguments in (cache, TRAIN):
+        outcome = gaam(*arguments)
+        assert outcome.code == 0, outcome.err
+    [run] = [path for path in Path("runs").iterdir() if path.name[0] != "."]
+    return "cache", str(run)
+
+
+def extract(home: Path, encoder: str, dataset: str, *more: str) -> tuple[str, ...]:
+    return ("extract", "--encoder", encoder, "--dataset", dataset, "-q", *more)
+
+
+def states(home: Path) -> tuple[str, ...]:
+    """Files of states, to be imported."""
+    generator = np.random.default_rng(0)
+    for split in ("train", "test"):
+        rows = generator.normal(size=(20, 2, 8)).astype(np.float32)
+        np.savez(home / f"{ME}-data" / f"{split}.npz", embeddings=rows, labels=np.arange(20) % 2)
+    return tuple(str(home / f"{ME}-data" / f"{split}.npz") for split in ("train", "test"))
+
+
+def media(home: Path, kind: str) -> tuple[str, str]:
+    """A folder of classes and an encoder of what lies in it."""
+    saved = home / f"{ME}-models" / kind
+    if kind == "audio":
+        sounds.save(next(iter(sounds.CONFIGS)), saved)
+    else:
+        next(iter(FAMILIES.values())).save(saved)
+    for split, files in files_of(kind).items():
+        for name, content in files.items():
+            place = home / f"{ME}-data" / kind / split / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    return str(saved), str(home / f"{ME}-data" / kind)
+
+
+WAYS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "whole paths": lambda home: extract(
+        home, f"{home}/{ME}-models/encoder", f"{home}/{ME}-data/rows", "--keep-column", "label"
+    ),
+    "from here": lambda home: extract(home, f"../{ME}-models/encoder", f"../{ME}-data/rows"),
+    "from home": lambda home: extract(
+        home, f"~/{ME}-models/encoder", f"~/{ME}-data/rows", "--prompt-file", f"~/{ME}-prompt.txt"
+    ),
+    "a link": lambda home: extract(home, *links(home)),
+    "a single file": lambda home: extract(
+        home,
+        f"{home}/{ME}-models/encoder",
+        f"{home}/{ME}-data/rows/train.csv",
+        "--test-fraction",
+        "0.2",
+    ),
+    "a bag of words": lambda home: extract(home, "tfidf", f"{home}/{ME}-data/rows"),
+    "sounds": lambda home: extract(home, *media(home, "audio"), "--keep-column", "file"),
+    "pictures": lambda home: extract(home, *media(home, "vision"), "--keep-column", "file"),
+    "imported": lambda home: ("import", *states(home), "-q"),
+}
+
+
+def links(home: Path) -> tuple[str, str]:
+    for name, target in (("e", f"{ME}-models/encoder"), ("d", f"{ME}-data/rows")):
+        Path(name).symlink_to(home / target)
+    return "e", "d"
+
+
+def personal(home: Path) -> Iterator[bytes]:
+    """What nobody else may read."""
+    places = (home, Path.cwd(), Path.home(), tempfile.gettempdir(), os.path.realpath(home))
+    words = [ME, *map(str, places), sys.prefix, str(Path(__file__).parents[2])]
+    words += [name for name in (socket.gethostname(), getpass.getuser()) if len(name) > 3]
+    yield from (word.encode() for word in set(words))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_personal_goes_out(way: str, gaam: Gaam, home: Path) -> None:
+    cache, run = made(gaam, *WAYS[way](home))
+    there = b"".join(path.read_bytes() for path in Path(cache).rglob("*.json"))
+    assert str(home).encode() in there, "there is something to find"
+    for what in (cache, run):
+        outcome = gaam("export", what, f"out-{is_cache(Path(what))}", "-q")
+        assert outcome.code == 0, outcome.err
+    tops = "|".join(re.escape(path.name) for path in Path("/").iterdir() if path.is_dir())
+    files = [path for path in Path().glob("out-*/**/*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".h5", ".md", ".safetensors"}
+    for path in files:
+        content = path.read_bytes()
+        for word in personal(home):
+            assert word not in content, (path, word)
+            assert word not in str(path).encode()
+        if path.suffix in (".json", ".md"):
+            found = re.findall(rf"(?<![\w.:/<])/(?:{tops})/\S*".encode(), content)
+            assert not found, (path, found)
+    assert gaam("verify", "out-True", "-q").code == 0
+    trained = gaam(*TRAIN, "--cache", "out-True", "--runs", "others")
+    assert trained.code == 0, trained.err
+
+
+def test_what_it_says_and_what_programs_get(gaam: Gaam, home: Path) -> None:
+    cache, run = made(gaam, *WAYS["whole paths"](home))
+    said = gaam("export", cache, "c").out
+    for words in ("every byte checked", "columns      label", "linked to those of the cache"):
+        assert words in said
+    about = json.loads(gaam("export", run, "r", "--json").out)
+    assert about["sent_to"] is None
+    assert about["seeds"] == [0, 1]
+    assert about["files"] == 3
+    assert "averaged over seeds 0-1" in gaam("export", run, "r", "--overwrite", "--average").out
+    assert "of seed 1" in gaam("export", run, "r", "--overwrite", "--seed", 1).out
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "a seed of a cache": (("CACHE", "o", "--seed", "1"), 2, "--seed is for a run"),
+    "an average of a cache": (("CACHE", "o", "--average"), 2, "--average is for a run"),
+    "a copy of a run": (("RUN", "o", "--copy"), 2, "--copy is for a cache"),
+    "both": (("RUN", "o", "--seed", "1", "--average"), 2, "two exports"),
+    "private without push": (("RUN", "o", "--private"), 2, "--private is for --push"),
+    "yes without push": (("RUN", "o", "--yes"), 2, "--yes is for --push"),
+    "nobody to ask": (("RUN", "o", "--push", "someone/x"), 2, "nobody to ask"),
+    "nobody to ask of a cache": (("CACHE", "o", "--push", "someone/x"), 2, "nobody to ask"),
+    "no token": (("RUN", "o", "--push", "someone/x", "--yes"), 1, "no token"),
+    "nothing": (("nowhere", "o"), 2, "no finished run"),
+    "no seed": (("RUN", "o", "--seed", "9"), 2, "no seed 9"),
+}
+
+
+def test_refusals_are_one_message_and_make_nothing(
+    gaam: Gaam, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    cache, run = made(gaam, *WAYS["from here"](home))
+    for name, (arguments, code, said) in REFUSED.items():
+        places = {"CACHE": cache, "RUN": run}
+        outcome = gaam("export", *(places.get(word, word) for word in arguments))
+        assert outcome.code == code, (name, outcome.err)
+        assert said in outcome.err, (name, outcome.err)
+        assert sum(line.startswith("error: ") for line in outcome.err.splitlines()) == 1
+        assert not Path("o").exists()
+
+
+@pytest.mark.parametrize("answer", ["y\n", "YES\n", "n\n", "\n", "", "nay\n"])
+def test_it_asks_before_it_sends(
+    answer: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            return answer
+
+    with WritableHub() as hub:
+        hub.is_spoken_to(monkeypatch)
+        monkeypatch.setattr(sys, "stdin", Terminal())
+        outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")
+        assert f"to           {hub.endpoint}/datasets/someone/states" in outcome.err
+        assert "PUBLIC" in outcome.err
+        assert "as           someone" in outcome.err
+        assert "send it? [y/N]" in outcome.err
+        sent: Any = hub.datasets.get("someone/states")
+        if answer.strip().lower() in ("y", "yes"):
+            assert outcome.code == 0, outcome.err
+            files = sent.commits[sent.branches["main"]]
+            assert folder_content(tmp_path / "o").items() <= files.items()
+            shutil.rmtree(tmp_path / "o")
+        else:
+            assert outcome.code == 1
+            assert "nothing was sent" in outcome.err
+            assert sent is None
+            assert {request.method for request in hub.requests} <= {"GET", "HEAD"}

@@ -1,0 +1,17 @@
+"""Runs of a moment, to be exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gaam_decoder
+from gaam_decoder import TrainConfig
+from gaam_decoder.runs.result import RunResult
+
+
+def train(cache: Path, runs: Path, *attn: str, **options: Any) -> dict[str, RunResult]:
+    """Two seeds of an epoch each, by mechanism and head."""
+    given: dict[str, Any] = {"seeds": (0, 1), "epochs": 1, "compile": "off"}
+    config = TrainConfig(attn=attn, cache=cache, runs=runs, **given | options)
+    return {f"{run.attention} + {run.head}": run for run in gaam_decoder.train(config)}
