@@ -293,7 +293,7 @@ def train(
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
     memory_share: Annotated[float | None, _train("memory_share", "--memory-share", metavar="0..1", help="Of the free memory, for rows; what does not fit stays on disk.")] = None,
     compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
-    track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
+    track: Annotated[str | None, _train("track", "--track", metavar="|".join(["none", *plugins.names("gaam_decoder.runs.trackers")]), help="Where else curves go, below the runs.")] = None,
     probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it is cheap (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
     engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,

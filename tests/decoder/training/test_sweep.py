@@ -294,27 +294,3 @@ def test_prefetched_batches_are_the_rows_asked_for(tiny_cache: Path) -> None:
         np.testing.assert_array_equal(
             parts[1].numpy(), array[of.reshape(-1)].reshape(*of.shape, *array.shape[1:])
         )
-
-
-def test_curves_for_tensorboard(config: TrainConfig) -> None:
-    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    run = gaam_decoder.train(replace(config, track="tensorboard"))[0]
-    log = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
-    for seed in (0, 1):
-        folder = next(config.runs.glob(f"tensorboard/*/seed-{seed}"))
-        events = EventAccumulator(str(folder))
-        events.Reload()
-        expected = [entry["loss"] for entry in log if entry["seed"] == seed]
-        found = [event.value for event in events.Scalars("loss")]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_tensorboard_that_is_missing_is_told_before_training(
-    config: TrainConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match="needs TensorBoard"):
-        gaam_decoder.train(replace(config, track="tensorboard"))
-    assert not config.runs.exists()
