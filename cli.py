@@ -22,7 +22,7 @@ from gaam_cache.terminal import interruption, next_step, settings, watching
 from gaam_cache.terminal.asking import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
-from gaam_cache.terminal.streams import careful_streams
+from gaam_cache.terminal.streams import careful_streams, write_stdout
 from gaam_cache.terminal.usage import Command, Commands
 from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
@@ -293,7 +293,7 @@ def train(
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
     memory_share: Annotated[float | None, _train("memory_share", "--memory-share", metavar="0..1", help="Of the free memory, for rows; what does not fit stays on disk.")] = None,
     compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
-    track: Annotated[str | None, _train("track", "--track", metavar="none|tensorboard", help="Where else curves go.")] = None,
+    track: Annotated[str | None, _train("track", "--track", metavar="|".join(["none", *plugins.names("gaam_decoder.runs.trackers")]), help="Where else curves go, below the runs.")] = None,
     probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it is cheap (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
     engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
@@ -389,6 +389,60 @@ def ablate(
         tell(result.in_words())
         tell(f"next: {next_step.after_training(run.absolute().parent)}")
     result.check()
+
+
+@app.command(cls=_Command)
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    texts: Annotated[Strings, typer.Argument(metavar="[TEXT...]", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
+    file: Annotated[Path | None, _option("--file", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
+    out: Annotated[Path | None, _option("--out", "-o", metavar="FILE", help="Results of all rows: .csv, .jsonl, .parquet; what was interrupted goes on (default: stdout).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it is there.")] = False,
+    format: Annotated[str | None, _option("--format", metavar="text|csv|jsonl", help="Of stdin; text: one a line.", default="text")] = None,
+    cache: Annotated[Path | None, _option("--cache", help="Instead of texts: a cache whose rows are predicted, without an encoder. With them: that of the run, if a run of an earlier version has lost it.")] = None,
+    split: Annotated[str | None, _option("--split", metavar="NAME", help="Of the cache, labelled or not.", default="test")] = None,
+    seed: Annotated[int | None, _option("--seed", help="Use one seed (default: the average of all).")] = None,
+    top: Annotated[int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
+    text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Repeatable; joined by a space (default: those of the run).")] = None,
+    file_column: Annotated[str | None, _option("--file-column", metavar="NAME", help="Column of the paths of sounds or pictures.")] = None,
+    allow_outside: Annotated[bool, typer.Option("--allow-outside", help="Take files outside of the folder of the table that names them.")] = False,
+    delimiter: Annotated[str | None, _option("--delimiter", metavar="CHAR|tab", help="What parts the fields of a CSV file; also semicolon, pipe, space.")] = None,
+    encoding: Annotated[str | None, _option("--encoding", metavar="NAME", help="Of the characters in CSV, JSON lines and lines.")] = None,
+    skip_empty: Annotated[bool, typer.Option("--skip-empty", help="Let rows be of which nothing is to be encoded: their results are empty.")] = False,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="NAME_", help="Begin the names of added columns so.", show_default=False)] = "",
+    encoder: Annotated[str | None, _option("--encoder", metavar="PATH|ID", help="Where the run's encoder is, if it has moved.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto",
+    batch_tokens: Annotated[int | None, _option("--batch-tokens", help="Tokens of one batch of the encoder.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
+
+    Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
+    keeps its columns and gains predicted, probability and agreement.
+    """
+    given = _given(locals(), "quiet", "as_json")
+    import gaam_decoder
+
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in ("texts", "text_columns"):
+        given[name] = tuple(given.get(name, ()))
+    config = gaam_decoder.PredictConfig(**given)
+    # a table on a terminal and a bar on the same one would be mixed
+    quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
+    with (
+        interruption.explained(lambda: _rows_kept(out)),
+        show_progress("predict", "rows", quiet=quiet) as progress,
+    ):
+        found = gaam_decoder.predict(
+            config,
+            stdin=sys.stdin.buffer,
+            write=write_stdout,
+            as_list=as_json,
+            progress=progress,
+        )
+    if config.of_texts or out is not None:
+        _print_json(found.to_dict()) if as_json else tell(found.in_words())
 
 
 _RUN = typer.Argument(metavar="RUN...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
@@ -538,10 +592,10 @@ def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
 def export(
     path: Annotated[Path, typer.Argument(metavar="RUN|CACHE", help="A run, or a cache.")],
     out: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
-    seed: Annotated[int | None, _option("--seed", metavar="K", help="Of a run: the decoder of this seed alone (default: the average of all that finished).")] = None,
-    average: Annotated[bool, typer.Option("--average", help="Of a run: the average of all seeds that finished, as without it.")] = False,
-    cache: Annotated[Path | None, _option("--cache", help="Of a run: folder of its cache, if it has moved.")] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Of a cache: copy its shards instead of linking to them.")] = False,
+    seed: Annotated[int | None, _option("--seed", metavar="K", help="The decoder of this seed alone (default: the average of all that finished).")] = None,
+    average: Annotated[bool, typer.Option("--average", help="The average of all seeds that finished, as without it.")] = False,
+    cache: Annotated[Path | None, _option("--cache", help="Folder of its cache, if it has moved.")] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy its shards instead of linking to them.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export, in DIR and in the repository.")] = False,
     push: Annotated[str | None, _option("--push", metavar="USER/NAME", help="Send it to the hub too, after a question.")] = None,
     private: Annotated[bool, typer.Option("--private", help="A new repository is private.")] = False,
@@ -695,6 +749,12 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 def _shards_kept(out: Path) -> str:
     from gaam_cache.engines.sharing.undone import kept_in_words  # NumPy: not for --help
+
+    return kept_in_words(out)
+
+
+def _rows_kept(out: Path | None) -> str:
+    from gaam_decoder.use.files.partial import kept_in_words  # NumPy: not for --help
 
     return kept_in_words(out)
 

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from gaam_decoder.training.train import train
     from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
+    from gaam_decoder.use.predict import predict
+    from gaam_decoder.use.predict_config import PredictConfig
 
 __all__ = [
+    "PredictConfig",
     "Report",
     "RunResult",
     "Runs",
@@ -41,6 +44,7 @@ __all__ = [
     "export_run",
     "load",
     "load_runs",
+    "predict",
     "report",
     "stats",
     "train",
@@ -55,6 +59,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 lazy_attributes(
     __name__,
     {
+        "PredictConfig": "use.predict_config",
         "Report": "reports.report",
         "RunResult": "runs.result",
         "Runs": "runs.several",
@@ -65,6 +70,7 @@ lazy_attributes(
         "load_runs": "runs.loading",
         "estimate": "training.estimate",
         "export_run": "use.export",
+        "predict": "use.predict",
         "report": "reports.report",
         "stats": "stats",
         "train": "training.train",

@@ -137,8 +137,8 @@ class TrainConfig(Placing):
     long a training takes, and no number."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
-    track: Literal["none", "tensorboard"] = "none"
-    """Where else the curves of every seed go: tensorboard, below the runs."""
+    track: str = "none"
+    """Where else, below the runs, the curves of every seed go: a file in ``runs/trackers``."""
     probe: bool = True
     """Add the linear probe ``none + lbfgs``, where it is cheap: a row that is hard to beat."""
     skip_impossible: bool = False

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import option_of
 from gaam_decoder.number_lists import spell_numbers
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.recipe import Dtype
 
+TRACKERS = "gaam_decoder.runs.trackers"
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -36,6 +38,8 @@ def check_choices(config: TrainConfig) -> None:
         words, given = typing.get_args(hint), getattr(config, name)
         if typing.get_origin(hint) is Literal and given not in words:
             raise range_error(name, f"one of: {', '.join(words)}", given)
+    if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
+        raise plugins.unknown("tracker", config.track, known, where="--track")
 
 
 def check_precision(config: TrainConfig) -> None:

@@ -37,8 +37,6 @@ so that two recipes which mean the same are the same."""
 
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
-OF_TEST = ("test_split", "fold", "groups")
-"""Settings that decide which rows are tested, and nothing else of a final model."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Of matrix products."""

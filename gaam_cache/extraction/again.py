@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import plugins
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
@@ -75,14 +75,34 @@ def open_again(
 
 def _config_of(encoding: Encoding, given: str | None, **changes: Any) -> ExtractConfig:
     """The extraction that would encode rows so, with the encoder where it is now."""
-    recorded, name = encoding.encoder.get("path"), encoding.encoder["name"]
-    there = recorded is not None and Path(recorded).exists()
-    encoder = given or (recorded if there else name)
+    recorded, encoder = encoding.encoder, given or _encoder_of(encoding)
     # of a commit on the hub; what lies on this disk is what its hashes say
-    revision = encoding.encoder["revision"] if encoder == name else None
-    named = {"encoder": encoder, "revision": revision}
+    same = encoder == recorded["name"] and not Path(encoder).is_dir()
+    named = {"encoder": encoder, "revision": recorded["revision"] if same else None}
     return settings.resolve(
         ExtractConfig, "extract", settings_of(encoding) | named | changes, environ={}
+    )
+
+
+def _encoder_of(encoding: Encoding) -> str:
+    """Where the encoder is now, as ``--encoder`` would name it.
+
+    What was on a disk is looked for there, and never on the hub under the same name. Of what came
+    from the hub the revision is recorded.
+    """
+    name, path = encoding.encoder["name"], encoding.encoder["path"]
+    called = name.partition(":")[0] in plugins.names("gaam_cache.encoders")
+    if encoding.encoder["revision"] is not None or called or name == DEFAULT_ENCODER:
+        return str(path if path is not None and Path(path).exists() else name)
+    for place in (path, name):
+        if place is not None and Path(place).expanduser().exists():
+            return str(place)
+    raise NotFoundError(
+        f"the encoder '{encoding.label}' is not where it was",
+        expected="its folder, as it was",
+        found="nothing there",
+        where=path or name,
+        hint=f"name its folder with --encoder; or {INSTEAD}",
     )
 
 
@@ -90,17 +110,16 @@ def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
     """The rows that an encoder learned from; empty where it learned from none."""
     if (split := encoding.identity.get(FITTED_ON)) is None:
         return {}
-    recorded, name = encoding.rows.get("path"), encoding.rows["name"]
-    there = recorded is not None and Path(recorded).exists()
-    dataset = str(recorded if there else name)
+    path, name = encoding.rows["path"], encoding.rows["name"]
+    place = path if path is not None and Path(path).exists() else name
     try:
-        rows = find_source(dataset).read(replace(config, dataset=dataset), split)
+        rows = find_source(place).read(replace(config, dataset=place), split)
     except GaamError as error:
         raise NotFoundError(
             f"{encoding.label} was fitted on rows that are not there any more",
             expected=f"the split '{split}' of '{name}' as it was",
             found=error.reason,
-            where=recorded or name,
+            where=path or name,
             hint=f"bring the data back to where they were; or {INSTEAD}; "
             "tfidf:hashed=true is fitted on nothing",
         ) from error

@@ -19,6 +19,8 @@ from gaam_cache.import_config import POOLING, is_imported
 
 NOT_OF_ENCODING = ("origin", "shared_texts", "import")
 """What a plan says of its data set that plays no part for other rows."""
+NO_PLACE = {"path": None, "revision": None}
+"""Of what a plan, such as one that somebody else wrote, says no more than the name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +56,7 @@ class Encoding:
         known = {name: value for name, value in dataset.items() if name not in NOT_OF_ENCODING}
         return cls(
             kind=plan.encoder["kind"],
-            encoder={name: value for name, value in plan.encoder.items() if name != "kind"},
+            encoder=NO_PLACE | {k: v for k, v in plan.encoder.items() if k != "kind"},
             identity=fields_of["encoder"],
             decoders=fields_of.get("decoders", {}),
             storage_dtype=plan.storage_dtype,
@@ -62,7 +64,7 @@ class Encoding:
             num_layers=plan.num_layers,
             hidden_size=plan.hidden_size,
             first_layer=plan.first_layer,
-            rows=known | {"splits": list(plan.rows)},
+            rows=NO_PLACE | known | {"splits": list(plan.rows)},
         )
 
     @property
@@ -135,7 +137,7 @@ def _check(found: Encoding) -> None:
         raise ValueError("'pooling' is not what the identity of the encoder has")
     if type(found.first_layer) is not int or found.first_layer not in CONVENTIONS:
         raise ValueError("a first layer that is neither 0 nor 1")
-    if (found.first_layer == 0) != (identity["layers"] == CONVENTIONS[0]):
+    if (found.first_layer == 0) != (identity.get("layers") == CONVENTIONS[0]):
         raise ValueError("'first_layer' is not what the identity of the encoder has")
     if type(identity["max_length"]) is not int or type(identity["dtype"]) is not str:
         raise ValueError("the encoder's max_length must be a whole number, its dtype a string")
@@ -144,7 +146,7 @@ def _check(found: Encoding) -> None:
     if encoder["batching"] not in BATCHINGS:
         raise ValueError(f"the encoder's batching must be one of: {', '.join(BATCHINGS)}")
     for source in (encoder, rows):
-        optional = (source.get("revision"), source.get("path"))
+        optional = (source["revision"], source["path"])
         fits = all(isinstance(one, str | None) for one in optional)
         if type(source["name"]) is not str or not fits:
             raise ValueError("name, path and revision must be strings, or null")

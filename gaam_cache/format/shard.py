@@ -7,6 +7,7 @@ into place last and makes the shard exist; see FORMAT.md.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_cache.errors import StorageError
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.files import link, make_folder, temporary_file, write_file
 from gaam_cache.format.receipt import (
@@ -65,8 +67,10 @@ def prepare_folder(root: Path) -> None:
     """Make the folder of the shards, and learn before anything is spent whether it can be used.
 
     Raises:
-        StorageError: no permission, read-only, full, a file in the way, or no hard links.
+        StorageError: no permission, read-only, full, a file in the way, or no hard links; or an
+            HDF5 that makes files which it refuses itself.
     """
+    _check_library()
     folder = root / SHARD_FOLDER
     with storage_errors(folder):
         make_folder(folder)
@@ -81,6 +85,20 @@ def prepare_folder(root: Path) -> None:
             with suppress(OSError):  # others may be at work in it
                 folder.rmdir()
             raise
+
+
+def _check_library() -> None:
+    """HDF5 before 2 gives images in memory away with the checksum of what they were before."""
+    image, _ = build_image({}, {})
+    try:
+        h5py.File(io.BytesIO(image), "r").close()
+    except OSError as error:
+        raise StorageError(
+            "this HDF5 makes files that it refuses itself",
+            expected="h5py built with HDF5 2.0 or newer, as pip's h5py 3.16 is",
+            found=f"h5py {h5py.__version__} with HDF5 {h5py.version.hdf5_version}: {error}",
+            hint="pip install 'h5py>=3.16'",
+        ) from error
 
 
 def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> bool:

@@ -60,9 +60,15 @@ def choose(table: Table, config: ExtractConfig, split: str, origin: str) -> Colu
     Raises:
         ConfigError: a column that is named, or the usual one, is missing.
     """
+    return choose_with(
+        table, config, None if split in config.unlabelled else config.label_column, origin
+    )
+
+
+def choose_with(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
+    """The same, with the column of the classes; None where nobody asks for them."""
     file = _file_column(table, config)
     inputs = (config.text_columns or DEFAULT_TEXT_COLUMNS) if file is None else (file,)
-    label = None if split in config.unlabelled else config.label_column
     columns = Columns(inputs, label, config.keep_columns, file is not None)
     for column in columns.all:
         if column not in table.names:

@@ -73,6 +73,21 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Candidates": ("all_candidates", "tune_seeds"),
         OTHER: ("as_json", "help"),
     },
+    "export": {
+        FIRST: ("push", "private", "overwrite", "yes"),
+        "Of a run": ("seed", "average", "cache"),
+        "Of a cache": ("copy",),
+        OTHER: ("quiet", "as_json", "help"),
+    },
+    "predict": {
+        FIRST: ("file", "out", "format", "cache", "split", "seed", "top"),
+        "Data": (
+            *("text_columns", "file_column", "allow_outside", "delimiter", "encoding"),
+            *("skip_empty", "prefix", "overwrite"),
+        ),
+        "Speed": ("device", "batch_tokens"),
+        OTHER: ("encoder", "quiet", "as_json", "help"),
+    },
 }
 
 

@@ -65,6 +65,22 @@ class Stdout:
         )
 
 
+def write_stdout(content: bytes) -> bool:
+    """Write bytes to stdout as they are, whatever its encoding.
+
+    Returns:
+        False where stdout takes no more, as behind ``| head``: what follows need not be computed.
+    """
+    sys.stdout.flush()
+    if not isinstance(sys.stdout, io.TextIOWrapper):  # whoever put it there wants text
+        sys.stdout.write(content.decode())
+        return True
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+    raw = getattr(sys.stdout.buffer, "raw", None)
+    return not (isinstance(raw, _Output) and raw.error is not None)
+
+
 @contextmanager
 def careful_streams() -> Iterator[Stdout]:
     """Let printing never fail, here or in a library; what no encoding has is an escape.

@@ -45,6 +45,10 @@ class Commands(TyperGroup):
         formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
+TEXTS = frozenset({"texts"})
+"""Arguments that may be any text: they name nothing."""
+
+
 class Command(TyperCommand):
     """Refuses an option with one value that is given twice, and values that are empty.
 
@@ -69,7 +73,7 @@ class Command(TyperCommand):
             return rest
         for name, single, values in self._written(ctx, args):
             for value in values:
-                if problem := problem_with(value):
+                if name not in TEXTS and (problem := problem_with(value)):
                     raise ConfigError(
                         f"bad value for {name}", expected=problem, found=repr(shortened(value))
                     )

@@ -13,11 +13,10 @@ import numpy as np
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.recipe import OF_TEST
 from gaam_decoder.reports._compare import same_recipe
 from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.counting import OF_TEST, first_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, reported
 

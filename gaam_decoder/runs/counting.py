@@ -11,6 +11,9 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import TEST_FILE
 from gaam_decoder.runs.run_name import ending
 
+OF_TEST = ("test_split", "fold", "groups")
+"""Settings that decide which rows are tested, and nothing of a final model, which tests none."""
+
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
     """Whether the rows that are tested under a recipe are those that were learned from."""

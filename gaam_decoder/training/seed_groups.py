@@ -13,7 +13,6 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.engines.sharing.holder import Holder
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.refusals import storage_errors
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
@@ -156,10 +155,7 @@ def _shared_out(engine: Engine, num_seeds: int, workers: int, num_items: int) ->
 
 def track(item: Item, results: list[SeedResult], shared: Shared) -> None:
     """Curves of finished seeds, where they are asked for."""
-    if shared.config.track == "tensorboard":
-        folder = shared.config.runs / "tensorboard" / work_name(item)
-        with storage_errors(folder, option="--runs"):
-            track_seeds(folder, results)
+    track_seeds(shared.config.track, shared.config.runs, work_name(item), results)
 
 
 def _teller(

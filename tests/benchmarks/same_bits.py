@@ -114,6 +114,7 @@ def digests(folder: Path) -> dict[str, str]:
                 tables, stream
             )
             text = stream.getvalue().replace(str(folder), "FOLDER")
+            text = text.replace(f"gaam {gaam_cache.__version__}", "gaam 0.1.0")
             found[f"{name}/report.{format}"] = text.encode()
         for picture in sorted(Path(p) for p in save_pictures(tables, folder / f"{name}-figures")):
             if picture.suffix == ".png":

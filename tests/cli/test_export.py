@@ -18,8 +18,11 @@ import numpy as np
 import pytest
 
 from gaam_cache.inspect import is_cache
+from tests.cache.encoders.audio import sounds
+from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.hub.hub_server import folder_content
 from tests.cache.hub.hub_writes import WritableHub
+from tests.cache.sources.test_real_kinds import files_of
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]
@@ -66,6 +69,21 @@ def states(home: Path) -> tuple[str, ...]:
     return tuple(str(home / f"{ME}-data" / f"{split}.npz") for split in ("train", "test"))
 
 
+def media(home: Path, kind: str) -> tuple[str, str]:
+    """A folder of classes and an encoder of what lies in it."""
+    saved = home / f"{ME}-models" / kind
+    if kind == "audio":
+        sounds.save(next(iter(sounds.CONFIGS)), saved)
+    else:
+        next(iter(FAMILIES.values())).save(saved)
+    for split, files in files_of(kind).items():
+        for name, content in files.items():
+            place = home / f"{ME}-data" / kind / split / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    return str(saved), str(home / f"{ME}-data" / kind)
+
+
 WAYS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "whole paths": lambda home: extract(
         home, f"{home}/{ME}-models/encoder", f"{home}/{ME}-data/rows", "--keep-column", "label"
@@ -83,6 +101,8 @@ WAYS: dict[str, Callable[[Path], tuple[str, ...]]] = {
         "0.2",
     ),
     "a bag of words": lambda home: extract(home, "tfidf", f"{home}/{ME}-data/rows"),
+    "sounds": lambda home: extract(home, *media(home, "audio"), "--keep-column", "file"),
+    "pictures": lambda home: extract(home, *media(home, "vision"), "--keep-column", "file"),
     "imported": lambda home: ("import", *states(home), "-q"),
 }
 

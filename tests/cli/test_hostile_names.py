@@ -87,6 +87,10 @@ def test_every_command_shows_names_and_obeys_none(
     assert json.loads(gaam("report", runs, "--json").out)["class_names"] == CLASSES
     run = next(runs.glob("gaam*"))
     checked(gaam("inspect", run), 0)
+    for what in (run, cache):
+        out = tmp_path / f"{PATH}{what.parent.name}-{what.name}-out"
+        checked(gaam("export", what, out), 0)
+        checked(gaam("export", what, out), 2)
     # what is damaged is said, with the names of what is
     (run / "run.json").write_text("{")
     checked(gaam("report", runs), 3)
@@ -129,6 +133,7 @@ COMMANDS: list[list[str]] = [
     ["extract", "--pool", "NAME"],
     ["describe", "--attn", "NAME"],
     ["ablate", "NAME"],
+    ["export", "here", "out", "--yes", "--push", "NAME"],
 ]
 
 

@@ -12,12 +12,15 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import gaam_cache
 import gaam_decoder
 from gaam_cache import plugin_code, plugins
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.sources._base import find_source
+from gaam_decoder.config import TrainConfig
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
@@ -131,6 +134,44 @@ def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
     assert trained("1.3", SECH.replace("start=1.0", "start=3.0")) == 3
     for name in plugins.names(PACKAGE):
         assert (plugins.origin(PACKAGE, name) is None) == (name != "sech")
+
+
+def test_a_run_predicts_by_the_code_that_it_was_trained_with_alone(
+    install: Install, folder: Path, tiny_cache: Path, tmp_path: Path
+) -> None:
+    def installed(version: str, code: str) -> None:
+        for old in folder.glob("gaam_sech-*"):
+            shutil.rmtree(old)
+        sys.modules.pop("sech_gate", None)
+        plugin_code.code.cache_clear()
+        install(
+            "gaam-sech", version, {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=code
+        )
+        importlib.invalidate_caches()
+        linecache.clearcache()
+
+    installed("1.2", SECH)
+    config = TrainConfig(
+        cache=tiny_cache, runs=tmp_path, attn=("sech",), seeds=(0, 1), epochs=1, device="cpu"
+    )
+    [run] = gaam_decoder.train(config)
+    states = gaam_cache.open_cache(tiny_cache)["test"].embeddings
+    found = gaam_decoder.load(run.path, device="cpu").predict_states(states)
+    z_SNC = run.logits.astype(np.float64)
+    exp_SNC = np.exp(z_SNC - z_SNC.max(-1, keepdims=True))
+    held_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
+    np.testing.assert_allclose(found.probabilities_NC, held_NC, atol=1e-5, rtol=0)
+    for version, code in (("1.3", SECH), ("1.2", SECH.replace("start=1.0", "start=3.0"))):
+        installed(version, code)
+        with pytest.raises(ConfigError, match="not the code that the run was trained with"):
+            gaam_decoder.load(run.path)
+    installed("1.2", SECH + "# a comment")
+    gaam_decoder.load(run.path)
+    for old in folder.glob("gaam_sech-*"):
+        shutil.rmtree(old)
+    plugins._entry_points.cache_clear()
+    with pytest.raises(ConfigError, match="unknown mechanism 'sech'"):
+        gaam_decoder.load(run.path)
 
 
 @pytest.mark.filterwarnings("ignore::gaam_cache.errors.GaamWarning")

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import delimiter_of
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._table import Record, Table
 from gaam_cache.sources.formats._base import Format
-from gaam_cache.sources.formats._lines import MAX_LINE_CHARS, numbered_lines
-
-MAX_FIELD_CHARS = MAX_LINE_CHARS
-"""A longer field means an unclosed quote, not a text."""
-QUOTING = 'quote a field that holds {} or line breaks, and double the quotes inside it: ""'
+from gaam_cache.sources.formats._csv import CsvFile, read_header, read_rows, sized
 
 
 class CsvFormat(Format):
@@ -27,126 +21,17 @@ class CsvFormat(Format):
 
     def open(self, path: Path, config: ExtractConfig) -> Table:
         """The header, and a record for every row that is not empty."""
-        file = _File(path, delimiter_of(config), config.encoding)
-        rows = _rows(file)
-        where, first = next(rows, ("line 1", []))
-        header = [name.strip() for name in first]
-        repeated = sorted({name for name in header if header.count(name) > 1})
-        if repeated or not header:
-            raise DataError(
-                "the first line is no header",
-                expected="distinct column names",
-                found=f"{excerpt(repeated[0])} twice" if repeated else "an empty file",
-                where=f"{path}, {where}",
-            )
-        return Table(header, lambda columns: _records(file, header, rows))  # noqa: ARG005 all
-
-
-class _File(NamedTuple):
-    path: Path
-    delimiter: str
-    encoding: str | None
-
-    @property
-    def delimiters(self) -> str:
-        return {",": "commas", "\t": "tabs"}.get(self.delimiter, excerpt(self.delimiter))
-
-    @property
-    def quoting(self) -> str:
-        return QUOTING.format(self.delimiters)
-
-    def lines(self) -> Iterator[tuple[int, str]]:
-        return numbered_lines(self.path, newline="", encoding=self.encoding)
+        file = CsvFile(path, delimiter_of(config), config.encoding)
+        rows = read_rows(file)
+        names = [name.strip() for name in read_header(file, rows)]
+        return Table(names, lambda columns: _records(file, names, rows))  # noqa: ARG005 all
 
 
 def _records(
-    file: _File, header: list[str], rows: Iterator[tuple[str, list[str]]]
+    file: CsvFile, names: list[str], rows: Iterator[tuple[str, list[str]]]
 ) -> Iterator[Record]:
-    for where, row in rows:
-        if len(row) == len(header):
-            yield where, dict(zip(header, row, strict=True))
+    for where, row in sized(file, names, rows):
+        if isinstance(row, DataError):
+            yield where, row
         else:
-            yield (
-                where,
-                DataError(
-                    "a row has the wrong number of fields",
-                    expected=f"{len(header)} ({', '.join(header)})",
-                    found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
-                    hint=file.quoting,
-                ),
-            )
-
-
-def _rows(file: _File) -> Iterator[tuple[str, list[str]]]:
-    """Rows that are not empty, and the line or lines where each stands."""
-    # a setting of the whole process, the only way to it; never lower than another has set it
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
-    lines = (line for _, line in file.lines())
-    reader = csv.reader(lines, strict=True, delimiter=file.delimiter)
-    start = 1
-    try:
-        for row in reader:
-            last = reader.line_num
-            if row:
-                yield (f"line {start}" if start == last else f"lines {start} to {last}"), row
-            start = last + 1
-    except csv.Error as error:
-        raise _unreadable(file, start, reader.line_num, error) from error
-
-
-def _unreadable(file: _File, start: int, stopped: int, error: csv.Error) -> DataError:
-    opened, behind = _faulty_field(file, start, stopped)
-    if behind:
-        message = "a quoted field goes on after its closing quote"
-        found = f"{excerpt(behind)} after a quote in line {stopped}"
-    elif "field larger" in str(error):
-        message, found = "a field is too long", f"more than {MAX_FIELD_CHARS:,} characters"
-    else:
-        message, found = "a quoted field is never closed", f"the end of the file, line {stopped}"
-    return DataError(
-        message,
-        expected='a closing quote (") and then '
-        f"{'a comma' if file.delimiter == ',' else excerpt(file.delimiter)} or the end of the line",
-        found=found,
-        where=f"{file.path}, line {opened}, where the field begins",
-        hint=file.quoting,
-    )
-
-
-def _faulty_field(file: _File, start: int, stopped: int) -> tuple[int, str]:
-    """Where the last quoted field begins of a record that the csv module cannot read.
-
-    The module knows only where it gave up, which for an unclosed quote is the end of the file.
-
-    Args:
-        file: the file.
-        start: first line of the record.
-        stopped: line where the module gave up.
-
-    Returns:
-        The line of the opening quote, and what follows the closing quote if that is the fault.
-    """
-    opened, quoted = start, False
-    for number, line in file.lines():
-        if number > stopped:
-            break
-        position = 0 if number >= start else len(line)
-        while position < len(line):
-            if quoted:
-                closing = line.find('"', position)
-                position = closing + 1 if closing >= 0 else len(line)
-                behind = line[position:].rstrip("\r\n")
-                if behind.startswith('"'):
-                    position += 1
-                elif closing >= 0:
-                    quoted = False
-                    if behind and behind[0] != file.delimiter:
-                        return opened, behind
-            elif line[position] == '"':
-                opened, quoted = number, True
-                position += 1
-            else:
-                # a quote inside an unquoted field is a character: go on to the next field
-                end = line.find(file.delimiter, position)
-                position = end + 1 if end >= 0 else len(line)
-    return opened, ""
+            yield where, dict(zip(names, row, strict=True))

@@ -31,7 +31,7 @@ class ParquetFormat(Format):
             file = pyarrow.parquet.ParquetFile(path)
             schema = file.schema_arrow
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise _unreadable(path, "the whole file", error) from error
+            raise unreadable(path, "the whole file", error) from error
         stored = tuple(field.name for field in schema if _holds_files(field.type))
         return Table(list(schema.names), lambda columns: _records(path, file, columns), stored)
 
@@ -47,17 +47,17 @@ def _records(path: Path, file: pyarrow.parquet.ParquetFile, columns: Columns) ->
                 expected="distinct column names",
                 where=str(path),
             )
-        _check_type(path, column, schema.field(column).type, columns)
+        check_type(path, column, schema.field(column).type, columns)
     row = 0
     size = BATCH_FILES if columns.of_files else BATCH_ROWS
     try:
         for batch in file.iter_batches(size, columns=wanted):
-            parts = [_values(path, batch.column(name), name, row) for name in wanted]
+            parts = [values_of(path, batch.column(name), name, row) for name in wanted]
             for values in zip(*parts, strict=True):
                 row += 1
                 yield f"row {row}", dict(zip(wanted, values, strict=True))
     except (pyarrow.ArrowException, OSError) as error:
-        raise _unreadable(path, f"row {row + 1} or after", error) from error
+        raise unreadable(path, f"row {row + 1} or after", error) from error
 
 
 def _is_bytes(type_: pyarrow.DataType) -> bool:
@@ -76,7 +76,12 @@ def _holds_files(type_: pyarrow.DataType) -> bool:
     return set(fields) == {"bytes", "path"} and _is_bytes(fields["bytes"])
 
 
-def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Columns) -> None:
+def check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Columns) -> None:
+    """Refuse a column whose values cannot be what they are read for.
+
+    Raises:
+        DataError: saying what they are.
+    """
     from pyarrow import types
 
     inner = type_.value_type if types.is_dictionary(type_) else type_
@@ -107,7 +112,18 @@ def _check_type(path: Path, column: str, type_: pyarrow.DataType, columns: Colum
     )
 
 
-def _values(path: Path, array: pyarrow.Array, column: str, before: int) -> list[Any]:
+def values_of(path: Path, array: pyarrow.Array, column: str, before: int) -> list[Any]:
+    """The values of an array.
+
+    Args:
+        path: of the file.
+        array: some rows of a column.
+        column: its name.
+        before: rows before them.
+
+    Raises:
+        DataError: a string that is none.
+    """
     try:
         return array.to_pylist()
     except UnicodeDecodeError:
@@ -125,7 +141,8 @@ def _values(path: Path, array: pyarrow.Array, column: str, before: int) -> list[
         raise
 
 
-def _unreadable(path: Path, where: str, error: Exception) -> DataError:
+def unreadable(path: Path, where: str, error: Exception) -> DataError:
+    """The refusal of a file that is damaged, or of another kind."""
     return DataError(
         f"cannot read '{path.name}'",
         expected="a Parquet file",

@@ -21,6 +21,7 @@ FIELDS = [
     "select",
     "optimistic",
     "tested_on_training_rows",
+    "evaluated",
     "settings",
     "seed",
     "accuracy",
@@ -28,7 +29,6 @@ FIELDS = [
     "epoch",
     "seconds",
     "failed",
-    "evaluated",
 ]
 
 

@@ -19,8 +19,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._table import Columns
+from gaam_cache.sources.formats import _csv as csv_format
 from gaam_cache.sources.formats import _lines
-from gaam_cache.sources.formats import csv as csv_format
 from gaam_cache.sources.formats.parquet import BATCH_ROWS, ParquetFormat
 
 ROWS = [("World", "a court"), ("Sports", 'a "cup", twice\nover'), ("World", "naïve 東京")]

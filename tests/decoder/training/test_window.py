@@ -32,12 +32,22 @@ from tests.conftest import Outcome
 CPU = torch.device("cpu")
 
 
+@pytest.fixture(scope="module")
+def cache(
+    encoders: dict[str, Path], dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """60 training rows in shards of 10; to be read and not changed."""
+    out = tmp_path_factory.mktemp("window") / "cache"
+    encoder = str(encoders["bert"])
+    extract(ExtractConfig(encoder=encoder, dataset=str(dataset), out=out, shard_rows=10))
+    return out
+
+
 @pytest.fixture
-def config(tiny_config: ExtractConfig, tmp_path: Path) -> TrainConfig:
-    """60 training rows in shards of 10, in blocks of two of them or three."""
-    extract(tiny_config)
+def config(cache: Path, tmp_path: Path) -> TrainConfig:
+    """In blocks of two shards or three."""
     return TrainConfig(
-        cache=tiny_config.out,
+        cache=cache,
         runs=tmp_path / "runs",
         attn=("gaam",),
         seeds=(0, 1, 7),
@@ -98,13 +108,13 @@ def test_disk_and_memory_give_the_same_bits(
 
 
 def test_bfloat16_is_held_as_it_is_stored_and_gives_the_same_bits(
-    tiny_config: ExtractConfig, config: TrainConfig, tmp_path: Path
+    config: TrainConfig, tmp_path: Path
 ) -> None:
     """As float32, to which a step widens it, and from disk."""
     bits: dict[str, Any] = {}
 
     def narrow(shard: Any) -> Any:
-        states = open_cache(tiny_config.out)[shard.split].embeddings[shard.start : shard.stop]
+        states = open_cache(config.cache)[shard.split].embeddings[shard.start : shard.stop]
         bits[shard.name] = (states.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
         return bits[shard.name]
 

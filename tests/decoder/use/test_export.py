@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +12,16 @@ import torch
 
 import gaam_decoder
 from gaam_cache import open_cache, plugins
-from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.specs import parse_attention, plugin_options
 from gaam_decoder.use import export
 from gaam_decoder.use.export import export_run
-from gaam_decoder.use.exported import CONFIG_FILE, OWN_FILES, WEIGHTS_FILE
+from gaam_decoder.use.exported import OWN_FILES, WEIGHTS_FILE
 from gaam_decoder.use.hub_model import HubDecoder
+from tests.conftest import GOLDEN
 from tests.decoder.use.exports import train
 
 MECHANISMS = plugins.names("gaam_decoder.attention")
@@ -136,95 +133,6 @@ def test_what_looks_at_other_rows_is_refused(tiny_cache: Path, tmp_path: Path) -
     assert refused
 
 
-def reseal(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    """A configuration with another content and a right digest."""
-
-    def apply(folder: Path) -> None:
-        content = unsealed(json.loads((folder / CONFIG_FILE).read_text()))
-        change(content)
-        (folder / CONFIG_FILE).write_text(sealed_text(content))
-
-    return apply
-
-
-def flip(place: int) -> Callable[[Path], object]:
-    """Weights with a bit changed."""
-
-    def apply(folder: Path) -> None:
-        content = bytearray((folder / WEIGHTS_FILE).read_bytes())
-        content[place] ^= 1
-        (folder / WEIGHTS_FILE).write_bytes(content)
-
-    return apply
-
-
-def write(name: str, content: bytes) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "no configuration": lambda folder: (folder / CONFIG_FILE).unlink(),
-    "no weights": lambda folder: (folder / WEIGHTS_FILE).unlink(),
-    "no weights but a pickle": lambda folder: (folder / WEIGHTS_FILE).rename(
-        folder / "pytorch_model.bin"
-    ),
-    "nothing at all": lambda folder: [path.unlink() for path in folder.iterdir()],
-    "empty configuration": write(CONFIG_FILE, b""),
-    "no JSON": write(CONFIG_FILE, b"{"),
-    "no object": write(CONFIG_FILE, b"[]"),
-    "of another library": write(CONFIG_FILE, b'{"model_type": "bert"}'),
-    "empty weights": write(WEIGHTS_FILE, b""),
-    "weights of nothing": write(WEIGHTS_FILE, b"\x02\0\0\0\0\0\0\0{}"),
-    "a key more": reseal(lambda content: content.update(more=1)),
-    "another version": reseal(lambda content: content.update(format_version=2)),
-    "another format": reseal(lambda content: content.update(format="other")),
-    "a code that is not ours": reseal(lambda content: content.update(attention="evil")),
-    "another mechanism": reseal(lambda content: content.update(attention="none")),
-    "another head": reseal(lambda content: content.update(head="conv")),
-    "more classes": reseal(lambda content: content["class_names"].append("c")),
-    "class names of numbers": reseal(lambda content: content.update(class_names=[1, 2])),
-    "another seed": reseal(lambda content: content["seeds"].append(7)),
-    "a seed twice": reseal(lambda content: content.update(seeds=[0, 0])),
-    "no layers": reseal(lambda content: content.update(layers=[])),
-    "layers beyond": reseal(lambda content: content["layers"].append(99)),
-    "enormous": reseal(lambda content: content.update(hidden_size=2**39)),
-    "another arithmetic": reseal(lambda content: content.update(dtype="float8")),
-    "a pooling that is not there": reseal(lambda content: content.update(pooling="last")),
-    "no encoding": reseal(lambda content: content.update(encoding=None)),
-    "no signature": reseal(lambda content: content.update(signature=[])),
-    "other weights": reseal(lambda content: content["files"][WEIGHTS_FILE].update(sha256="0")),
-    **{f"bit {place} of the weights": flip(place) for place in (0, 9, 100, -1)},
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_and_foreign_folders_are_refused(
-    damage: str, runs: dict[str, RunResult], folder: Path
-) -> None:
-    DAMAGE[damage](folder)
-    for load in (gaam_decoder.load, HubDecoder.from_pretrained):
-        with pytest.raises(GaamError) as refused:
-            load(folder)
-        assert isinstance(refused.value, (CacheError, ConfigError)), refused.value
-        assert refused.value.details["expected"]
-
-
-def test_every_key_of_the_configuration_is_needed_and_sealed(folder: Path) -> None:
-    whole = (folder / CONFIG_FILE).read_text()
-    content = unsealed(json.loads(whole))
-    model = HubDecoder.from_pretrained(folder)
-    assert set(asdict(model.config)) < set(content)
-    for key in content:
-        reseal(lambda content, key=key: content.pop(key))(folder)
-        with pytest.raises(CacheError):
-            gaam_decoder.load(folder)
-        (folder / CONFIG_FILE).write_text(whole)
-    (folder / CONFIG_FILE).write_text(whole.replace('"linear"', '"mlp"'))
-    with pytest.raises(CacheError, match="no decoder") as refused:
-        gaam_decoder.load(folder)
-    assert "it was changed" in str(refused.value)
-
-
 def test_weights_are_never_left_out(folder: Path) -> None:
     HubDecoder.from_pretrained(folder, strict=True)
     with pytest.raises(ConfigError, match="never left out"):
@@ -276,3 +184,26 @@ def test_a_folder_is_there_whole_or_not_at_all(
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no finished run"):
         export_run(tmp_path, tmp_path / "out")
+
+
+def test_runs_of_earlier_versions_are_exported_with_their_cache(tmp_path: Path) -> None:
+    study = shutil.copytree(GOLDEN / "v0.1.0", tmp_path / "study")
+    exported = 0
+    for path in sorted((study / "runs").iterdir()):
+        run = read_run(path)
+        shape = run.cache["layers"], run.cache["hidden_size"]
+        if build_attention(parse_attention(run.attention), *shape).depends_on_batch:
+            continue
+        out = tmp_path / path.name
+        export_run(path, out, cache=study / "cache")
+        states_NLD = open_cache(study / "cache")[run.recipe["test_split"]].embeddings[:]
+        found = HubDecoder.from_pretrained(out)(torch.from_numpy(states_NLD).float())
+        own = torch.from_numpy(run.finished_logits()).softmax(-1).mean(0)
+        np.testing.assert_allclose(found.numpy(), own.numpy(), atol=1e-5)
+        exported += 1
+    assert exported
+    (study / "cache").rename(tmp_path / "elsewhere")
+    with pytest.raises(GaamError, match="does not say how its rows were encoded") as refused:
+        export_run(path, tmp_path / "lost")
+    assert "--cache" in str(refused.value)
+    assert not (tmp_path / "lost").exists()

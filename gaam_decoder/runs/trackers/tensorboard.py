@@ -1,0 +1,30 @@
+"""Curves for TensorBoard: ``tensorboard --logdir runs/tensorboard``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gaam_decoder.runs.trackers._base import Curves, RunTracker
+
+
+class TensorBoard(RunTracker):
+    """A folder of event files for every seed."""
+
+    needs = "tensorboard"
+
+    def check(self) -> None:
+        """See whether TensorBoard is there."""
+        import torch.utils.tensorboard  # noqa: F401 only whether it is there
+
+    def write(self, folder: Path, name: str, curves: Curves) -> None:
+        """Write ``NAME/seed-N``."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        for seed, epochs in curves.items():
+            there = folder / name / f"seed-{seed}"
+            for old in there.glob("events.out.*"):
+                old.unlink()
+            with SummaryWriter(str(there)) as writer:
+                for epoch, values in epochs:
+                    for curve, value in values.items():
+                        writer.add_scalar(curve, value, epoch)

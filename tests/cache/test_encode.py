@@ -1,0 +1,370 @@
+"""Further rows are encoded as those of a cache were, to the bit, or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gaam_cache
+from gaam_cache.cache import EmbeddingCache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encode import Encoding, RowEncoder
+from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError, NumericsError
+from gaam_cache.format.plan import read_plan
+from gaam_cache.importing.write import write
+from tests.cache.encoders.audio import sounds, spoken
+from tests.cache.encoders.vision.models import FAMILIES
+from tests.cache.encoders.vision.test_vision_task import write_figures
+from tests.conftest import WORDS, write_csv
+
+
+def extract(config: ExtractConfig) -> EmbeddingCache:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gaam_cache.extract(config)
+    return gaam_cache.open_cache(config.out)
+
+
+def texts(config: ExtractConfig) -> list[str]:
+    lines = (Path(config.dataset) / "test.csv").read_text().splitlines()[1:]
+    return [line.partition(",")[2] for line in lines]
+
+
+def check(config: ExtractConfig, rows: Sequence[str] | None = None) -> RowEncoder:
+    """What is stored of the test rows is what is encoded again, by one who knows the plan alone."""
+    cache = extract(config)
+    rows = texts(config) if rows is None else rows
+    encoding = Encoding.from_dict(json.loads(json.dumps(Encoding.of(cache.plan).to_dict())))
+    encoder = RowEncoder.open(encoding, device="cpu", batch_tokens=config.batch_tokens)
+    for pooling in config.pool:
+        stored = cache["test"].pooled(pooling)[:].astype(np.float32)
+        again = encoder.encode(rows, pooling=pooling)
+        assert again.dtype == np.float32
+        assert (stored == again).all(), pooling
+        halves = list(encoder.stream([rows[:7], [], rows[7:]], pooling=pooling))
+        assert [len(one) for one in halves] == [7, 0, len(rows) - 7]
+        apart = np.abs(np.concatenate(halves) - again).max(-1)
+        assert (apart <= 0.02 * np.linalg.norm(again, axis=-1) + 1e-3).all()
+    return encoder
+
+
+@pytest.fixture
+def config(tiny_config: ExtractConfig) -> ExtractConfig:
+    """A split in a shard: the batches of the extraction are those of one call."""
+    return replace(tiny_config, shard_rows=1000, device="cpu", pool=("mean", "last", "max"))
+
+
+WAYS: list[dict[str, Any]] = [
+    {"storage_dtype": "float32"},
+    {"storage_dtype": "bfloat16"},
+    {"dtype": "bfloat16"},
+    {"prompt": "race {text} vote"},
+    {"prompt": "race {text} vote", "pool_over": "text"},
+    {"pool_over": "text"},
+    {"max_length": 5},
+    {"layer_zero": True},
+    {"batch_tokens": 1},
+    {"batch_tokens": 5000},
+    {"untrained_encoder": True, "encoder_seed": 3},
+    {"untrained_encoder": True, "layer_zero": True, "storage_dtype": "float32"},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_rows_are_encoded_as_they_were_whatever_was_asked_for(
+    way: dict[str, Any], config: ExtractConfig
+) -> None:
+    check(replace(config, **way))
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_rows_are_encoded_as_they_were_by_every_kind_of_model(
+    architecture: str, config: ExtractConfig, encoders: dict[str, Path]
+) -> None:
+    check(replace(config, encoder=str(encoders[architecture])))
+
+
+@pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "whisper"])
+@pytest.mark.parametrize("more", [{}, {"clip_seconds": 0.3}, {"published_audio": True}], ids=str)
+def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    if name == "whisper" and more:
+        pytest.skip("hears 30 s always")
+    data, encoder = tmp_path / "data", sounds.save(name, tmp_path / "encoder")
+    spoken.write(data, {"train": 1, "test": 1})
+    config = ExtractConfig(
+        encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", device="cpu",
+        keep_columns=("file",), **more,
+    )  # fmt: skip
+    cache = extract(config)
+    check(config, [str(data / name) for name in cache["test"].column("file")])
+
+
+def test_pictures_are_encoded_as_they_were(tmp_path: Path) -> None:
+    data = write_figures(tmp_path / "data", {"train": 8, "test": 16})
+    for name in ("dinov2-registers", "vit"):
+        if name not in FAMILIES:
+            continue
+        config = ExtractConfig(
+            encoder=str(FAMILIES[name].save(tmp_path / name)), dataset=str(data), device="cpu",
+            out=tmp_path / f"cache-{name}", keep_columns=("file",), pool=("mean", "first"),
+        )  # fmt: skip
+        cache = extract(config)
+        check(config, [str(data / name) for name in cache["test"].column("file")])
+
+
+def test_other_decoders_of_files_are_refused(tmp_path: Path) -> None:
+    data = write_figures(tmp_path / "data", {"train": 4, "test": 4})
+    name = next(iter(FAMILIES))
+    encoder = str(FAMILIES[name].save(tmp_path / name))
+    config = ExtractConfig(encoder=encoder, dataset=str(data), out=tmp_path / "cache")
+    encoding = Encoding.of(extract(config).plan)
+    for decoder in encoding.decoders:
+        other = replace(encoding, decoders=encoding.decoders | {decoder: "0.0"})
+        with pytest.raises(ConfigError, match=f"other versions[^$]*{decoder}"):
+            RowEncoder.open(other)
+
+
+@pytest.mark.parametrize(
+    "spec", ["tfidf", "tfidf:features=5", "tfidf:hashed=true,features=64", "tfidf:ngrams=2"]
+)
+def test_words_are_weighed_as_they_were(spec: str, config: ExtractConfig) -> None:
+    check(replace(config, encoder=spec, pool=("mean",)))
+
+
+def test_words_of_other_rows_are_refused(config: ExtractConfig, tmp_path: Path) -> None:
+    data = shutil.copytree(config.dataset, tmp_path / "data")
+    config = replace(config, encoder="tfidf", pool=("mean",), dataset=str(data))
+    encoding = Encoding.of(extract(config).plan)
+    with (data / "train.csv").open("a") as file:
+        file.write("a,goal goal\n")
+    with pytest.raises(ConfigError, match="vocabulary"):
+        RowEncoder.open(encoding)
+    shutil.rmtree(data)
+    with pytest.raises(NotFoundError, match="rows that are not there any more") as caught:
+        RowEncoder.open(encoding)
+    assert "predict_states" in str(caught.value)
+
+
+def test_imported_states_have_no_encoder(tmp_path: Path) -> None:
+    states = np.random.default_rng(0).normal(size=(8, 2, 4)).astype(np.float32)
+    write(
+        tmp_path / "cache",
+        {"train": (states, [0, 1] * 4), "test": (states, [0, 1] * 4)},
+    )
+    encoding = Encoding.of(read_plan(tmp_path / "cache"))
+    assert encoding.imported
+    assert Encoding.from_dict(encoding.to_dict()) == encoding
+    with pytest.raises(ConfigError, match="no encoder here") as caught:
+        RowEncoder.open(encoding)
+    assert "predict_states" in str(caught.value)
+
+
+def changed(folder: Path) -> Iterator[str]:
+    """Change something of an encoder's folder, and take it back: what its file is called."""
+    for file in sorted(folder.iterdir()):
+        content = file.read_bytes()
+        if file.suffix == ".json":
+            variants = [content + b"\n"]  # the same to whoever reads it
+        else:
+            variants = [
+                content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+                for at in range(len(content) - 1, len(content) // 2, -len(content) // 10)
+            ]
+        for variant in variants:
+            file.write_bytes(variant)
+            yield file.name
+        file.write_bytes(content)
+    for name in ("tokenizer.model", "vocab.txt", "special_tokens_map.json"):
+        if not (folder / name).exists():
+            (folder / name).write_text("{}")
+            yield name
+            (folder / name).unlink()
+
+
+def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
+    folder = shutil.copytree(config.encoder, tmp_path / "encoder")
+    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
+    count = 0
+    for name in changed(folder):
+        count += 1
+        with pytest.raises(ConfigError, match="another encoder") as caught:
+            RowEncoder.open(encoding)
+        assert name in str(caught.value)
+    assert count > 8
+    RowEncoder.open(encoding)
+    for name in sorted(encoding.identity["files"]):
+        (folder / name).rename(tmp_path / name)
+        with pytest.raises(GaamError):
+            RowEncoder.open(encoding)
+        (tmp_path / name).rename(folder / name)
+    RowEncoder.open(encoding)
+
+
+def test_whatever_differs_of_the_identity_is_named(config: ExtractConfig) -> None:
+    encoding = Encoding.of(extract(config).plan)
+    changes: dict[str, Any] = {"special_tokens": False, "pool_over": "text", "future": "x"}
+    for name, value in changes.items():
+        other = replace(encoding, identity=encoding.identity | {name: value})
+        with pytest.raises(ConfigError, match="another encoder") as caught:
+            RowEncoder.open(other)
+        assert name in str(caught.value)
+
+
+def test_an_encoder_that_moved_is_named_and_never_asked_of_the_hub(
+    config: ExtractConfig, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(config.encoder, tmp_path / "encoder")
+    encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
+    folder.rename(tmp_path / "moved")
+    for one in (encoding, encoding.portable()):
+        with pytest.raises(NotFoundError, match="not where it was") as caught:
+            RowEncoder.open(one)
+        assert "--encoder" in str(caught.value)
+        rows = ["goal bank", "robot"]
+        found = RowEncoder.open(one, encoder=str(tmp_path / "moved")).encode(rows, pooling="mean")
+        assert found.shape == (2, encoding.num_layers, encoding.hidden_size)
+    assert str(tmp_path) not in json.dumps(encoding.portable().to_dict())
+
+
+def test_rows_that_cannot_be_used_are_named(config: ExtractConfig) -> None:
+    encoder = check(config)
+    bad: dict[Any, str] = {
+        "": "empty",
+        " \u200b\n": "empty",
+        "\ud800 goal": "half a char",
+        7: "no string",
+    }
+    for row, why in bad.items():
+        with pytest.raises(DataError, match=why) as caught:
+            encoder.encode(["goal", row], pooling="mean", origin="some.csv", first_row=10)
+        assert "some.csv, row 12" in str(caught.value)
+    with pytest.raises(DataError, match="2 of 3 rows cannot be used"):
+        encoder.encode(["goal", "", " "], pooling="mean")
+    with pytest.raises(ConfigError, match="not pooled by 'first'"):
+        encoder.encode(["goal"], pooling="first")
+    assert encoder.encode([], pooling="mean").shape[0] == 0
+
+
+def test_what_came_before_a_bad_row_is_there(config: ExtractConfig) -> None:
+    encoder = check(config)
+
+    def chunks() -> Iterator[list[str]]:
+        yield ["goal"]
+        yield ["bank", "vote"]
+        raise OSError("the disk")
+
+    found = encoder.stream(chunks(), pooling="mean")
+    assert [len(next(found)), len(next(found))] == [1, 2]
+    with pytest.raises(OSError, match="the disk"):
+        next(found)
+    found = encoder.stream([["goal"], [""], ["bank"]], pooling="mean")
+    assert len(next(found)) == 1
+    with pytest.raises(DataError, match="empty"):
+        next(found)
+
+
+def test_paths_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    data = write_figures(tmp_path / "data", {"train": 4, "test": 4})
+    name = next(iter(FAMILIES))
+    encoder = str(FAMILIES[name].save(tmp_path / name))
+    config = ExtractConfig(
+        encoder=encoder, dataset=str(data), out=tmp_path / "cache", keep_columns=("file",)
+    )
+    good = str(data / extract(config)["test"].column("file")[0])
+    ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "broken.png").write_bytes(Path(good).read_bytes()[:60])
+    spoken.write(tmp_path / "sounds", {"test": 1})
+    sound = next((tmp_path / "sounds").rglob("*.flac"))
+    for path in (
+        "",
+        "nowhere.png",
+        tmp_path,
+        tmp_path / "empty.png",
+        tmp_path / "broken.png",
+        sound,
+    ):
+        with pytest.raises(DataError) as caught:
+            ours.encode([good, str(path)], pooling="mean", origin="a list")
+        assert "a list, row 2" in str(caught.value)
+
+
+def test_a_sound_of_several_pieces_is_refused(tmp_path: Path) -> None:
+    data, encoder = tmp_path / "data", sounds.save("wavlm-layer", tmp_path / "encoder")
+    spoken.write(data, {"train": 1, "test": 1})
+    config = ExtractConfig(
+        encoder=str(encoder), dataset=str(data), out=tmp_path / "cache", clip_seconds=0.2,
+        clip_mode="split",
+    )  # fmt: skip
+    extract(config)
+    ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
+    with pytest.raises(DataError, match="several rows"):
+        ours.encode([str(next(data.rglob("*.flac")))], pooling="mean")
+
+
+@pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
+def test_a_state_that_is_not_that_of_the_text_alone_is_none(
+    storage_dtype: str, config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = check(replace(config, storage_dtype=storage_dtype))  # type: ignore[arg-type]
+    encode = TextEncoder.encode
+
+    def spoiled(self: TextEncoder, items: Sequence[Any]) -> dict[str, torch.Tensor]:
+        return {name: 1.1 * states for name, states in encode(self, items).items()}
+
+    monkeypatch.setattr(TextEncoder, "encode", spoiled)
+    for rows in (["goal"], ["goal bank", "vote"], [" ".join(WORDS[:n]) for n in range(1, 16)]):
+        with pytest.raises(NumericsError, match="nothing was made of it"):
+            ours.encode(rows, pooling="mean")
+
+
+def test_a_state_that_the_cache_could_not_hold_is_refused(
+    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = check(config)
+    encode = TextEncoder.encode
+
+    def large(self: TextEncoder, items: Sequence[Any]) -> dict[str, torch.Tensor]:
+        return {name: 1e6 * states for name, states in encode(self, items).items()}
+
+    monkeypatch.setattr(TextEncoder, "encode", large)
+    with pytest.raises(NumericsError, match="cannot be stored as float16") as caught:
+        ours.encode(["goal", "bank"], pooling="mean", origin="a list", first_row=4)
+    assert "a list, row 5" in str(caught.value)
+    assert "leave the row out" in str(caught.value)
+
+
+def test_the_stricter_way_to_share_batches_counts(config: ExtractConfig) -> None:
+    encoding = Encoding.of(extract(config).plan)
+    for batching in ("padded", "equal lengths", "alone"):
+        told = replace(encoding, encoder=encoding.encoder | {"batching": batching})
+        assert RowEncoder.open(told).tally.batching == batching
+
+
+def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig, tmp_path: Path) -> None:
+    write_csv(tmp_path / "t" / "train.csv", [("a", "goal"), ("b", "bank")])
+    value = Encoding.of(extract(config).plan).to_dict()
+    assert Encoding.from_dict(value).to_dict() == value
+    wrong: list[Any] = [None, [], {}, 1, "x", value | {"more": 1}]
+    for name in value:
+        wrong += [value | {name: bad} for bad in (None, 1.5, "?", [], {}, [1], {"a": 1}, -1, True)
+                  if not (name == "decoders" and type(bad) is dict)]  # fmt: skip
+        wrong.append({key: one for key, one in value.items() if key != name})
+    for part in ("encoder", "identity", "rows"):
+        for name in ("batching", "name", "pooling", "max_length", "dtype", "splits"):
+            if name in value[part]:
+                rest = {key: one for key, one in value[part].items() if key != name}
+                wrong += [value | {part: rest}, value | {part: rest | {name: 7.5}}]
+    for one in wrong:
+        with pytest.raises(ValueError):  # noqa: PT011 whatever it says
+            Encoding.from_dict(one)
