@@ -436,7 +436,7 @@ def predict(
     ):
         found = gaam_decoder.predict(
             config,
-            stdin=sys.stdin.buffer,
+            stdin=getattr(sys.stdin, "buffer", None),  # it may be closed
             write=write_stdout,
             as_list=as_json,
             progress=progress,

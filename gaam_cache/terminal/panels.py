@@ -67,12 +67,6 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Workers": WORKERS,
         OTHER: ("track", "config", "quiet", "as_json", "help"),
     },
-    "report": {
-        FIRST: ("format", "baseline", "margin", "out", "figures"),
-        "Which runs": ("attn", "head", "cache", "since"),
-        "Candidates": ("all_candidates", "tune_seeds"),
-        OTHER: ("as_json", "help"),
-    },
     "export": {
         FIRST: ("push", "private", "overwrite", "yes"),
         "Of a run": ("seed", "average", "cache"),
@@ -87,6 +81,12 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "Speed": ("device", "batch_tokens"),
         OTHER: ("encoder", "quiet", "as_json", "help"),
+    },
+    "report": {
+        FIRST: ("format", "baseline", "margin", "out", "figures"),
+        "Which runs": ("attn", "head", "cache", "since"),
+        "Candidates": ("all_candidates", "tune_seeds"),
+        OTHER: ("as_json", "help"),
     },
 }
 
