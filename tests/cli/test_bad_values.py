@@ -90,6 +90,7 @@ def arguments(
         "runs rename": [next(runs.glob("gaam*")), "other"],
         "runs move": [next(runs.glob("gaam*")), tmp_path / "new" / "m", "--yes"],
         "runs remove": [next(runs.glob("gaam*")), "--yes"],
+        "export": [next(runs.glob("gaam*")), tmp_path / "new" / "e", "--quiet"],
         "inspect": [runs],
         "describe": [],
         "verify": ["--quiet", tiny_cache],
@@ -127,7 +128,7 @@ def test_no_value_of_any_option_is_a_traceback(
             inner.mkdir(parents=True)
             monkeypatch.chdir(inner)
             rest = without(arguments[command], name)
-            for made in ("new/c", "new/m", "runs"):  # by another value
+            for made in ("new/c", "new/m", "new/e", "runs"):  # by another value
                 shutil.rmtree(tmp_path / made, ignore_errors=True)
             shutil.copytree(tmp_path / "kept", tmp_path / "runs")
             if command == "train" and name in ("--fold", "--groups"):
