@@ -80,11 +80,20 @@ def arguments(
     np.savez(tmp_path / "train.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=[0, 1, 0, 1])
     files = [tmp_path / "train.npz"]
     data = ["--encoder", encoders["bert"], "--dataset", dataset, "--limit", 4, "--quiet"]
+    rows = [
+        "--file",
+        dataset / "test.csv",
+        "--out",
+        tmp_path / "new" / "o.csv",
+        "--overwrite",
+        "-q",
+    ]
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],
         "import": [*files, "--out", tmp_path / "new" / "c", "--quiet"],
         "train": train,
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
+        "predict": [next(runs.glob("gaam*")), *rows],
         "report": [runs],
         "runs list": [runs],
         "runs rename": [next(runs.glob("gaam*")), "other"],
