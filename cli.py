@@ -19,7 +19,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
-from gaam_cache.terminal.consent import consent
+from gaam_cache.terminal.asking import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams, write_stdout
@@ -394,7 +394,7 @@ def ablate(
 @app.command(cls=_Command)
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    texts: Annotated[Strings, typer.Argument(metavar="[TEXT...]", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
+    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
     file: Annotated[Path | None, _option("--file", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", metavar="FILE", help="Results of all rows: .csv, .jsonl, .parquet; what was interrupted goes on (default: stdout).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it is there.")] = False,
@@ -436,7 +436,7 @@ def predict(
     ):
         found = gaam_decoder.predict(
             config,
-            stdin=sys.stdin.buffer,
+            stdin=getattr(sys.stdin, "buffer", None),  # it may be closed
             write=write_stdout,
             as_list=as_json,
             progress=progress,
@@ -445,7 +445,7 @@ def predict(
         _print_json(found.to_dict()) if as_json else tell(found.in_words())
 
 
-_RUN = typer.Argument(metavar="[RUN]...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
+_RUN = typer.Argument(metavar="RUN...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
 _Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
 _Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
 _Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
@@ -456,7 +456,7 @@ _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @app.command(cls=_Command)
 def report(
-    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="[RUNS]...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    runs: Annotated[Optional[list[Path]], typer.Argument(metavar="RUNS...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
     attn: _Attn = None,
     head: _Head = None,
     cache: _Cache = None,
@@ -504,7 +504,7 @@ app.add_typer(runs_app, name="runs")
 
 @runs_app.command("list", cls=_Command)
 def runs_list(
-    folders: Annotated[Optional[list[Path]], typer.Argument(metavar="[FOLDER]...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
+    folders: Annotated[Optional[list[Path]], typer.Argument(metavar="FOLDER...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
     attn: _Attn = None,
     head: _Head = None,
     cache: _Cache = None,
@@ -538,7 +538,9 @@ def runs_rename(
 
 @runs_app.command("move", cls=_Command)
 def runs_move(
-    names: Annotated[list[Path], typer.Argument(metavar="[RUN]... FOLDER", help="Runs, or none and a filter; last the folder that gets them.", show_default=False)],
+    *,
+    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
+    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of runs that gets them.")],
     runs: _Runs = Path("runs"),
     attn: _Attn = None,
     head: _Head = None,
@@ -551,7 +553,7 @@ def runs_move(
     from gaam_decoder import tidying
 
     filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
-    _after_consent(tidying.moving(names[:-1], filters, runs, names[-1]), yes, as_json)
+    _after_consent(tidying.moving(names or [], filters, runs, to), yes, as_json)
 
 
 @runs_app.command("remove", cls=_Command)

@@ -245,7 +245,6 @@ def row_title(
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
     title += f", layers {layers}" if layers else ""
-    of_seed = f" of split seed {split_seed}" if split_seed else ""
-    title += f", fold {fold}{of_seed}" if fold else ""
+    title += f", fold {fold}" + f" of split seed {split_seed}" * bool(split_seed) if fold else ""
     title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
     return title + ", labels shuffled" * shuffled + ", final model" * final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.util
 import os
 import random
@@ -26,6 +27,7 @@ os.environ |= {
 }
 
 import hypothesis
+import typer.main
 
 import gaam_cache
 from gaam_cache import plugins
@@ -239,6 +241,11 @@ def tiny_cache(
     return config.out
 
 
+command_line = functools.cache(typer.main.get_command)
+"""The commands of an application, built once: a process builds them once, and the tests' own runs
+many."""
+
+
 class Outcome(NamedTuple):
     """What a command left."""
 
@@ -254,6 +261,7 @@ def gaam(
     """Run a command in this process, as the console script does."""
     import cli
 
+    monkeypatch.setattr(typer.main, "get_command", command_line)
     handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
 
     def run(*arguments: object) -> Outcome:

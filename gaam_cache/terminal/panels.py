@@ -82,6 +82,12 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Speed": ("device", "batch_tokens"),
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
+    "report": {
+        FIRST: ("format", "baseline", "margin", "out", "figures"),
+        "Which runs": ("attn", "head", "cache", "since"),
+        "Candidates": ("all_candidates", "tune_seeds"),
+        OTHER: ("as_json", "help"),
+    },
 }
 
 

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
+from gaam_cache.messages.foreign_text import tell
 from gaam_cache.terminal import completion, help, panels
+from gaam_cache.terminal.mistakes import explained, too_many
 
 
 class Commands(TyperGroup):
@@ -26,13 +30,28 @@ class Commands(TyperGroup):
 
         To take values means to load pydantic: 0.1 s of processor time for every tab.
         """
+        if not (args or ctx.resilient_parsing):
+            tell(ctx.get_help())
+            ctx.exit(2)
         own = self.params, self.add_help_option
         if ctx.resilient_parsing:
             self.params, self.add_help_option = [], False
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(args))
+        except TyperException as error:
+            raise explained(error, "gaam", self, ctx, args) from error
         finally:
             self.params, self.add_help_option = own
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command.
+
+        Raises:
+            ConfigError: there is no such command.
+        """
+        if args[0] in self.commands or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        raise plugins.unknown("command", args[0], self.commands, where="gaam COMMAND")
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Say which commands there are, and how all are called."""
@@ -71,7 +90,20 @@ class Command(TyperCommand):
         if ctx.resilient_parsing:  # a word is being typed: nothing is taken, or refused, yet
             ctx.params, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
             return rest
-        for name, single, values in self._written(ctx, args):
+        try:
+            self._check_words(ctx, args)
+            return super().parse_args(ctx, list(args))
+        except TyperException as error:
+            raise explained(error, f"gaam {self.name}", self, ctx, args) from error
+
+    def _check_words(self, ctx: Any, args: list[str]) -> None:
+        """Look at all that was written before it is taken.
+
+        Raises:
+            ConfigError: a value that is empty, or one of several, or a word that is none.
+        """
+        written, rest = self._written(ctx, args)
+        for name, single, values in written:
             for value in values:
                 if name not in TEXTS and (problem := problem_with(value)):
                     raise ConfigError(
@@ -84,7 +116,9 @@ class Command(TyperCommand):
                     found=" and ".join(map(shortened, values)),
                     hint="leave out all but one; only options that say so are repeatable",
                 )
-        return super().parse_args(ctx, args)
+        if rest:
+            pieces = " ".join(self.collect_usage_pieces(ctx))
+            raise too_many(str(self.name), rest, f"gaam {self.name} {pieces}")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Options that may still be given."""
@@ -119,15 +153,17 @@ class Command(TyperCommand):
         Path.cwd()
         return super().invoke(ctx)
 
-    def _written(self, ctx: Any, args: list[str]) -> list[tuple[str, bool, list[str]]]:
-        """Name, whether it takes one value, and values of everything that was given."""
+    def _written(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[list[tuple[str, bool, list[str]]], list[str]]:
+        """Name, whether it takes one value, and values of all that was given; and other words."""
         params = [p for p in self.get_params(ctx) if not getattr(p, "is_flag", False)]
         options = [param for param in params if param.param_type_name == "option"]
         single: list[Any] = [option for option in options if not option.multiple]
         for option in single:
             option.multiple = True
         try:
-            given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+            given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         finally:
             for option in single:
                 option.multiple = False
@@ -138,4 +174,4 @@ class Command(TyperCommand):
                 found.append((f"the argument {str(param.name).upper()}", True, [value]))
             elif value:
                 found.append(("/".join(param.opts), param in single, list(value)))
-        return found
+        return found, rest

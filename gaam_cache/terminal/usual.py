@@ -8,6 +8,7 @@ from typing import Any
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
 from gaam_cache.messages.spelling import nearest
+from gaam_cache.terminal import help, panels
 from gaam_cache.terminal.usage import Commands
 
 
@@ -31,6 +32,16 @@ class GroupWithUsual(Commands):
         if not named and (args or not ctx.resilient_parsing):  # a shell offers the commands
             args = [self.usual, *args]
         return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Say which commands there are, and which is meant where none is named."""
+        rows = {
+            "Commands": [
+                (name, help.first_paragraph(one.help)) for name, one in self.commands.items()
+            ],
+            panels.OTHER: [help.row(one, ctx) for one in self.get_params(ctx)],
+        }
+        formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
     def _check_spelling(self, args: list[str]) -> None:
         word = args[0] if args and not args[0].startswith("-") else ""

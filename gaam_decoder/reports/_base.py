@@ -11,7 +11,7 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _compare, _finals, _literature
 from gaam_decoder.reports._compare import Comparison
-from gaam_decoder.reports._folds import TestedRows, by_test_rows
+from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.runs.result import RunResult
@@ -216,7 +216,7 @@ def build_tables(
     tables = [
         Table(
             cache=rows[0].runs[0].cache,
-            majority_accuracy=_majority(tested),
+            majority_accuracy=tested.majority_accuracy(),
             where=tested.where,
             num_test_rows=rows[0].scores.by_row.shape[1],
             rows=tuple(rows),
@@ -240,13 +240,6 @@ def build_tables(
     return tables + [
         Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
     ]
-
-
-def _majority(tested: TestedRows) -> float:
-    """Accuracy of the majority class, over all folds if there are several."""
-    runs = [part[0] for part in tested.groups[0]]
-    rows = [len(run.labels) for run in runs]
-    return sum((r.majority_accuracy or 0) * n for r, n in zip(runs, rows, strict=True)) / sum(rows)
 
 
 class Format(ABC):

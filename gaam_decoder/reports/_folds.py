@@ -34,6 +34,13 @@ class TestedRows:
     incomplete: tuple[str, ...] = ()
     """Of a whole cross-validation: what is not in it, because a fold is missing."""
 
+    def majority_accuracy(self) -> float:
+        """Accuracy of the majority class, over all folds if there are several."""
+        runs = [part[0] for part in self.groups[0]]
+        rows = [len(run.labels) for run in runs]
+        right = sum((r.majority_accuracy or 0) * n for r, n in zip(runs, rows, strict=True))
+        return right / sum(rows)
+
 
 def by_test_rows(runs: Sequence[RunResult], apart: Container[str] = ()) -> list[TestedRows]:
     """Everything that may stand in one table, whole cross-validations before their folds.

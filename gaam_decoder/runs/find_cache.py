@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.plan import read_plan
+from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
 
+T = TypeVar("T")
 USUAL_NAME = "cache"
 """What ``gaam extract`` calls a cache where nobody says otherwise."""
 
@@ -30,74 +33,81 @@ def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
         CacheError: another cache, or one that is damaged or incomplete.
         StorageError: the one that was named cannot be read now.
     """
+    return _found(run.cache, run.path, cache, open_cache)
+
+
+def plan_of(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Plan:
+    """The plan of that cache, all of whose shards need not be there; as ``cache_of`` otherwise.
+
+    Args:
+        about: what a run says of it, as ``RunResult.cache``.
+        path: folder of the run.
+        cache: see ``cache_of``.
+    """
+    return _found(about, path, cache, read_plan)
+
+
+def _found(
+    about: Mapping[str, Any], path: Path, cache: str | Path | None, read: Callable[[Path], T]
+) -> T:
     if cache is not None:
-        return _named(run, Path(cache).expanduser())
-    fingerprint = run.cache["fingerprint"]
+        return read(_named(about, Path(cache).expanduser()))
     found: dict[Path, GaamError | str] = {}
-    for folder in places(run):
+    for folder in places(about, path):
         try:
             other = read_plan(folder).fingerprint
-            if other == fingerprint:
-                return open_cache(folder)
+            if other == about["fingerprint"]:
+                return read(folder)
             found[folder] = f"another cache, {other[:12]}"
         except GaamError as error:
             found[folder] = error
-    raise _not_found(run, found)
+    raise _not_found(about, path, found)
 
 
-def places(run: RunResult) -> list[Path]:
-    """Folders in which the cache of a run may be, the likeliest first."""
-    recorded = _recorded(run)
+def places(about: Mapping[str, Any], path: Path) -> list[Path]:
+    """Folders in which the cache of a run may be, the likeliest first; see ``plan_of``."""
+    recorded = _recorded(about)
     names = [Path(recorded).name] if recorded else []
     # beside the folder of the runs, as it is called and as it is
-    beside = [run.path.absolute().parent.parent, run.path.resolve().parent.parent]
+    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
     found = [Path(recorded)] if recorded else []
     found += [folder / name for folder in beside for name in (*names, USUAL_NAME)]
     return list(dict.fromkeys(found))
 
 
-def _recorded(run: RunResult) -> str | None:
+def _recorded(about: Mapping[str, Any]) -> str | None:
     """Where the cache was when the run was trained; run.json may say anything."""
-    path = run.cache.get("path")
+    path = about.get("path")
     return path if isinstance(path, str) and path.strip("\0 ") and "\0" not in path else None
 
 
-def check_fingerprint(fingerprint: str, folder: Path) -> None:
-    """Refuse a folder that holds another cache than that of a run.
-
-    Raises:
-        NotFoundError: no cache there.
-        CacheError: another one, or its plan is unusable.
-    """
+def _named(about: Mapping[str, Any], folder: Path) -> Path:
     found = read_plan(folder).fingerprint
-    if found != fingerprint:
+    if found != about["fingerprint"]:
         raise CacheError(
             "this is not the cache that the run was trained on",
-            expected=f"fingerprint {fingerprint[:12]}",
+            expected=f"fingerprint {about['fingerprint'][:12]}",
             found=found[:12],
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
         )
+    return folder
 
 
-def _named(run: RunResult, folder: Path) -> EmbeddingCache:
-    check_fingerprint(run.cache["fingerprint"], folder)
-    return open_cache(folder)
-
-
-def _not_found(run: RunResult, found: dict[Path, GaamError | str]) -> GaamError:
+def _not_found(
+    about: Mapping[str, Any], path: Path, found: dict[Path, GaamError | str]
+) -> GaamError:
     lines = [f"{folder}: {_in_words(what)}" for folder, what in found.items()]
     absent = all(isinstance(what, NotFoundError) for what in found.values())
     kind: type[GaamError] = NotFoundError if absent else CacheError
     message = "the cache of the run is not where it was, nor beside the runs"
-    if _recorded(run) is None:
+    if _recorded(about) is None:
         kind, message = ConfigError, "the run does not say where its cache is"
     return kind(
         message,
-        expected=f"the cache with fingerprint {run.cache['fingerprint'][:12]}, "
-        f"{run.cache['dataset']} through {run.cache['encoder']}",
+        expected=f"the cache with fingerprint {about['fingerprint'][:12]}",
         found=visible("\n".join(lines), keep="\n"),
-        where=f"the run {visible(str(run.path.absolute()))}",
+        where=f"the run {visible(str(path.absolute()))}",
         hint="name the folder of the cache with --cache",
     )
 

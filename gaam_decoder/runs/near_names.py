@@ -20,7 +20,7 @@ def near_run(path: Path) -> str | None:
         return f"did you mean '{_short(names[path.name])}'?"
     meant = nearest(path.name, names) or nearest(path.name, folders)
     found = (folders | names).get(meant or "")
-    return None if found is None or found == path else f"did you mean '{_short(found)}'?"
+    return None if found is None or found == path.absolute() else f"did you mean '{_short(found)}'?"
 
 
 def _short(path: Path) -> str:

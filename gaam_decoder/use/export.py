@@ -85,7 +85,7 @@ def export_run(
     plugins = run.recipe.get("plugins", {})
     check_code(plugins, run.attention, run.head, folder)
     ensemble = ensemble_of(run, seeds, evaluated_in(run.recipe))
-    encoding = encoding_of(run, cache)
+    encoding = encoding_of(run.cache, run.path, cache)
     if isinstance(encoding, GaamError):
         raise encoding
     config = _config(run, seeds, encoding)

@@ -14,7 +14,8 @@ from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.format.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
-from gaam_decoder.runs.find_cache import cache_of, check_fingerprint
+from gaam_decoder.runs.find_cache import plan_of
+from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
@@ -41,7 +42,7 @@ def load(
         path: folder of the run, or an exported folder.
         seed: whose decoder alone is used; default: all that finished, averaged.
         cache: folder of the cache that it learned from; needed where the run is of an earlier
-            version and the cache is no longer where it was.
+            version and the cache is neither where it was nor beside the runs.
         encoder: folder or id of the encoder, where it is no longer where it was.
         device: auto, cpu, cuda, cuda:N or mps.
         batch_tokens: tokens of a batch of the encoder; default: what suits the device.
@@ -72,7 +73,7 @@ def load(
         layers=places_of(run),
         shape=(run.cache["layers"], run.cache["hidden_size"]),
         pooling=run.recipe["pool"],
-        encoding=encoding_of(run, cache),
+        encoding=encoding_of(run.cache, run.path, cache),
         encoder=encoder,
         device=str(computes),
         batch_tokens=batch_tokens,
@@ -88,8 +89,6 @@ def _of_export(
     batch_tokens: int | None,
 ) -> Predictor:
     config, ensemble = read_decoder(folder, seed=seed)
-    if cache is not None:
-        check_fingerprint(config.fingerprint, Path(cache).expanduser())
     check_code(config.plugins, config.attention, config.head, folder)
     ensemble.dtype = _arithmetic(config.dtype, device)
     if config.signature.get("labels_shuffled"):
@@ -101,7 +100,9 @@ def _of_export(
         layers=config.layers,
         shape=(config.num_layers, config.hidden_size),
         pooling=config.pooling,
-        encoding=Encoding.from_dict(config.encoding),
+        encoding=encoding_of(
+            {"encoding": config.encoding, "fingerprint": config.fingerprint}, folder, cache
+        ),
         encoder=encoder,
         device=str(device),
         batch_tokens=batch_tokens,
@@ -123,7 +124,7 @@ def one_run(path: Path) -> RunResult:
             f"no finished run at '{path}'",
             expected=f"the folder of one run, with {RUN_FILE}",
             where=str(path.absolute()),
-            hint="gaam inspect RUNS lists the runs of a folder",
+            hint=near_run(path) or "gaam runs lists the runs of a folder",
         )
     return read_run(path)
 
@@ -220,26 +221,23 @@ def _arithmetic(dtype: str, device: torch.device) -> str:
     return dtype
 
 
-def encoding_of(run: RunResult, cache: str | Path | None) -> Encoding | GaamError:
-    """How rows are encoded, as the run says, or its cache; or why nobody knows.
-
-    Raises:
-        CacheError: the cache that is named is another one.
-    """
-    recorded: Any = run.cache.get("encoding")
-    if recorded is not None:
-        if cache is not None:
-            cache_of(run, cache)
+def encoding_of(
+    about: Mapping[str, Any], path: Path, cache: str | Path | None
+) -> Encoding | GaamError:
+    """How rows are encoded, as the run at ``path`` says, or its cache; or why nobody knows."""
+    recorded: Any = about.get("encoding")
+    if cache is None and recorded is not None:
         return Encoding.from_dict(recorded)
     try:
-        return Encoding.of(cache_of(run, cache).plan)
+        plan = plan_of(about, path, cache)
     except GaamError as error:
         if cache is not None:
             raise
         return CacheError(
             "the run is of an earlier version and does not say how its rows were encoded",
-            expected="its cache, where it was or where --cache says",
-            found=error.reason,
-            where=str(run.path.absolute()),
+            expected=error.details.get("expected"),
+            found=error.details.get("found"),
+            where=str(path.absolute()),
             hint="name the folder of the cache with --cache",
         )
+    return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

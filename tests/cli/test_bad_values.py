@@ -80,16 +80,26 @@ def arguments(
     np.savez(tmp_path / "train.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=[0, 1, 0, 1])
     files = [tmp_path / "train.npz"]
     data = ["--encoder", encoders["bert"], "--dataset", dataset, "--limit", 4, "--quiet"]
+    rows = [
+        "--file",
+        dataset / "test.csv",
+        "--out",
+        tmp_path / "new" / "o.csv",
+        "--overwrite",
+        "-q",
+    ]
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],
         "import": [*files, "--out", tmp_path / "new" / "c", "--quiet"],
         "train": train,
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
+        "predict": [next(runs.glob("gaam*")), *rows],
         "report": [runs],
         "runs list": [runs],
         "runs rename": [next(runs.glob("gaam*")), "other"],
         "runs move": [next(runs.glob("gaam*")), tmp_path / "new" / "m", "--yes"],
         "runs remove": [next(runs.glob("gaam*")), "--yes"],
+        "export": [next(runs.glob("gaam*")), tmp_path / "new" / "e", "--quiet"],
         "inspect": [runs],
         "describe": [],
         "verify": ["--quiet", tiny_cache],
@@ -127,7 +137,7 @@ def test_no_value_of_any_option_is_a_traceback(
             inner.mkdir(parents=True)
             monkeypatch.chdir(inner)
             rest = without(arguments[command], name)
-            for made in ("new/c", "new/m", "runs"):  # by another value
+            for made in ("new/c", "new/m", "new/e", "runs"):  # by another value
                 shutil.rmtree(tmp_path / made, ignore_errors=True)
             shutil.copytree(tmp_path / "kept", tmp_path / "runs")
             if command == "train" and name in ("--fold", "--groups"):

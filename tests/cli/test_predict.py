@@ -245,3 +245,43 @@ def test_a_file_of_results_in_json_and_what_is_refused(
 def test_a_run_folder_alone_knows_its_encoder(run: RunResult, gaam: Gaam, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "moved")
     assert gaam("predict", tmp_path / "moved", "goal cup").code == 0
+
+
+def test_pictures_are_rows_of_a_table_lines_of_stdin_and_arguments(
+    gaam: Gaam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("PIL", reason="the package Pillow (extra 'vision') is not installed")
+    from tests.cache.encoders.vision.models import FAMILIES
+    from tests.cache.encoders.vision.test_vision_task import write_figures
+
+    data = tmp_path / "pictures"
+    write_figures(data, {"train": 12, "test": 8})
+    encoder = FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers")
+    cache, runs = tmp_path / "cache", tmp_path / "runs"
+    assert gaam("extract", "--encoder", encoder, "--dataset", data, "--out", cache).code == 0
+    options = ("--runs", runs, "--attn", "gaam", "--seeds", 2, "--epochs", 1)
+    assert gaam("train", "--cache", cache, *options).code == 0
+    [run] = runs.glob("gaam-*")
+    files = sorted((data / "test").rglob("*.png"))
+    write_csv(
+        data / "in.csv",
+        [(file.parent.name, str(file.relative_to(data))) for file in files],
+        "n,file",
+    )
+    found = rows_of(gaam("predict", run, "--file", data / "in.csv").out)
+    assert [row["file"] for row in found] == [str(file.relative_to(data)) for file in files]
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(map(str, files)).encode()))
+    )
+    of_stdin = rows_of(gaam("predict", run, "-").out)
+    of_words = json.loads(gaam("predict", run, *files, "--json").out)
+    for rows in (of_stdin, of_words):
+        for row, other in zip(rows, found, strict=True):
+            assert row["predicted"] == other["predicted"]
+            assert abs(float(row["probability"]) - float(other["probability"])) < 1e-4
+    write_csv(tmp_path / "in.csv", [("x", str(data / "in.csv"))], "n,file")
+    outside = write_csv(tmp_path / "other" / "in.csv", [("x", str(files[0]))], "n,file")
+    assert "of no kind" in gaam("predict", run, "--file", tmp_path / "in.csv").err
+    outcome = gaam("predict", run, "--file", outside)
+    assert (outcome.code, "--allow-outside" in outcome.err) == (3, True)
+    assert gaam("predict", run, "--file", outside, "--allow-outside").code == 0

@@ -32,6 +32,7 @@ REPEATABLE = {
     | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
     | {"--tune-seeds"},
+    "predict": {"--text-column"},
     "report": {"--attn", "--head"},
     **{f"runs {name}": {"--attn", "--head"} for name in ("list", "move", "remove")},
 }

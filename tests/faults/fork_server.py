@@ -11,6 +11,7 @@ starts with ``cli.main()`` and ends as the interpreter ends.
 from __future__ import annotations
 
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -27,6 +28,7 @@ from typing import Any
 import matplotlib.pyplot  # noqa: F401 every fork finds it loaded
 import scipy.stats  # noqa: F401
 import torch
+import typer.main
 
 import cli
 import gaam_cache.engines.sharing.lease
@@ -206,6 +208,7 @@ def main_and_out() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    typer.main.get_command = functools.cache(typer.main.get_command)  # no fork builds it again
     address = sys.argv[1]
     warm_up(sys.argv[2:])
     gc.collect()

@@ -8,6 +8,7 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.devices import resolve_device
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
 from gaam_cache.format.digest import hash_file
 from gaam_cache.format.encoding import Encoding
@@ -103,7 +104,7 @@ def table_of(config: PredictConfig, predictor: Predictor, spooled: Path | None) 
 def _cached(config: PredictConfig, predictor: Predictor) -> CachedTable:
     assert config.cache is not None
     cache = open_cache(config.cache)
-    _check_alike(config.run, config.cache, predictor, cache)
+    _check_alike(config.run.expanduser(), config.cache, predictor, cache)
     table = CachedTable(cache, config.split or "test")
     table.split.pooled(predictor.pooling)  # refuses a cache without it
     return table
@@ -165,7 +166,7 @@ def _numbers(encoding: Encoding) -> dict[str, Any]:
 
 def recipe_of(config: PredictConfig, predictor: Predictor, table: Table, to: str) -> dict[str, Any]:
     """All that decides a file of results beside its rows: JSON values."""
-    files = [config.run / name for name in IDENTITY]
+    files = [config.run.expanduser() / name for name in IDENTITY]
     found: dict[str, Any] = {
         "gaam": gaam_cache.__version__,
         "run": {path.name: hash_file(path) for path in files if path.is_file()},
@@ -181,7 +182,7 @@ def recipe_of(config: PredictConfig, predictor: Predictor, table: Table, to: str
         "skip_empty": config.skip_empty,
         "rows_of_a_piece": table.chunk_rows,
         "encoder": config.encoder,
-        "device": config.device,
+        "device": str(resolve_device(config.device)),
         "batch_tokens": config.batch_tokens,
     }
     if isinstance(table, CachedTable):

@@ -14,7 +14,7 @@ from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.format.strict_json import read_json
 from gaam_decoder import RunResult
-from gaam_decoder.runs.find_cache import cache_of, places
+from gaam_decoder.runs.find_cache import cache_of, places, plan_of
 from gaam_decoder.runs.loading import load_runs
 from tests.conftest import GOLDEN
 from tests.hostile_strings import HOSTILE, harmful
@@ -45,7 +45,7 @@ def test_a_cache_is_found_wherever_it_may_lie(study: Path, tmp_path: Path) -> No
     (study / "cache").rename(whole)
     run = some_run(study, path=str(tmp_path / "recorded" / "old-name"))
     everywhere = [tmp_path / "recorded" / "old-name", study / "old-name", study / "cache"]
-    assert places(run) == everywhere
+    assert places(run.cache, run.path) == everywhere
     for place in everywhere:
         for others in ([], [other for other in everywhere if other != place]):
             for folder in (place, *others):
@@ -70,7 +70,7 @@ def test_what_is_not_found_is_said_once_with_every_place_and_the_fingerprint(
     (study / "cache").rename(tmp_path / "elsewhere")
     with pytest.raises(NotFoundError) as nowhere:
         cache_of(run)
-    for part in (*map(str, places(run)), ours, "no cache there", "--cache"):
+    for part in (*map(str, places(run.cache, run.path)), ours, "no cache there", "--cache"):
         assert part in str(nowhere.value)
     assert cache_of(run, tmp_path / "elsewhere").fingerprint == run.cache["fingerprint"]
     shutil.copytree(tmp_path / "elsewhere", study / "cache")
@@ -90,6 +90,7 @@ def test_a_cache_that_is_named_is_the_only_one_that_is_looked_at(
 ) -> None:
     run = some_run(study)
     assert cache_of(run).root == study / "cache"
+    assert plan_of(run.cache, run.path).fingerprint == run.cache["fingerprint"]
     with pytest.raises(NotFoundError):
         cache_of(run, tmp_path / "none")
     shutil.copytree(study / "cache", tmp_path / "other")

@@ -270,7 +270,6 @@ OTHERS: dict[str, dict[str, Any]] = {
     "top": {"top": 2},
     "prefix": {"prefix": "x_"},
     "skip_empty": {"skip_empty": True},
-    "device": {"device": "cpu"},
     "batch_tokens": {"batch_tokens": 7},
     "encoder": {"encoder": "elsewhere"},
     "encoding": {"encoding": "ascii"},

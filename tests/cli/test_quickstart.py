@@ -1,0 +1,64 @@
+"""The study that a beginner runs goes through from top to bottom, smaller."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUDY = ROOT / "data" / "studies" / "quickstart.py"
+ATTN = ("gaam", "laplace", "mha", "none")
+
+
+@pytest.fixture
+def small(encoders: dict[str, Path], tmp_path: Path) -> Path:
+    """The study with other constants in its first cell."""
+    text = STUDY.read_text("utf-8")
+    for name, value in {
+        "ENCODER": repr(str(encoders["bert"])),
+        "ROWS": "40",
+        "SEEDS": "2",
+        "EPOCHS": "2",
+    }.items():
+        text, count = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+        assert count == 1, name
+    file = tmp_path / "study.py"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(small: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(small)],
+        cwd=work,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [one.name for one in work.iterdir()] == ["quickstart"]
+    runs = {one.name.split("-")[0] for one in (work / "quickstart" / "runs").glob("*-linear-*")}
+    assert runs == set(ATTN)
+    for said in ("is complete", "difference to 'none'", "no claim with fewer than 6 seeds"):
+        assert said in done.stdout
+    last = done.stdout.strip().splitlines()[-3:]
+    classes = {"Business", "Sci/Tech", "Sports", "World"}
+    assert all(line.partition(": ")[0] in classes for line in last)
+
+
+def test_every_cell_says_what_it_does() -> None:
+    text = STUDY.read_text("utf-8")
+    cells = re.split(r"(?m)^# %%", text)[1:]
+    kinds = [cell.startswith(" [markdown]") for cell in cells]
+    assert kinds == [True, False] * (len(cells) // 2)
+    for cell, prose in zip(cells, kinds, strict=True):
+        lines = cell.splitlines()[1:]
+        assert not prose or all(line.startswith("#") or not line for line in lines)
+        compile("\n".join(lines), "cell", "exec")
