@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -217,10 +218,21 @@ def test_no_locale_refuses_a_report(environment: dict[str, str], runs: Path) -> 
     assert b"Traceback" not in missing.stderr
 
 
-def test_formats_for_programs_are_utf_8_in_every_locale(gaam: Gaam, runs: Path) -> None:
+def test_formats_for_programs_are_utf_8_in_every_locale(
+    encoders: dict[str, Path], dataset: Path, tmp_path: Path
+) -> None:
+    """With the name of a data set that no ASCII has."""
+    from gaam_cache import ExtractConfig, extract
+    from gaam_decoder import TrainConfig, report, train
+
+    data, cache, runs = (tmp_path / name for name in ("d\u00e4ten", "cache", "runs"))
+    shutil.copytree(dataset, data)
+    extract(ExtractConfig(encoder=str(encoders["bert"]), dataset=str(data), out=cache))
+    train(TrainConfig(cache=cache, runs=runs, attn=("none",), seeds=(0,), epochs=1))
     locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     for format in ("html", "csv", "markdown"):
         done = run("report", f"'{runs}'", "--format", format, **locale)
         assert done.returncode == 0, done.stderr
-        other = gaam("report", runs, "--format", format).out.encode()
-        assert re.sub(rb"\s+", b" ", done.stdout) == re.sub(rb"\s+", b" ", other)
+        text = report(runs).text(format).encode()
+        assert not text.isascii(), format
+        assert re.sub(rb"\s+", b" ", done.stdout) == re.sub(rb"\s+", b" ", text)
