@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -33,10 +33,8 @@ import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
-from gaam_cache.importing.containers import hdf5
 from gaam_cache.placing import ENGINES
 from gaam_cache.terminal import interruption
-from gaam_cache.verification import inspector
 from gaam_decoder.config import TrainConfig
 from tests import hdf5_forks
 
@@ -105,17 +103,8 @@ def own_readers() -> None:
 
 @pytest.fixture(autouse=True)
 def _forked_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "own_readers" in request.fixturenames:
-        return
-    for module in (hdf5, inspector):
-        start, program = module.start_process, module._PROGRAM
-
-        def started(
-            asked: str, *, start: Any = start, program: str = program, **options: Any
-        ) -> Any:
-            return (hdf5_forks.start if asked == program else start)(asked, **options)
-
-        monkeypatch.setattr(module, "start_process", started)
+    if "own_readers" not in request.fixturenames:
+        hdf5_forks.take_over(monkeypatch)
 
 
 def build_encoder(folder: Path, architecture: str, *, num_layers: int = 3, seed: int = 0) -> Path:

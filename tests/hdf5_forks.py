@@ -19,8 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Fork:
@@ -88,8 +92,21 @@ def server() -> str:
     return address
 
 
-def start(program: str, **options: Any) -> Fork:
+def take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork what reads HDF5 files; other programs than ours are started as they were."""
+    from gaam_cache.importing.containers import hdf5
+    from gaam_cache.verification import inspector
+
+    for module in (hdf5, inspector):
+        monkeypatch.setattr(
+            module, "start_process", functools.partial(start, module.start_process, module._PROGRAM)
+        )
+
+
+def start(otherwise: Callable[..., Any], ours: str, program: str, **options: Any) -> Any:
     """In the place of ``start_process``."""
+    if program != ours:
+        return otherwise(program, **options)
     return Fork(server(), program, **options)
 
 
