@@ -403,7 +403,7 @@ def predict(
     split: Annotated[str | None, _option("--split", metavar="NAME", help="Of the cache, labelled or not.", default="test")] = None,
     seed: Annotated[int | None, _option("--seed", help="Use one seed (default: the average of all).")] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
-    text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Repeatable; joined by a space (default: those of the run).")] = None,
+    text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Column of the text; of several (repeatable) the texts are joined by a space (default: those of the run).")] = None,
     file_column: Annotated[str | None, _option("--file-column", metavar="NAME", help="Column of the paths of sounds or pictures.")] = None,
     allow_outside: Annotated[bool, typer.Option("--allow-outside", help="Take files outside of the folder of the table that names them.")] = False,
     delimiter: Annotated[str | None, _option("--delimiter", metavar="CHAR|tab", help="What parts the fields of a CSV file; also semicolon, pipe, space.")] = None,

@@ -65,7 +65,7 @@ def row(param: Any, ctx: Any) -> tuple[str, str]:
 
 def argument(param: Any) -> str:
     """How an argument is written: ``RUN``, ``FILE...``."""
-    name = str(param.metavar or param.name).strip("[]").removesuffix("...").upper()
+    name = str(param.metavar or param.name).strip("[].").upper()
     return name if param.nargs == 1 else f"{name}..."
 
 

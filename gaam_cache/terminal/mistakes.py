@@ -16,33 +16,32 @@ WORDS = {"a valid integer": "a whole number", "a valid number": "a number"}
 """What pydantic calls a value -> what other refusals call it."""
 
 
-def too_many(command: str, words: list[str], usage: str) -> ConfigError:
-    """The refusal of words that belong to no option."""
+def too_many(words: list[str], command: Any, ctx: Any) -> ConfigError:
+    """The refusal of words that belong to no option; arguments as of ``explained``."""
     word = words[0]
-    option = MEANT.get(command)
-    if command == "train" and Path(word, "cache.json").exists():
+    option = MEANT.get(command.name)
+    if command.name == "train" and Path(word, "cache.json").exists():
         option = "--cache"
-    hint = f"{option} {shortened(word)}" if option else f"gaam {command} --help"
+    hint = f"{option} {shortened(word)}" if option else f"{ctx.command_path} --help"
     return ConfigError(
-        f"gaam {command} does not take '{shortened(word)}'",
-        expected=usage,
+        f"{ctx.command_path} does not take '{shortened(word)}'",
+        expected=_usage(command, ctx),
         found=" ".join(map(shortened, words)),
         hint=hint,
     )
 
 
-def explained(error: Any, called: str, command: Any, ctx: Any, args: list[str]) -> ConfigError:
+def explained(error: Any, command: Any, ctx: Any, args: list[str]) -> ConfigError:
     """The refusal that the parser's own stands for.
 
     Args:
         error: of typer.
-        called: the command as one writes it, such as 'gaam train'.
         command: what refuses.
         ctx: its context.
         args: what was written after it.
     """
     params = command.get_params(ctx)
-    usage = f"{called} {' '.join(command.collect_usage_pieces(ctx))}"
+    called, usage = ctx.command_path, _usage(command, ctx)
     see = f"{called} --help"
     param = getattr(error, "param", None)
     if hasattr(error, "possibilities"):
@@ -64,6 +63,10 @@ def explained(error: Any, called: str, command: Any, ctx: Any, args: list[str]) 
         )
     said = error.format_message().rstrip(".").replace("requires an argument", "needs a value")
     return ConfigError(f"{said[:1].lower()}{said[1:]}", expected=usage, hint=see)
+
+
+def _usage(command: Any, ctx: Any) -> str:
+    return " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
 
 
 def _value(names: list[str], args: list[str]) -> str | None:

@@ -39,7 +39,7 @@ class Commands(TyperGroup):
         try:
             return super().parse_args(ctx, list(args))
         except TyperException as error:
-            raise explained(error, "gaam", self, ctx, args) from error
+            raise explained(error, self, ctx, args) from error
         finally:
             self.params, self.add_help_option = own
 
@@ -94,7 +94,7 @@ class Command(TyperCommand):
             self._check_words(ctx, args)
             return super().parse_args(ctx, list(args))
         except TyperException as error:
-            raise explained(error, f"gaam {self.name}", self, ctx, args) from error
+            raise explained(error, self, ctx, args) from error
 
     def _check_words(self, ctx: Any, args: list[str]) -> None:
         """Look at all that was written before it is taken.
@@ -117,8 +117,7 @@ class Command(TyperCommand):
                     hint="leave out all but one; only options that say so are repeatable",
                 )
         if rest:
-            pieces = " ".join(self.collect_usage_pieces(ctx))
-            raise too_many(str(self.name), rest, f"gaam {self.name} {pieces}")
+            raise too_many(rest, self, ctx)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Options that may still be given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,21 @@ class Forks:
         """Run ``gaam ARGUMENTS`` under the circumstances of ``job``; see fork_server.prepare."""
         answer = ask(self.address, {"arguments": list(arguments), **job})
         return Outcome(**answer)
+
+    @contextmanager
+    def after(self, address: Path, arguments: Sequence[str]) -> Iterator[Forks]:
+        """While open, forks of a fork that has run a command, and has imported nothing again."""
+        address.unlink(missing_ok=True)  # of a server before this one, who answers no more
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(self.run, arguments, serve=str(address))
+            while not address.exists():
+                if ended.done():
+                    raise RuntimeError(f"the server of forks did not start: {ended.result()}")
+                time.sleep(0.01)
+            try:
+                yield Forks(str(address), self.process)
+            finally:
+                os.kill(int(Path(f"{address}.pid").read_text()), signal.SIGKILL)
 
 
 def start_forks(address: Path, warm_up: Sequence[str], *prefix: str) -> Forks:

@@ -50,6 +50,7 @@ def serve(address: str) -> dict[str, Any]:
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{address}.new")
     server.listen(64)
+    Path(f"{address}.pid").write_text(str(os.getpid()))
     Path(f"{address}.new").rename(address)  # who sees it may connect
     # a shell ignores these for what it starts with '&', and so would every job
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -79,7 +80,8 @@ def supervise(connection: socket.socket) -> dict[str, Any]:
     os.close(out[1])
     os.close(err[1])
     late = threading.Timer(TIMEOUT_SECONDS, os.kill, (child, signal.SIGQUIT))
-    late.start()
+    if "serve" not in job:
+        late.start()
     texts = []
     for end in (err, out):
         with os.fdopen(end[0], "rb") as stream:
@@ -121,7 +123,8 @@ def prepare(job: dict[str, Any]) -> None:
     a file for whenever rows are read; ``environ``: variables; ``every_epoch``: a training keeps
     every epoch at once;
     ``refusal``: what the machine denies, see tests/faults/machine.py; ``other_machine``: write
-    other bytes, as another machine may.
+    other bytes, as another machine may. A job with ``serve`` is none of these: its fork runs the
+    command and becomes a server at that address, until it is killed.
     """
     if "shell" in job:
         os.execvp("sh", ["sh", "-c", job["shell"]])
@@ -209,11 +212,12 @@ def main_and_out() -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     typer.main.get_command = functools.cache(typer.main.get_command)  # no fork builds it again
-    address = sys.argv[1]
-    warm_up(sys.argv[2:])
-    gc.collect()
-    gc.freeze()
-    task = serve(address)
+    task: dict[str, Any] = {"serve": sys.argv[1], "arguments": sys.argv[2:]}
+    while "serve" in task:
+        warm_up(task["arguments"])
+        gc.collect()
+        gc.freeze()
+        task = serve(task["serve"])
     prepare(task)
     sys.argv = ["gaam", *task["arguments"]]
     if task.get("to_the_end"):

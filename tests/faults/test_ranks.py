@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome, random_rows, shard_bytes, write_csv
-from tests.faults.conftest import Bench, Forks, published, start_forks
+from tests.faults.conftest import Bench, Forks, published
 from tests.faults.test_train import made
 
 COUNT = 4
@@ -134,12 +134,11 @@ def training(bench: Bench, runs: Path, *more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
     """Forks of a process that has trained; what it made is a reference."""
-    server = start_forks(bench.root / "ranks", training(bench, bench.root / "rank-runs"))
-    tuned = server.run(training(bench, bench.root / "rank-tuned", *TUNED))
-    assert tuned.code == 0, tuned.err
-    yield server
-    server.process.terminate()
-    server.process.wait()
+    warm_up = training(bench, bench.root / "rank-runs")
+    with forks.after(bench.root / "ranks", warm_up) as server:
+        tuned = server.run(training(bench, bench.root / "rank-tuned", *TUNED))
+        assert tuned.code == 0, tuned.err
+        yield server
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gaam_decoder
-from tests.faults.conftest import Bench, Forks, start_forks
+from tests.faults.conftest import Bench, Forks
 from tests.faults.test_train import made
 
 RECIPE = "--attn layer-mean --epochs 3 --batch-size 4 --compile off --device cpu --quiet"
@@ -27,10 +27,8 @@ def arguments(bench: Bench, runs: Path, seeds: str, batch: int = 2) -> list[str]
 def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
     """Forks of a process that has trained all seeds; what it made is the reference."""
     runs = bench.root / "grouped"
-    server = start_forks(bench.root / "groups", arguments(bench, runs, "0-9"))
-    yield server
-    server.process.terminate()
-    server.process.wait()
+    with forks.after(bench.root / "groups", arguments(bench, runs, "0-9")) as server:
+        yield server
 
 
 def logits(runs: Path) -> dict[int, np.ndarray]:

@@ -16,7 +16,7 @@ import pytest
 
 from gaam_cache.format.sealed import unsealed
 from tests.conftest import Outcome
-from tests.faults.conftest import Bench, Forks, start_forks
+from tests.faults.conftest import Bench, Forks
 
 RECIPE = ("--attn", "gaam", "--attn", "scalar-mix", "--epochs", "3", "--batch-size", "4")
 ENGINE = ("--seed-batch", "2", "--compile", "off", "--device", "cpu", "--quiet")
@@ -30,14 +30,12 @@ def arguments(bench: Bench, runs: Path, seeds: str = "0-2") -> list[str]:
 @pytest.fixture(scope="module")
 def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
     """Forks of a process that has trained; what it made is the reference."""
-    server = start_forks(bench.root / "trainers", arguments(bench, bench.root / "runs"))
-    yield server
-    server.process.terminate()
-    server.process.wait()
+    with forks.after(bench.root / "trainers", arguments(bench, bench.root / "runs")) as server:
+        yield server
 
 
 def made(runs: Path) -> dict[str, Any]:
-    """Every file of every finished run, without how long it took."""
+    """Every file of every finished run, without when it was made and how long it took."""
     content: dict[str, Any] = {}
     for file in sorted(runs.glob("[!.]*/*")):
         name = str(file.relative_to(runs))
@@ -47,6 +45,7 @@ def made(runs: Path) -> dict[str, Any]:
         elif file.name == "run.json":
             about = unsealed(json.loads(file.read_text()))
             about["files"].pop("log.jsonl")
+            about.pop("created")
             for seed in about["seeds"]:
                 seed.pop("seconds")
             content[name] = about

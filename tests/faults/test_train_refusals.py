@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome
-from tests.faults.conftest import Bench, Forks, start_forks
+from tests.faults.conftest import Bench, Forks
 from tests.faults.test_train import arguments, calls, made
 
 
@@ -20,10 +20,8 @@ from tests.faults.test_train import arguments, calls, made
 def trainers(forks: Forks, bench: Bench) -> Iterator[Forks]:
     """Forks of a process that has trained; what it made is the reference."""
     warm_up = arguments(bench, bench.root / "refused-runs")
-    server = start_forks(bench.root / "refused-trainers", warm_up)
-    yield server
-    server.process.terminate()
-    server.process.wait()
+    with forks.after(bench.root / "refused-trainers", warm_up) as server:
+        yield server
 
 
 WRITING = ["mkdir", "create", "write", "fsync", "rename", "unlink"]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders import text as of_text
 from gaam_cache.encoders._model.choices import choose_dtype
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
@@ -88,6 +90,22 @@ def test_a_gpu_that_is_not_here_is_assumed_and_no_weights_are_needed(
             gaam_cache.extract(replace(tiny_config, device=device))
 
 
+@pytest.fixture
+def outlined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shape and cost of one encoder are those of its configuration, in every estimate."""
+    outline_of_text = of_text.outline_of_text
+    found: dict[Any, Any] = {}
+
+    def outlined(config: Any, *arguments: Any) -> Any:
+        key = (config.to_json_string(), *arguments)
+        if key not in found:
+            found[key] = outline_of_text(config, *arguments)
+        return found[key]
+
+    monkeypatch.setattr(of_text, "outline_of_text", outlined)
+
+
+@pytest.mark.usefixtures("outlined_once")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "auto"])
 def test_cards_and_shares_decide_the_time(
     bare: ExtractConfig, dtype: str, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +129,7 @@ def test_cards_and_shares_decide_the_time(
     np.testing.assert_allclose(operations, operations[0])
 
 
+@pytest.mark.usefixtures("outlined_once")
 def test_workers_share_shards(bare: ExtractConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE.time, "perf_counter", lambda: 0.0)
     for rows in (1, 5, 10, 84):
