@@ -82,8 +82,10 @@ class Ensemble(nn.Module):
         """(B, L, D) -> (S, B, C)."""
         x_BLD, stacked = x_BLD.float(), self.decoder.state_dict()
         # one after the other where nothing waits for launches: convolutions of stacked seeds take
-        # four times as long on a CPU, and nothing there is faster for it
-        if self.num_seeds > 1 and self._stackable and x_BLD.device.type != "cpu":
+        # four times as long on a CPU, and nothing there is faster for it; products of fewer bits
+        # would be rounded elsewhere than in the training, which stacks them
+        apart = x_BLD.device.type == "cpu" and self.dtype == "float32"
+        if self.num_seeds > 1 and self._stackable and not apart:
             return vmap(lambda one: self._logits(one, x_BLD))(stacked)
         return torch.stack(
             [
