@@ -91,6 +91,12 @@ def check_final(config: TrainConfig) -> None:
             expected="--select val, which holds out a part of train, or --select last",
             found=f"{found} --select test",
         )
+    if alone and config.allow_train_as_test:
+        raise ConfigError(
+            "--allow-train-as-test is about the rows that are tested, and none are",
+            expected="one of the two",
+            found=f"{found} --allow-train-as-test",
+        )
     if config.shuffle_labels:
         raise ConfigError(
             "--shuffle-labels is a check on test rows, and a final model has none",

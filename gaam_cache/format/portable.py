@@ -16,6 +16,8 @@ from gaam_cache.import_config import is_imported
 
 NAMELESS = "local"
 """What has no name but a path, such as the folder that one happens to be in."""
+NAMES_OF_IMPORT = ("encoder_name", "dataset_name")
+"""Settings of an import that name things as somebody wishes, by a path too."""
 _LIKE_A_PATH = re.compile(r"[~.]|[A-Za-z]:\\|.*(?:/|\\).*/")
 """Names that are no id on the hub; one slash may be that of an owner and a name."""
 
@@ -53,5 +55,7 @@ def portable_plan(plan: Plan) -> Plan:
             split: portable_name(str(origin), local=on_disk) for split, origin in origins.items()
         }
     if again := dataset.get("import"):
-        dataset["import"] = {**again, "files": [local_name(name) for name in again["files"]]}
+        names = {key: portable_name(again[key]) for key in NAMES_OF_IMPORT if again.get(key)}
+        files = [local_name(name) for name in again["files"]]
+        dataset["import"] = {**again, **names, "files": files}
     return replace(plan, encoder=encoder, dataset=dataset)

@@ -40,15 +40,22 @@ class Expected(NamedTuple):
     """That finished."""
     mean: float | None
     """Accuracy, a fraction; None if none did."""
+    chosen: tuple[str, ...] = ()
+    """What was tuned, where not every fold chose what the final model has: of each what it did."""
 
     def __str__(self) -> str:
         """For people."""
         found = "no seed finished" if self.mean is None else f"{percent(self.mean)}%"
-        return f"{found} on {brief(self.where)}"
+        line = f"{found} on {brief(self.where)}"
+        if self.chosen:
+            line += f", each of which chose for itself ({brief('; '.join(self.chosen))}), so that "
+            line += "it is of the way to choose and not of these numbers"
+        return line
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"tested_on": self.where, "seeds": list(self.seeds), "accuracy_mean": self.mean}
+        found = {"tested_on": self.where, "seeds": list(self.seeds), "accuracy_mean": self.mean}
+        return found | {"chosen_by_fold": list(self.chosen)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +178,7 @@ def placed(
         ]
         rows = {place: _rows_of(same[0], tables[place].rows) for place in near}
         expected = tuple(
-            Expected(tables[place].where, row.scores.seeds, row.mean)
+            Expected(tables[place].where, row.scores.seeds, row.mean, _chosen(same[0], row))
             for place in near
             for row in rows[place]
         )
@@ -238,6 +245,21 @@ def _rows_of(final: RunResult, rows: Sequence[Row]) -> list[Row]:
         if alike and any(same_recipe(final.recipe, one, (*apart, *tuned)) for one in recipes):
             found.append(row)
     return found
+
+
+def _chosen(final: RunResult, row: Row) -> tuple[str, ...]:
+    """What the folds of a row chose of what is tuned; empty where all chose what the model has."""
+    folds = {run.recipe.get("fold"): run.recipe for run in row.runs}
+    names = [
+        name
+        for name in TUNED
+        if any(recipe.get(name) != final.recipe.get(name) for recipe in folds.values())
+    ]
+    return tuple(
+        f"fold {fold}: " + ", ".join(f"{name}={recipe.get(name)}" for name in names)
+        for fold, recipe in sorted(folds.items(), key=lambda one: str(one[0]))
+        if names
+    )
 
 
 def _in_all_grids(final: RunResult, row: Row) -> bool:

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -168,3 +169,17 @@ def test_the_card_names_kept_columns_and_splits(tiny_cache: Path, tmp_path: Path
     assert [one["split"] for one in config["data_files"]] == ["train", "test"]
     plan = json.loads((out / "cache.json").read_text())
     assert all(f"| {n:,} |" in (out / "README.md").read_text() for n in plan["rows"].values())
+
+
+@pytest.mark.parametrize("name", ["/home/someone/e", "~/someone/e", "C:\\Users\\someone\\e"])
+@pytest.mark.parametrize("option", ["encoder_name", "dataset_name"])
+def test_names_of_imported_states_are_no_paths(option: str, name: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", embeddings=np.ones((4, 2, 3), "f4"), labels=[0, 1, 0, 1])
+    config = gaam_cache.ImportConfig(
+        files=(str(tmp_path / "train.npz"),), out=tmp_path / "cache", **{option: name}
+    )
+    gaam_cache.import_states(config)
+    gaam_cache.export_cache(tmp_path / "cache", tmp_path / "out")
+    for file in (tmp_path / "out").rglob("*"):
+        assert not file.is_file() or b"someone" not in file.read_bytes(), file
+    assert gaam_cache.verify(tmp_path / "out").good

@@ -227,6 +227,18 @@ def test_what_to_expect_is_what_evaluated_runs_of_the_recipe_came_to(
                 assert f"{100 * (found.mean or 0):.1f}% on {found.where}" in one.in_words()
 
 
+def test_where_folds_chose_for_themselves_it_says_what_each_chose() -> None:
+    runs, finals = SCENES["of tuned folds"]
+    [final] = [of for table in build_tables([*runs, *finals]) for of in table.finals]
+    chosen = ("fold 1/3: lr=0.001", "fold 2/3: lr=0.01", "fold 3/3: lr=0.01")
+    assert final.expected[0].chosen == chosen
+    assert "chose for itself (fold 1/3: lr=0.001; fold 2/3" in final.in_words()
+    assert final.to_dict()["expected"][0]["chosen_by_fold"] == list(chosen)
+    for runs, finals in (SCENES["of folds"], SCENES["beside rows"]):
+        for table in build_tables([*runs, *finals]):
+            assert all(one.chosen == () for of in table.finals for one in of.expected)
+
+
 def test_of_repeated_cross_validations_all_are_expected_of_one_final_model() -> None:
     [where] = expectations("of repeats")
     assert len(where) == 1

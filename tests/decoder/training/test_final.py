@@ -232,6 +232,7 @@ def test_workers_train_final_models_as_one_process_does(
     "given",
     [
         {"test_split": "none", "final": True},
+        {"test_split": "none", "allow_train_as_test": True},
         *(
             {**asked, **other}
             for asked in ({"test_split": "none"}, {"final": True})
