@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
 import importlib.util
@@ -26,11 +25,6 @@ os.environ |= {
     "TOKENIZERS_PARALLELISM": "false",
     "GAAM_PROBE": "false",
 }
-
-# torch's compiler imports it late, and in a process that had run thousands of tests that failed
-# for good in setuptools' own search for its distutils: every later compiled step fell back
-with contextlib.suppress(ImportError):
-    import setuptools  # noqa: F401
 
 import hypothesis
 import typer.main
