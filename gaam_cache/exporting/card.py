@@ -5,8 +5,9 @@ from __future__ import annotations
 from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.import_config import is_imported
+from gaam_cache.messages.cards import MOST_CLASSES, NOUNS, licences
 from gaam_cache.messages.foreign_text import brief
-from gaam_cache.messages.markdown import TODO, front_matter, items, pipes, plain
+from gaam_cache.messages.markdown import front_matter, items, pipes, plain
 
 SLOTS = {
     "license": "of the states: what data and encoder allow",
@@ -14,11 +15,8 @@ SLOTS = {
     "language": "of the texts or sounds, such as en",
 }
 """What no program can know."""
-MOST_CLASSES = 100
-"""That a card names; of more it names so many and counts the rest."""
 SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6))
 """How the hub calls numbers of rows, and below which each ends."""
-KINDS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 
 
 def card(plan: Plan) -> str:
@@ -60,13 +58,13 @@ def _body(plan: Plan) -> list[str]:
     lines += ["", f"{len(plan.class_names):,} classes; a label is the number of one, from 0:", ""]
     lines += [f"{number}. {plain(one)}" for number, one in enumerate(named)]
     lines += [f"\nand {more:,} more, in `cache.json`"] if more else []
-    return [*lines, "", *_use(plan), "", *_limits(plan), "", *_licences()]
+    return [*lines, "", *_use(plan), "", *_limits(plan), "", *licences(("the data", "the encoder"))]
 
 
 def _about(plan: Plan) -> list[str]:
     """What was encoded with what."""
     identity, encoder, dataset = plan.fingerprint_fields["encoder"], plan.encoder, plan.dataset
-    what = KINDS.get(encoder["kind"], "rows")
+    what = NOUNS.get(encoder["kind"], "rows")
     of_encoder = f"encoder: {brief(plan.encoder_label)}"
     of_encoder += f", revision {encoder['revision']}" if encoder["revision"] else ""
     of_data = f"data set: {brief(dataset['name'])}"
@@ -124,7 +122,3 @@ def _limits(plan: Plan) -> list[str]:
             for other, count in others.items()
         ]
     return ["## Limits", "", *items(said)]
-
-
-def _licences() -> list[str]:
-    return ["## Licences", "", *items([f"{TODO}of the data", f"{TODO}of the encoder"])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError
 from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import (
     FLAT,
@@ -22,10 +22,9 @@ from gaam_decoder.analysis.importance import (
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.find_cache import cache_of
-from gaam_decoder.runs.near_names import near_run
+from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.run_reader import RUN_FILE, read_run
+from gaam_decoder.runs.run_reader import RUN_FILE
 from gaam_decoder.training.train import train
 
 IMPLIED = ("plugins", "shard_rows")
@@ -67,7 +66,7 @@ def ablate(
         CacheError: the cache is not the one that the run was trained on.
     """
     report = progress or (lambda done, total, text: None)
-    run = _read(Path(path).expanduser())
+    run = one_run(Path(path).expanduser())
     importance = importance_of([run])
     if importance is None:
         why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
@@ -144,17 +143,6 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
 
 def _numbers(layers: Sequence[Any] | np.ndarray) -> tuple[int, ...]:
     return tuple(sorted(int(layer) for layer in layers))
-
-
-def _read(path: Path) -> RunResult:
-    if not is_run(path):
-        raise NotFoundError(
-            f"no finished run at '{path}'",
-            expected=f"the folder of one run, with {RUN_FILE}",
-            where=str(path.absolute()),
-            hint=near_run(path) or "gaam runs lists the runs of a folder",
-        )
-    return read_run(path)
 
 
 def _config(

@@ -72,6 +72,24 @@ def load_runs(
     return found
 
 
+def one_run(path: Path) -> RunResult:
+    """The finished run in a folder.
+
+    Raises:
+        NotFoundError: there is none.
+        CacheError: it is damaged.
+        StorageError: it cannot be read now.
+    """
+    if not is_run(path):
+        raise NotFoundError(
+            f"no finished run at '{path}'",
+            expected=f"the folder of one run, with {RUN_FILE}",
+            where=str(path.absolute()),
+            hint=near_run(path) or "gaam runs lists the runs of a folder",
+        )
+    return read_run(path)
+
+
 def gathered(
     runs: str | Path | RunResult | Sequence[str | Path | RunResult], filters: Filters
 ) -> Runs:

@@ -9,7 +9,7 @@ from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import RUN_FILES
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
-from gaam_decoder.runs.run_name import is_named_as_run, of_key
+from gaam_decoder.runs.run_name import is_named_as_run, of_key, unfinished_folders, work_of
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, ValueError)
@@ -77,7 +77,7 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
 
 def unfinished_runs(folder: Path) -> list[str]:
     """Names of runs that were started and not finished."""
-    return sorted(p.name[1:].removesuffix(".partial") for p in folder.glob(".*.partial"))
+    return [work_of(path.name) for path in unfinished_folders(folder)]
 
 
 def damaged_runs(damaged: dict[Path, CacheError], total: int) -> CacheError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from gaam_cache.format.digest import digest_of
 
 _ENDING = re.compile(r"-([0-9a-f]{8})-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""
+_PARTIAL = ".partial"
 LONGEST_FRONT = 80
 """Characters of the readable part."""
 
@@ -52,3 +54,23 @@ def key_digits(name: str) -> str | None:
     """The first digits of the key of a run, as its name says; None where it is not named so."""
     found = _ENDING.search(name)
     return found[1] if found else None
+
+
+def unfinished_name(work: str) -> str:
+    """What the folder of unfinished work is called, which begins with a dot."""
+    return f".{work}{_PARTIAL}"
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a folder of that name holds unfinished work."""
+    return name.startswith(".") and name.endswith(_PARTIAL)
+
+
+def work_of(name: str) -> str:
+    """The work that ``unfinished_name`` named, whether its folder or the work itself is given."""
+    return name.removeprefix(".").removesuffix(_PARTIAL)
+
+
+def unfinished_folders(runs: Path) -> list[Path]:
+    """Folders of unfinished work, by name."""
+    return sorted(runs.glob(unfinished_name("*")))

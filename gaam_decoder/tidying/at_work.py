@@ -32,6 +32,11 @@ def at_work(runs: Path) -> list[Holding]:
     return [one for one in held if now - heard.get(one.name, now) < STALE_SECONDS]
 
 
+def is_at(held: Holding, work: str) -> bool:
+    """Whether what somebody is at is that work, or a group of its seeds."""
+    return held.name == work or held.name.startswith(f"{work}-")
+
+
 def clock_of(folder: Path) -> float:
     """Seconds by the clock that dates the files of a folder, which may be another machine's."""
     try:

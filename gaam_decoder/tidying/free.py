@@ -1,8 +1,7 @@
-"""Whether runs may be taken away from where they are, and what they take on disk."""
+"""Whether runs may be taken away from where they are."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,18 +46,6 @@ def check_free(folders: Sequence[Path]) -> None:
             where=visible(str(first)),
             hint="wait for the training, leave the folder, or move the other things away",
         )
-
-
-def bytes_of(folder: Path) -> int:
-    """Of all files below a folder; no link is followed, and what is gone meanwhile is nothing."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += (Path(place) / name).lstat().st_size
-            except OSError:
-                continue
-    return total
 
 
 def _digits(folder: Path) -> str | None:

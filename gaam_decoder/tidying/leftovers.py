@@ -8,11 +8,11 @@ from pathlib import Path
 
 from gaam_cache.engines.sharing.processes import is_alive
 from gaam_decoder.runs.run_files import reading
-from gaam_decoder.tidying.at_work import STALE_SECONDS, at_work, clock_of
+from gaam_decoder.runs.run_name import is_unfinished, work_of
+from gaam_decoder.tidying.at_work import STALE_SECONDS, at_work, clock_of, is_at
 
 _TEMPORARY = re.compile(r"\..+\.([0-9]+)\.[0-9a-f]{8}\.tmp")
 """Folders as ``temporary_path`` names them: runs that were being written, moved or removed."""
-PARTIAL = ".partial"
 REMOVED = "removed"
 """How the names begin of folders on their way out: nobody wants them any more."""
 
@@ -44,10 +44,8 @@ def stale(runs: Path) -> Stale:
     folders: list[Path] = []
     kept: dict[str, str] = {}
     for path in there:
-        if path.name.endswith(PARTIAL):
-            work = path.name[1:].removesuffix(PARTIAL)
-            who = [one for one in held if one.name == work or one.name.startswith(f"{work}-")]
-            if who:
+        if is_unfinished(path.name):
+            if who := [one for one in held if is_at(one, work_of(path.name))]:
                 kept[path.name] = who[0].in_words()
             else:
                 folders.append(path)

@@ -17,10 +17,10 @@ from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import CREATED_FORMAT
 from gaam_decoder.runs.run_folders import is_run, run_folders
+from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.runs.selection import Selection
-from gaam_decoder.tidying.at_work import at_work
-from gaam_decoder.tidying.free import bytes_of
-from gaam_decoder.tidying.leftovers import PARTIAL
+from gaam_decoder.tidying.at_work import at_work, is_at
+from gaam_decoder.tidying.sizes import bytes_of
 from gaam_decoder.unfinished.look import begun_in
 
 
@@ -99,7 +99,7 @@ def list_runs(paths: Sequence[str | Path], filters: Filters) -> Listing:
     begun: dict[Path, Path] = {}
     for place in places:
         runs = [place] if is_run(place) else run_folders(place)
-        partial = [] if is_run(place) else sorted(place.glob(f".*{PARTIAL}"))
+        partial = [] if is_run(place) else unfinished_folders(place)
         if not runs and not partial:
             raise _nothing_in(place)
         for path in runs:
@@ -176,8 +176,8 @@ def _damaged(path: Path, error: CacheError) -> Entry:
 
 
 def _unfinished(path: Path, held: Sequence[Holding]) -> Entry:
-    work = path.name[1:].removesuffix(PARTIAL)
-    who = [one for one in held if one.name == work or one.name.startswith(f"{work}-")]
+    work = work_of(path.name)
+    who = [one for one in held if is_at(one, work)]
     begun = begun_in(path)
     return Entry(
         state="unfinished",

@@ -30,10 +30,10 @@ from gaam_decoder.runs.run_checks import RUN_FILES
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_name import ending_of
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
-from gaam_decoder.tidying.free import bytes_of, check_free
+from gaam_decoder.tidying.free import check_free
 from gaam_decoder.tidying.named import meant
 from gaam_decoder.tidying.removing import take_away
-from gaam_decoder.tidying.sizes import megabytes
+from gaam_decoder.tidying.sizes import bytes_of, in_words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ class Move:
 
     def _counted(self) -> str:
         count = len(self.folders)
-        return visible(f"{count:,} run{'s' * (count != 1)}, {megabytes(self.bytes)}, to {self.to}")
+        return visible(f"{count:,} run{'s' * (count != 1)}, {in_words(self.bytes)}, to {self.to}")
 
     def carry_out(self) -> None:
         """Move all of them, one after the other.

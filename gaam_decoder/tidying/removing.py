@@ -13,11 +13,11 @@ from gaam_cache.errors import ConfigError, StorageError
 from gaam_cache.format.files import sync_folder, temporary_path
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.filters import Filters
-from gaam_decoder.runs.run_name import ending_of
-from gaam_decoder.tidying.free import bytes_of, check_free
-from gaam_decoder.tidying.leftovers import PARTIAL, REMOVED, stale
+from gaam_decoder.runs.run_name import ending_of, unfinished_name, work_of
+from gaam_decoder.tidying.free import check_free
+from gaam_decoder.tidying.leftovers import REMOVED, stale
 from gaam_decoder.tidying.named import meant
-from gaam_decoder.tidying.sizes import megabytes
+from gaam_decoder.tidying.sizes import bytes_of, in_words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +53,7 @@ class Removal:
 
     def _counted(self) -> str:
         count = len(self.folders)
-        return f"{count:,} folder{'s' * (count != 1)}, {megabytes(self.bytes)}"
+        return f"{count:,} folder{'s' * (count != 1)}, {in_words(self.bytes)}"
 
     def carry_out(self) -> None:
         """Remove all of it, one after the other.
@@ -105,8 +105,7 @@ def removal_of_unfinished(words: Sequence[str | Path], filters: Filters, runs: P
         )
     found = stale(runs.expanduser())
     if words:
-        plain = (str(word).removeprefix(".").removesuffix(PARTIAL) for word in words)
-        names = {f".{name}{PARTIAL}" for name in plain}
+        names = {unfinished_name(work_of(str(word))) for word in words}
         kept = {name: why for name, why in found.at_work.items() if name in names}
         there = {path.name: path for path in found.folders}
         if lacking := sorted(names - there.keys()):

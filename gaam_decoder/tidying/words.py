@@ -6,7 +6,7 @@ from rich.cells import cell_len, set_cell_size
 
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.tidying.listing import Entry, Listing
-from gaam_decoder.tidying.sizes import megabytes
+from gaam_decoder.tidying.sizes import in_words
 
 CUT = "..."
 NAME, DATE, SIZE = 60, 10, 8
@@ -32,7 +32,7 @@ def table(listing: Listing) -> str:
 def _entry(entry: Entry) -> str:
     name = visible(entry.name)
     date = (entry.created or "")[:DATE]
-    behind = f" {_left(date, DATE)} {megabytes(entry.bytes):>{SIZE}}"
+    behind = f" {_left(date, DATE)} {in_words(entry.bytes):>{SIZE}}"
     wide = cell_len(name) > NAME
     first = f"{name}\n{' ' * NAME}{behind}" if wide else f"{_left(name, NAME)}{behind}"
     if entry.state == "damaged":
@@ -63,7 +63,7 @@ def _below(listing: Listing) -> list[str]:
         f", {states.count(state):,} {state}" for state in ("damaged", "unfinished")
         if state in states
     )  # fmt: skip
-    lines = [f"{text}; {megabytes(listing.bytes)}"]
+    lines = [f"{text}; {in_words(listing.bytes)}"]
     if listing.selection is not None:
         lines.append(listing.selection.in_words())
         if {"damaged", "unfinished"} & set(states):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.format.digest import digest_of
+from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.unfinished.checkpoint import read
 
 LEASE_FOLDER = ".leases"
@@ -47,15 +48,13 @@ class Begun:
 def look(runs: Path) -> tuple[Begun, ...]:
     """All that is begun, by name; what cannot be read at the moment is left out."""
     return tuple(
-        begun
-        for folder in sorted(runs.glob(".*.partial"))
-        if (begun := begun_in(folder)) is not None
+        begun for folder in unfinished_folders(runs) if (begun := begun_in(folder)) is not None
     )
 
 
 def begun_in(folder: Path) -> Begun | None:
     """What is begun in one folder of work; None where it cannot be read at the moment."""
-    name = folder.name[1:].removesuffix(".partial")
+    name = work_of(folder.name)
     abouts = [about for path in sorted(folder.glob("*")) if (about := _about(path)) is not None]
     if not abouts:
         return None

@@ -24,6 +24,7 @@ from gaam_cache.errors import GaamWarning
 from gaam_cache.format.digest import digest_of
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.messages.foreign_text import visible
+from gaam_decoder.runs.run_name import unfinished_name
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.unfinished.checkpoint import Checkpoint, publish, read
 from gaam_decoder.unfinished.work import Groups, Work
@@ -48,7 +49,7 @@ class SeedStore:
         self, runs: Path, name: str, key: str, about: Mapping[str, Any] | None = None
     ) -> None:
         """The folder is made when something is saved."""
-        self.folder = runs / f".{name}.partial"
+        self.folder = runs / unfinished_name(name)
         self._begun: dict[str, Any] = {"key": key, **(about or {})}
 
     def begin(self, work: Work, engine: dict[str, Any], groups: Groups) -> None:

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from gaam_cache.format.encoding import Encoding
+from gaam_cache.messages.cards import MOST_CLASSES, NOUNS, licences
 from gaam_cache.messages.foreign_text import brief
-from gaam_cache.messages.markdown import TODO, front_matter, items, pipes, plain
+from gaam_cache.messages.markdown import front_matter, items, pipes, plain
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -26,10 +27,7 @@ PIPELINES = {
     "vision": "image-classification",
 }
 """How the hub calls what a decoder does with rows of a kind."""
-NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-MOST_CLASSES = 100
-"""That a card names; of more it names so many and counts the rest."""
 
 
 def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
@@ -69,9 +67,7 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
         "",
         *_signature(run, config),
         "",
-        "## Licences",
-        "",
-        *items([f"{TODO}of the data", f"{TODO}of the encoder", f"{TODO}of this decoder"]),
+        *licences(("the data", "the encoder", "this decoder")),
     ]
     return "\n".join(lines) + "\n"
 

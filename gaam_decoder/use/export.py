@@ -13,6 +13,7 @@ from gaam_cache.format.files import write_file
 from gaam_cache.format.whole_folder import whole_folder
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.card import card
 from gaam_decoder.use.decoder_config import DecoderConfig
@@ -23,7 +24,6 @@ from gaam_decoder.use.load import (
     encoding_of,
     ensemble_of,
     evaluated_in,
-    one_run,
     places_of,
 )
 

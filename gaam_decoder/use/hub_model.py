@@ -19,6 +19,7 @@ from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import (
     CARD_FILE,
     CONFIG_FILE,
+    OWN_FILES,
     WEIGHTS_FILE,
     read_decoder,
     write_decoder,
@@ -97,7 +98,7 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
                 "weights are never left out", expected="strict=True", found="strict=False"
             )
         folder = Path(pretrained_model_name_or_path).expanduser()
-        places = {name: folder / name for name in (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE)}
+        places = {name: folder / name for name in OWN_FILES}
         if not folder.is_dir():
             fetch: dict[str, Any] = {
                 "revision": revision,
@@ -107,7 +108,7 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
                 "local_files_only": local_files_only,
             }
             name = str(pretrained_model_name_or_path)
-            for file in (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE):
+            for file in OWN_FILES:
                 try:
                     places[file] = Path(hf_hub_download(name, file, **fetch))
                 except EntryNotFoundError:

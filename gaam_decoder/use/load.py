@@ -11,15 +11,14 @@ from typing import Any
 import torch
 
 from gaam_cache import devices, plugin_code
-from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
 from gaam_cache.format.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.runs.find_cache import plan_of
-from gaam_decoder.runs.near_names import near_run
+from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
@@ -115,18 +114,6 @@ def _warn_shuffled(folder: Path) -> None:
         GaamWarning,
         stacklevel=3,
     )
-
-
-def one_run(path: Path) -> RunResult:
-    """The run of that folder; raises NotFoundError where it is none, and as ``read_run``."""
-    if not is_run(path):
-        raise NotFoundError(
-            f"no finished run at '{path}'",
-            expected=f"the folder of one run, with {RUN_FILE}",
-            where=str(path.absolute()),
-            hint=near_run(path) or "gaam runs lists the runs of a folder",
-        )
-    return read_run(path)
 
 
 def chosen_seeds(run: RunResult, seed: int | None) -> tuple[int, ...]:

@@ -18,11 +18,12 @@ from gaam_cache.tables.open import Reading, check_reserved, format_of, open_tabl
 from gaam_cache.tables.table import Table
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
+from gaam_decoder.use.exported import CONFIG_FILE, WEIGHTS_FILE
 from gaam_decoder.use.files.results import Results
 from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictor import Predictor
 
-IDENTITY = (RUN_FILE, "config.json", "model.safetensors")
+IDENTITY = (RUN_FILE, CONFIG_FILE, WEIGHTS_FILE)
 """Files that say which run, or which export of one, a folder is."""
 _SHOWN = 8
 """Differences, of many."""
