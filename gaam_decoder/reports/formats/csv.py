@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._finals import FinalModel
+from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._spreadsheet import write_lines
 
 FIELDS = [

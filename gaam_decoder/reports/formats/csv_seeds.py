@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._finals import FinalModel
+from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._spreadsheet import write_lines
 
