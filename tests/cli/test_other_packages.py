@@ -105,10 +105,11 @@ def test_a_mechanism_of_another_package_is_listed_described_trained_and_reported
     assert set(run.learned) == {"offset", "s"}
 
 
-def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
-    gaam: Gaam, install: Install, folder: Path, tiny_cache: Path, tmp_path: Path
-) -> None:
-    def trained(version: str, code: str) -> int:
+@pytest.fixture
+def replaced(install: Install, folder: Path) -> Callable[[str, str], None]:
+    """Installs a version of the package in the place of the one before, for this process too."""
+
+    def by(version: str, code: str) -> None:
         for old in folder.glob("gaam_sech-*"):
             shutil.rmtree(old)
         sys.modules.pop("sech_gate", None)
@@ -118,6 +119,15 @@ def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
         )
         importlib.invalidate_caches()
         linecache.clearcache()
+
+    return by
+
+
+def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
+    gaam: Gaam, replaced: Callable[[str, str], None], tiny_cache: Path, tmp_path: Path
+) -> None:
+    def trained(version: str, code: str) -> int:
+        replaced(version, code)
         assert gaam("train", "--attn", "sech", "--attn", "none", *options).code == 0
         return len(list(runs.glob("sech-*")))
 
@@ -137,20 +147,9 @@ def test_a_new_version_or_other_code_of_a_mechanism_is_another_run(
 
 
 def test_a_run_predicts_by_the_code_that_it_was_trained_with_alone(
-    install: Install, folder: Path, tiny_cache: Path, tmp_path: Path
+    replaced: Callable[[str, str], None], folder: Path, tiny_cache: Path, tmp_path: Path
 ) -> None:
-    def installed(version: str, code: str) -> None:
-        for old in folder.glob("gaam_sech-*"):
-            shutil.rmtree(old)
-        sys.modules.pop("sech_gate", None)
-        plugin_code.code.cache_clear()
-        install(
-            "gaam-sech", version, {"gaam.attention": {"sech": "sech_gate:Sech"}}, sech_gate=code
-        )
-        importlib.invalidate_caches()
-        linecache.clearcache()
-
-    installed("1.2", SECH)
+    replaced("1.2", SECH)
     config = TrainConfig(
         cache=tiny_cache, runs=tmp_path, attn=("sech",), seeds=(0, 1), epochs=1, device="cpu"
     )
@@ -162,10 +161,10 @@ def test_a_run_predicts_by_the_code_that_it_was_trained_with_alone(
     held_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
     np.testing.assert_allclose(found.probabilities_NC, held_NC, atol=1e-5, rtol=0)
     for version, code in (("1.3", SECH), ("1.2", SECH.replace("start=1.0", "start=3.0"))):
-        installed(version, code)
+        replaced(version, code)
         with pytest.raises(ConfigError, match="not the code that the run was trained with"):
             gaam_decoder.load(run.path)
-    installed("1.2", SECH + "# a comment")
+    replaced("1.2", SECH + "# a comment")
     gaam_decoder.load(run.path)
     for old in folder.glob("gaam_sech-*"):
         shutil.rmtree(old)

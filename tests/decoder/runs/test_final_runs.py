@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gaam_decoder
@@ -17,12 +16,12 @@ import gaam_decoder.inspect
 import gaam_decoder.status
 from gaam_cache.errors import CacheError
 from gaam_cache.format.sealed import sealed_text, unsealed
-from gaam_decoder import RunResult, TrainConfig
+from gaam_decoder import TrainConfig
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.runs.verify import train_command, verify
 from tests.conftest import Outcome
+from tests.decoder.tensors import tensors
 
 
 @pytest.fixture
@@ -30,12 +29,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
     )
-
-
-def tensors(run: RunResult, name: str) -> dict[str, np.ndarray]:
-    with run.opened(name) as file:
-        found = TensorFile(file)
-        return {key: found.read(key) for key in found}
 
 
 def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(

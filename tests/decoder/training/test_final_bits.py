@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,8 +16,8 @@ from gaam_cache import plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.heads._fitted import FittedHead
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
-from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.training.train_group import why_unusable
+from tests.decoder.tensors import tensors
 
 HEADS = plugins.names("gaam_decoder.heads")
 FITTED = [
@@ -33,12 +32,6 @@ def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
     return TrainConfig(
         attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2, lr=0.01
     )
-
-
-def tensors(run: RunResult, name: str) -> dict[str, np.ndarray]:
-    with run.opened(name) as file:
-        found = TensorFile(file)
-        return {key: found.read(key) for key in found}
 
 
 def same_training(evaluated: RunResult, final: RunResult) -> None:
