@@ -121,9 +121,9 @@ def test_one_seed_is_that_seed(run: RunResult, gaam: Gaam, dataset: Path) -> Non
 def test_a_failed_seed_is_refused_and_left_out(
     run: RunResult, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaam_decoder.use import load
+    from gaam_decoder.runs import loading
 
-    monkeypatch.setattr(load, "read_run", lambda path: _failed(run))
+    monkeypatch.setattr(loading, "read_run", lambda path: _failed(run))
     outcome = gaam("predict", run.path, "goal", "--seed", 1)
     assert (outcome.code, "not finite" in outcome.err) == (2, True)
     assert "of 2 seeds" in gaam("predict", run.path, "goal").out
