@@ -174,7 +174,7 @@ def packed(texts: Sequence[str]) -> PackedTexts:
 def _temporary_file(owner: object, *, buffering: int) -> Any:
     """A file that is closed when nobody has ``owner`` any more, or at the end of the process."""
     try:
-        file = tempfile.TemporaryFile(buffering=buffering)
+        file = tempfile.TemporaryFile(buffering=buffering)  # noqa: SIM115 it outlives this
     except OSError as error:
         raise _full(error) from error
     weakref.finalize(owner, _close, file)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub.errors import EntryNotFoundError
 
-from gaam_cache.errors import CacheError
+from gaam_cache.errors import CacheError, GaamError, NotFoundError
 from gaam_cache.hub.push import look
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import CARD_FILE, OWN_FILES, WEIGHTS_FILE
@@ -70,6 +69,6 @@ def test_a_repository_with_other_files_is_refused(hub: WritableHub, folder: Path
     pickled = {name: whole[name] for name in OWN_FILES if name != WEIGHTS_FILE}
     repository.commit(pickled | {"pytorch_model.bin": b"\x80"})
     hub.requests.clear()
-    with pytest.raises(EntryNotFoundError):
+    with pytest.raises(NotFoundError, match="holds no exported decoder"):
         HubDecoder.from_pretrained(NAME)
     assert "pytorch_model.bin" not in hub.asked(NAME)
