@@ -12,8 +12,8 @@ import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.exporting.card import card
-from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.format.digest import chunks
+from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.format.files import NO_HARD_LINKS, open_regular, write_synced
 from gaam_cache.format.layout import planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan

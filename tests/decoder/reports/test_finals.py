@@ -329,7 +329,9 @@ def test_a_baseline_that_was_never_evaluated_is_none() -> None:
         with pytest.raises(ConfigError, match="'mha' there is a final model alone") as refused:
             build_tables(there, "mha")
         details = refused.value.details
-        assert details["expected"] == ("one of: gaam" if there is runs else "a run that was evaluated")
+        assert details["expected"] == (
+            "one of: gaam" if there is runs else "a run that was evaluated"
+        )
         assert "not evaluated" in details["found"]
         assert "--attn mha" in details["to do"]
     with pytest.raises(ConfigError, match="no run of the baseline 'laplace'") as refused:

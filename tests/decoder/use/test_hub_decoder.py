@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gaam_cache.errors import CacheError, GaamError, NotFoundError
+from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.hub.push import look
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import CARD_FILE, OWN_FILES, WEIGHTS_FILE
