@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.checks import LONGEST_NAME
 from gaam_cache.messages.foreign_text import visible
 
 
@@ -55,6 +56,12 @@ def check_file(path: Path, *, option: str, special: bool = False) -> None:
 def _check_above(path: Path, what: str, option: str) -> None:
     """Refuse what cannot be made in the folders above."""
     path = path.absolute()
+    longest = max(len(os.fsencode(part)) for part in path.parts)
+    if longest > LONGEST_NAME:
+        found = f"a name too long, of {longest:,} bytes"
+        raise _refused(
+            path, f"names of at most {LONGEST_NAME} bytes for {what}", found, path, option
+        )
     for folder in path.parents:
         state = _state(folder)
         if state == "a folder":
