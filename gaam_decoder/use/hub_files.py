@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import NotFoundError
-from gaam_cache.hub.errors import first_line, hub_errors
+from gaam_cache.errors import HubError, NotFoundError
+from gaam_cache.hub.errors import TIMEOUT_SECONDS, first_line, hub_errors
 from gaam_cache.hub.names import only_a_path
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.foreign_text import visible
@@ -40,11 +40,38 @@ def files_of(name: str | Path, **fetch: Any) -> dict[str, Path]:
             where=visible(str(folder.absolute())),
             hint="make one with 'gaam export RUN DIR', or write an id as OWNER/NAME",
         )
-    with hub_errors(name, kind="decoder", downloading=False):
-        for file in OWN_FILES:
-            found = _fetched(name, file, fetch)
-            places[file] = found or places[file]
+    unreachable = None if fetch.get("local_files_only") else _asked(name, fetch)
+    if unreachable is not None:  # no obstacle where there is a complete local copy
+        fetch |= {"local_files_only": True, "force_download": False}
+    try:
+        with hub_errors(name, kind="decoder"):
+            for file in OWN_FILES:
+                found = _fetched(name, file, fetch)
+                places[file] = found or places[file]
+    except HubError as error:
+        raise unreachable or error from None
     return places
+
+
+def _asked(name: str, fetch: dict[str, Any]) -> HubError | None:
+    """Ask the hub once for the repository: its client would try for half a minute.
+
+    Returns:
+        What to say where it cannot be reached, or refuses.
+
+    Raises:
+        NotFoundError: no such repository or revision.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        with hub_errors(name, kind="decoder"):
+            HfApi(token=fetch.get("token")).model_info(
+                name, revision=fetch.get("revision"), timeout=TIMEOUT_SECONDS
+            )
+    except HubError as error:
+        return error
+    return None
 
 
 def _fetched(name: str, file: str, fetch: dict[str, Any]) -> Path | None:

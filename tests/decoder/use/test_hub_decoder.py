@@ -103,7 +103,7 @@ def test_a_path_object_is_never_the_name_of_a_repository(hub: WritableHub) -> No
 
 
 def test_what_the_hub_says_is_one_error_of_ours(
-    hub: WritableHub, folder: Path, tmp_path: Path
+    hub: WritableHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: dict[str, Any] = {"cache_dir": tmp_path / "kept"}
     with pytest.raises(NotFoundError, match=f"no decoder '{NAME}'"):
@@ -121,6 +121,9 @@ def test_what_the_hub_says_is_one_error_of_ours(
     expected = HubDecoder.from_pretrained(NAME, **kept)
     found = HubDecoder.from_pretrained(NAME, local_files_only=True, **kept)
     assert found.config == expected.config
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert HubDecoder.from_pretrained(NAME, **kept).config == expected.config
 
 
 @pytest.mark.parametrize("name", ["someone/else", "missing"])
