@@ -1,7 +1,7 @@
 """Options that take one whole number, and what people write there instead.
 
 The parser's own reading drops zeros at the beginning before it looks at what follows: 0-3 would be
--3, and 0+3 would be 3.
+-3.
 """
 
 from __future__ import annotations
