@@ -9,6 +9,8 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import LONGEST_NAME
 from gaam_cache.messages.foreign_text import visible
 
+_CLOSED = "Permission denied: the folder may not be written to"
+
 
 def check_folder(path: Path, *, option: str) -> None:
     """Refuse a place where no folder can be.
@@ -26,7 +28,7 @@ def check_folder(path: Path, *, option: str) -> None:
     path = path.expanduser()
     if (state := _state(path)) == "a folder":
         if not _may_write(path) and not _anything_in(path):
-            raise _refused(path, "a folder", "one that may not be written to", path, option)
+            raise _refused(path, "a folder", _CLOSED, path, option)
     elif state is not None:
         raise _refused(path, "a folder, or nothing yet", state, path, option)
     else:
@@ -66,8 +68,7 @@ def _check_above(path: Path, what: str, option: str) -> None:
         state = _state(folder)
         if state == "a folder":
             if not _may_write(folder):
-                found = "a folder that may not be written to"
-                raise _refused(path, f"a place for {what}", found, folder, option)
+                raise _refused(path, f"a place for {what}", _CLOSED, folder, option)
             return
         if state is not None:
             raise _refused(path, f"a place for {what}: folders above it", state, folder, option)
@@ -108,5 +109,6 @@ def _refused(path: Path, expected: str, found: str, where: Path, option: str) ->
         expected=expected,
         found=visible(found),
         where=visible(str(where.absolute())),
-        hint=f"choose another {option}, or mend what is in the way; nothing was done yet",
+        hint=("get the right to write there" if found is _CLOSED else "move it away")
+        + f", or choose another {option}; nothing was done yet",
     )
