@@ -102,7 +102,8 @@ class JsonLinesTable(Table):
         return ObjectsChunk(self.names, lines, records, places, inputs, self.inputs.states(inputs))
 
     def _rows(self) -> Iterator[_Row]:
-        objects = read_objects(self.path, self._encoding, number=Number)
+        self.blank = 0
+        objects = read_objects(self.path, self._encoding, number=Number, skipped=self._skip)
         columns = self.inputs.columns.inputs
         for where, line, record in objects:
             if isinstance(record, DataError):

@@ -29,6 +29,8 @@ class Counts(NamedTuple):
     rows: int
     empty: int
     """Of these, rows of which nothing is to be encoded."""
+    blank: int = 0
+    """Lines between the rows that are none."""
 
 
 class Table(ABC):
@@ -51,6 +53,8 @@ class Table(ABC):
     """Of all columns, as they stand there."""
     delimiter: str = ","
     """What parts fields, in CSV."""
+    blank: int = 0
+    """Lines that are no rows, before the row that was read last."""
 
     def __init__(self, path: Path, inputs: Inputs) -> None:
         self.path = path
@@ -97,7 +101,7 @@ class Table(ABC):
             report(rows, 0, f"reading {self.path}")
         bad.refuse(rows)
         self.unchanged()
-        return Counts(rows, empty)
+        return Counts(rows, empty, self.blank)
 
     def _check_names(self, to: str) -> None:
         """Refuse a name of a column that format ``to`` does not have."""
@@ -122,6 +126,9 @@ class Table(ABC):
             bad.refuse(len(chunk))
             yield chunk
         self.unchanged()
+
+    def _skip(self, lines: int) -> None:
+        self.blank += lines
 
     def _in_chunks(self, rows: Iterator[T], make: Callable[[list[T]], Chunk]) -> Iterator[Chunk]:
         """Pieces of rows that come one by one; ``make`` makes one."""

@@ -17,7 +17,11 @@ ONE_OBJECT_A_LINE = "one JSON object on each line, each line ended by a line fee
 
 
 def read_objects(
-    path: Path, encoding: str | None, *, number: Callable[[str], Any] | None = None
+    path: Path,
+    encoding: str | None,
+    *,
+    number: Callable[[str], Any] | None = None,
+    skipped: Callable[[int], None] = lambda lines: None,  # noqa: ARG005
 ) -> Iterator[tuple[str, str, dict[str, Any] | DataError]]:
     """Of every line that is not empty where it stands, the line, and its object or why it is none.
 
@@ -25,6 +29,7 @@ def read_objects(
         path: the file.
         encoding: of its characters; None means UTF-8.
         number: what becomes of every number, NaN and infinities too; default: int and float.
+        skipped: told in front of an object how many blank lines before it are none.
     """
     decoder = json.JSONDecoder(
         object_pairs_hook=_unique,
@@ -32,8 +37,14 @@ def read_objects(
         parse_float=number,
         parse_constant=number,
     )
+    blank = 0
     for place, line in numbered_lines(path, newline="\n", encoding=encoding):
-        if line.strip():
+        if not line.strip():
+            blank += 1
+        else:
+            if blank:
+                skipped(blank)
+                blank = 0
             yield f"line {place}", line, _object(decoder, line)
 
 
