@@ -60,6 +60,11 @@ border-top:2px solid var(--ink)}
 h3{font-size:1.05rem;margin:1.8rem 0 .5rem}
 h4{font-size:.95rem;margin:.8rem 0 .3rem}
 p,ul,dl{margin:.4rem 0}
+details{margin:1rem 0;border-top:1px solid var(--rule)}
+summary{cursor:pointer}
+summary h3{display:inline;margin:0}
+summary p{margin:.2rem 0 .4rem 1.1rem;color:var(--muted)}
+summary:focus-visible{outline:3px solid var(--accent)}
 ul{padding-left:1.2rem}
 a{color:var(--accent)}
 .muted,figcaption,caption{color:var(--muted);font-size:.875rem}

@@ -16,7 +16,7 @@ class Picture:
     """One picture: where it belongs, what is said below it and instead of it, how it is drawn."""
 
     kind: str
-    """accuracy, differences, curves, attention, learned or confusion."""
+    """accuracy, differences, curves, attention, learned, confusion, or the name of a section."""
     name: str
     """Fit for a file name."""
     title: str

@@ -21,6 +21,7 @@ from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._section import sections
 from gaam_decoder.reports._sheets import percent
 from gaam_decoder.runs.counting import first_runs
 
@@ -66,7 +67,8 @@ def save_pictures(tables: Sequence[Table], folder: Path) -> list[Path]:
     taken: Counter[str] = Counter()
     for number, table in enumerate(tables, 1):
         prefix = f"table{number}-" if len(tables) > 1 else ""
-        for picture in pictures(table):
+        of_sections = [picture for found in sections(table) for picture in found.pictures]
+        for picture in [*pictures(table), *of_sections]:
             name = prefix + picture.name
             taken[name.lower()] += 1  # there are file systems to which case is nothing
             if taken[name.lower()] > 1:

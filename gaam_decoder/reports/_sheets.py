@@ -25,6 +25,8 @@ class Sheet:
     caption: str
     header: list[str]
     lines: list[list[str]]
+    words: tuple[str, ...] = LEFT
+    """Columns that stand at the left."""
 
     def dicts(self) -> list[dict[str, str]]:
         """Lines as column -> cell."""

@@ -17,7 +17,8 @@ from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._page import STYLE, escape
 from gaam_decoder.reports._picture import Picture
 from gaam_decoder.reports._pictures import DETAILED, pictures
-from gaam_decoder.reports._sheets import LEFT, Sheet
+from gaam_decoder.reports._section import Section, sections
+from gaam_decoder.reports._sheets import Sheet
 from gaam_decoder.reports.figures.output import inline_svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -99,7 +100,21 @@ def _section(table: Table, number: int) -> Iterator[str]:
         yield _list(_learned.notes(table.rows)) + _grid(by_kind, "learned")
     if "confusion" in by_kind:
         yield "<h3>Confusion between classes</h3>" + _grid(by_kind, "confusion")
+    for place, section in enumerate(sections(table)):
+        yield _further(section, f"t{number}s{place}")
     yield "<h3>Provenance</h3>" + _provenance(table) + "</section>"
+
+
+def _further(section: Section, key: str) -> str:
+    heading = f"<h3>{escape(section.heading)}</h3>"
+    body = "".join(_sheet(sheet, [False] * len(sheet.lines)) for sheet in section.sheets)
+    body += _list(section.lines)
+    drawn = [_figure(picture, f"{key}p{i}") for i, picture in enumerate(section.pictures)]
+    body += f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
+    lead = escape(section.lead[0].upper() + section.lead[1:])
+    if section.folded and body:
+        return f"<details><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
+    return f"{heading}<p>{lead}.</p>{body}"
 
 
 def _facts(table: Table) -> str:
@@ -131,12 +146,14 @@ def _breakable(name: str) -> str:
 
 def _sheet(sheet: Sheet, found: Sequence[bool]) -> str:
     caption = escape(sheet.caption[0].upper() + sheet.caption[1:])
-    head = "".join(f'<th scope="col"{_word(name)}>{escape(name)}</th>' for name in sheet.header)
+    head = "".join(
+        f'<th scope="col"{_word(name, sheet)}>{escape(name)}</th>' for name in sheet.header
+    )
     body = []
     for line, marked in zip(sheet.lines, found, strict=True):
         cells = [f'<th scope="row">{_breakable(line[0])}</th>']
         cells += [
-            f"<td{_word(name)}>{escape(cell)}</td>"
+            f"<td{_word(name, sheet)}>{escape(cell)}</td>"
             for name, cell in zip(sheet.header[1:], line[1:], strict=True)
         ]
         body.append(f"<tr{' class=found' if marked else ''}>{''.join(cells)}</tr>")
@@ -147,8 +164,8 @@ def _sheet(sheet: Sheet, found: Sequence[bool]) -> str:
     )
 
 
-def _word(name: str) -> str:
-    return ' class="word"' if name in LEFT else ""
+def _word(name: str, sheet: Sheet) -> str:
+    return ' class="word"' if name in sheet.words else ""
 
 
 def _figure(picture: Picture, key: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports._section import sections
 
 
 class Json(Format):
@@ -27,4 +28,10 @@ class Json(Format):
 
 
 def _words(table: Table) -> dict[str, Any]:
-    return {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}
+    words = {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}
+    further = {
+        found.name.replace("-", "_"): {"lead": found.lead, "lines": found.lines}
+        | ({} if found.values is None else {"values": found.values})
+        for found in sections(table)
+    }
+    return words | ({"sections": further} if further else {})

@@ -11,7 +11,8 @@ from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._sheets import LEFT, Sheet, sheets
+from gaam_decoder.reports._section import sections
+from gaam_decoder.reports._sheets import Sheet, sheets
 
 HEAD = r"""% Made by gaam report. Compile it, or \input it where booktabs and graphicx are loaded.
 \makeatletter
@@ -66,7 +67,8 @@ class Latex(Format):
         lines = []
         if lead := conclusion(table):
             lines += ["", rf"\noindent {_escape(lead[0].upper() + lead[1:])}."]
-        for sheet in sheets(table):
+        further = sections(table)
+        for sheet in [*sheets(table), *(sheet for found in further for sheet in found.sheets)]:
             caption = f"{sheet.caption}: {table.title()}"
             lines += [
                 "",
@@ -79,12 +81,14 @@ class Latex(Format):
                 r"\end{table}",
             ]
         below = [*_finals.lines(table), *claims(table), *notes(table), *_learned.notes(table.rows)]
+        for found in further:
+            below += [f"{found.heading}: {found.lead}", *found.lines]
         items = [rf"\item {_escape(note)}" for note in below]
         return [*lines, "", r"\begin{itemize}\footnotesize", *items, r"\end{itemize}"]
 
 
 def _tabular(sheet: Sheet) -> list[str]:
-    columns = "".join("l" if name in LEFT else "r" for name in sheet.header)
+    columns = "".join("l" if name in sheet.words else "r" for name in sheet.header)
     body = [" & ".join(map(_cell, line)) + r" \\" for line in sheet.lines]
     head = " & ".join(map(_escape, sheet.header)) + r" \\"
     parts = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]

@@ -10,7 +10,8 @@ from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._sheets import LEFT, Sheet, accuracies, differences, learned
+from gaam_decoder.reports._section import Section, sections
+from gaam_decoder.reports._sheets import Sheet, accuracies, differences, learned
 
 ALIASES = ("md",)
 
@@ -41,8 +42,17 @@ class Markdown(Format):
             parts += ["", f"{plain(found.caption)}:", "", *_pipes(found)]
             if below := _learned.notes(table.rows):
                 parts += ["", *items(below)]
+        for section in sections(table):
+            parts += ["", *_section(section)]
         return "\n".join(parts) + "\n"
 
 
+def _section(section: Section) -> list[str]:
+    parts = [f"**{plain(section.heading)}**: {plain(section.lead)}"]
+    for sheet in section.sheets:
+        parts += ["", f"{plain(sheet.caption)}:", "", *_pipes(sheet)]
+    return [*parts, "", *items(section.lines)] if section.lines else parts
+
+
 def _pipes(sheet: Sheet) -> list[str]:
-    return pipes(sheet.header, sheet.lines, LEFT)
+    return pipes(sheet.header, sheet.lines, sheet.words)

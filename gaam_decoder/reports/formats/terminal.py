@@ -18,6 +18,7 @@ from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet
 
 PLAIN_WIDTH = 120
@@ -88,6 +89,8 @@ class Terminal(Format):
         for note in notes(table):
             _say(console, note)
         _write_learned(table, console)
+        for section in sections(table):
+            _write_section(section, console)
 
 
 def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -200,6 +203,26 @@ def _write_learned(table: Table, console: Console) -> None:
     _say(console, "sd of medians: over seeds, of each seed's median")
     for note in _learned.notes(table.rows):
         _say(console, note)
+
+
+def _write_section(section: Section, console: Console) -> None:
+    """A folded one is its first line; --format html or markdown shows all of it."""
+    _say(console, f"{section.heading}: {section.lead}")
+    if section.folded:
+        return
+    for sheet in section.sheets:
+        _say(console, sheet.caption, style="bold")
+        drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+        for name in sheet.header:
+            left = name in sheet.words
+            drawn.add_column(
+                _cell(name), justify="left" if left else "right", overflow="fold", no_wrap=not left
+            )
+        for cells in sheet.lines:
+            drawn.add_row(*map(_cell, cells))
+        console.print(drawn, "")
+    for line in section.lines:
+        _say(console, f"- {line}")
 
 
 def _say(console: Console, text: str, *, style: str | None = None) -> None:

@@ -1,0 +1,106 @@
+"""Sections: what one says stands in every format that has room for it, and where it belongs."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaam_cache import plugins
+from gaam_decoder.reports import _section
+from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._picture import Picture
+from gaam_decoder.reports._pictures import save_pictures
+from gaam_decoder.reports._section import Section, Writer, sections
+from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports.figures.accuracy import strip
+from tests.decoder.reports.conftest import answers, build_run
+
+FORMATS = [
+    name for name in plugins.names("gaam_decoder.reports.formats") if not name.startswith("csv")
+]
+
+
+def made(name: str, *, folded: bool) -> type[Writer]:
+    class Made(Writer):
+        place = 2 if folded else 1
+
+        def of(self, table: Table) -> Section | None:
+            return Section(
+                name=name,
+                heading=f"Heading {name}",
+                lead=f"lead {name}",
+                lines=(f"line {name}",),
+                sheets=(Sheet(caption=f"caption {name}", header=["who", "much"],
+                              lines=[[f"cell {name}", "1.5"]], words=("who",)),),
+                pictures=(
+                    Picture(kind=name, name=f"picture-{name}", title=f"title {name}",
+                            caption="below", alt="instead",
+                            draw=lambda: strip(["a"], [np.array([1.0, 2.0])], [None], [None])),
+                ),
+                folded=folded,
+                values={"number": 1.5},
+            )  # fmt: skip
+
+    return Made
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    classes = {"later": made("later", folded=True), "first": made("first", folded=False)}
+
+    def load(package: str, name: str, **details: Any) -> Any:
+        return classes[name] if package == _section.PACKAGE else real(package, name, **details)
+
+    real = plugins.load
+    monkeypatch.setattr(_section.plugins, "load", load)
+    names = plugins.names
+    monkeypatch.setattr(
+        _section.plugins, "names", lambda p: list(classes) if p == _section.PACKAGE else names(p)
+    )
+    return build_tables([build_run("none", answers(8, 0.8, 2))])[0]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_shows_what_a_section_says(table: Table, format: str) -> None:
+    stream = io.StringIO()
+    plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
+        [table], stream
+    )
+    text = stream.getvalue()
+    whole = ["Lead first" if format == "html" else "lead first", "line first"]
+    later = ["Lead later" if format == "html" else "lead later"]
+    if format != "json":
+        whole += ["Heading first", "cell first"]
+        later += ["Heading later"]
+    if format not in ("json", "terminal"):
+        later += ["cell later"]
+    if format != "terminal":
+        later += ["line later"]
+    for part in whole + later:
+        assert part in text, part
+    assert text.index(whole[0]) < text.index(later[0])
+    if format == "terminal":
+        assert "line later" not in text
+    if format == "html":
+        before, _, folded = text.partition("<details>")
+        assert "title first" in before
+        assert "title later" in folded.partition("</details>")[0]
+    if format == "json":
+        assert json.loads(text)["sections"]["later"]["values"] == {"number": 1.5}
+
+
+def test_pictures_of_sections_are_saved(table: Table, tmp_path: Any) -> None:
+    names = {path.name for path in save_pictures([table], tmp_path)}
+    assert {"picture-first.pdf", "picture-later.png"} <= names
+
+
+def test_a_table_without_rows_or_within_another_has_none(table: Table) -> None:
+    from dataclasses import replace
+
+    assert [section.name for section in sections(table)] == ["first", "later"]
+    assert not sections(replace(table, rows=()))
+    assert not sections(replace(table, covered=True))
