@@ -394,7 +394,7 @@ def ablate(
 @app.command(cls=_Command)
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
+    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin, to its end before any is predicted.", show_default=False)] = None,
     file: Annotated[Path | None, _option("--file", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", metavar="FILE", help="Results of all rows: .csv, .jsonl, .parquet; what was interrupted goes on (default: stdout).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it is there.")] = False,

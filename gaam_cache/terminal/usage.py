@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
-TEXTS = frozenset({"texts"})
-"""Arguments that may be any text: they name nothing."""
+TEXTS = frozenset({"texts", "--delimiter"})
+"""Arguments that may be any text, or a tab or a space alone: they name nothing."""
 
 
 class Command(TyperCommand):
