@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
-TEXTS = frozenset({"texts"})
-"""Arguments that may be any text: they name nothing."""
+TEXTS = frozenset({"texts", "what"})
+"""Arguments that may be any text: they name nothing, or more than paths."""
 
 
 class Command(TyperCommand):

@@ -83,6 +83,7 @@ class Latex(Format):
         below = [*_finals.lines(table), *claims(table), *notes(table), *_learned.notes(table.rows)]
         for found in further:
             below += [f"{found.heading}: {found.lead}", *found.lines]
+            below += [found.verbatim] if found.verbatim else []
         items = [rf"\item {_escape(note)}" for note in below]
         return [*lines, "", r"\begin{itemize}\footnotesize", *items, r"\end{itemize}"]
 
