@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 
 import gaam_cache
 from gaam_cache.errors import ConfigError
+from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -26,6 +27,8 @@ from gaam_decoder.runs.tuning import TUNED
 VERSION = "1"
 DIGITS = 12
 """Of the fingerprint: as many as a report shows."""
+LONGEST, PART = 120, 16
+"""Characters of a word, and of what is left of a longer one."""
 PLAIN = ":=,._+-/<>()"
 """Beside letters and digits; other characters stand as in an address (``%7C``)."""
 ALWAYS = ("pool", "lr", "epochs", "select")
@@ -83,8 +86,14 @@ def signature(table: Table) -> str:
 
 def spell(found: Fields) -> str:
     """Fields as one line, which ``read`` reads."""
-    parts = (f"{name} {' '.join(quote(v, safe=PLAIN) for v in of)}" for name, of in found.items())
-    return "|".join(parts)
+    return "|".join(" ".join(map(_quoted, (name, *of))) for name, of in found.items())
+
+
+def _quoted(word: str) -> str:
+    """A word without white space, in ASCII; a very long one, which no option is, is its digest."""
+    if len(word) > LONGEST:
+        word = f"{word[:PART]}~{digest_of(word.encode(errors='surrogatepass'))[:PART]}"
+    return quote(word, safe=PLAIN, errors="surrogatepass")
 
 
 def read(line: str) -> Fields:
@@ -95,7 +104,7 @@ def read(line: str) -> Fields:
     """
     found: Fields = {}
     for part in line.strip().strip("`").split("|"):
-        name, *values = part.split()[:1] + [unquote(v) for v in part.split()[1:]] or [""]
+        name, *values = [unquote(word, errors="surrogatepass") for word in part.split()] or [""]
         if not name or not values or name in found:
             raise _none(line, f"the field {shortened(part)!r}")
         found[name] = tuple(values)
