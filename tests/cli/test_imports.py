@@ -27,7 +27,7 @@ ALLOWED_FROM_CACHE = {
 }
 
 
-ASKS = {"use": {"encode", "tables"}, "rerun": {"rerun"}}
+ASKS = {"use": {"encode", "hub", "tables"}, "rerun": {"rerun"}}
 """Rooms that ask the cache to do something, and what they ask."""
 
 
