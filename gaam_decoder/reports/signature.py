@@ -29,6 +29,8 @@ DIGITS = 12
 """Of the fingerprint: as many as a report shows."""
 LONGEST, PART = 120, 16
 """Characters of a word, and of what is left of a longer one."""
+EMPTY = "%"
+"""What stands for no character at all."""
 PLAIN = ":=,._+-/<>()"
 """Beside letters and digits; other characters stand as in an address (``%7C``)."""
 ALWAYS = ("pool", "lr", "epochs", "select")
@@ -93,7 +95,7 @@ def _quoted(word: str) -> str:
     """A word without white space, in ASCII; a very long one, which no option is, is its digest."""
     if len(word) > LONGEST:
         word = f"{word[:PART]}~{digest_of(word.encode(errors='surrogatepass'))[:PART]}"
-    return quote(word, safe=PLAIN, errors="surrogatepass")
+    return quote(word, safe=PLAIN, errors="surrogatepass") or EMPTY
 
 
 def read(line: str) -> Fields:
@@ -104,7 +106,7 @@ def read(line: str) -> Fields:
     """
     found: Fields = {}
     for part in line.strip().strip("`").split("|"):
-        name, *values = [unquote(word, errors="surrogatepass") for word in part.split()] or [""]
+        name, *values = map(_unquoted, part.split() or [EMPTY])
         if not name or not values or name in found:
             raise _none(line, f"the field {shortened(part)!r}")
         found[name] = tuple(values)
@@ -113,6 +115,10 @@ def read(line: str) -> Fields:
     if found["signature"] != (VERSION,):
         raise _none(line, f"signature {' '.join(found['signature'])}")
     return found
+
+
+def _unquoted(word: str) -> str:
+    return "" if word == EMPTY else unquote(word, errors="surrogatepass")
 
 
 def _none(line: str, found: str) -> ConfigError:
@@ -145,9 +151,10 @@ def _settings(rows: Iterable[Row]) -> Fields:
         for name, value in row.recipe.items():
             if name in TOGETHER or value == BY_FOLD:
                 continue
-            tried = {c.values[name] for t in row.tunings for c in t.candidates} if (
-                name in TUNED and row.tunings
-            ) else {value}  # fmt: skip
+            tuned = name in TUNED and row.tunings
+            tried = (
+                [c.values[name] for of in row.tunings for c in of.candidates] if tuned else [value]
+            )
             values.setdefault(name, []).extend(tried)
         for name in TUNED:  # of folds that chose each for themselves
             if row.recipe.get(name) == BY_FOLD:

@@ -178,8 +178,8 @@ def test_markdown_has_no_structure_but_ours() -> None:
                 linked = r"://|\bwww\.|@|mailto:|xmpp:|#[0-9]"
                 assert not re.search(linked, content, re.IGNORECASE), content
             if kind == "code_inline":  # a signature, and no name is more than a word of it
-                assert re.fullmatch(r"gaam [\w.]+(\|[\w%-]+( [\w:=,.+/<>()%~-]+)+)+", content), (
-                    content
+                assert re.fullmatch(
+                    r"gaam [\w.]+(\|[\w:=,.+/<>()%~-]+( [\w:=,.+/<>()%~-]+)+)+", content
                 )
         return [kind for kind, _ in found if kind != "text"]
 
