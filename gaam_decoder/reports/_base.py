@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
+from gaam_decoder.recipe import DRAWN_BY
 from gaam_decoder.reports import _compare, _finals, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
@@ -164,7 +165,10 @@ class Table:
 
 def _values(rows: Sequence[Row], setting: str) -> list[str]:
     """Of a setting, in the rows in which it plays a part."""
-    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
+    always = setting in DRAWN_BY
+    return [
+        str(r.recipe.get(setting)) for r in rows if setting in r.recipe or always or not r.fitted
+    ]
 
 
 def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
