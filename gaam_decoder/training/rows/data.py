@@ -75,12 +75,7 @@ def prepare_data(
         else:
             first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
         if recipe.select == "val" and not len(second):
-            raise ConfigError(
-                "no rows can be held out to choose the epoch",
-                expected=f"a class with two or more rows in '{recipe.train_split}'",
-                found=f"{len(first)} rows, each the only one of its class",
-                hint="--select last, which chooses nothing",
-            )
+            raise _none_held_out(recipe, len(first))
         train_rows, held_rows = train_rows[first], train_rows[second]
     wanted = {"train": Wanted(train_split, train_rows, together)}
     if held_rows is not None and len(held_rows):
@@ -116,7 +111,19 @@ def check_budgets(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
             if recipe.fold is not None:
                 labels = np.delete(labels, fold_rows(labels, recipe))
             count_C[place] = np.unique(labels, return_counts=True)[1]
-        class_counts(count_C[place], recipe)
+        drawn_C = class_counts(count_C[place], recipe)
+        if recipe.select == "val" and drawn_C.max() < 2:
+            raise _none_held_out(recipe, int(drawn_C.sum()))
+
+
+def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
+    return ConfigError(
+        "no rows can be held out to choose the epoch",
+        expected=f"a class with two or more rows in '{recipe.train_split}'"
+        + (", or a larger --train-rows" if recipe.train_rows else ""),
+        found=f"{rows:,} rows, each the only one of its class",
+        hint="--select last, which chooses nothing",
+    )
 
 
 def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
