@@ -241,7 +241,8 @@ def test_every_command_takes_a_run_of_a_budget(
             told = gaam("predict", where, "--cache", config.cache, "--split", "test")
             assert told.code == 0, told.err
         words = shlex.split(train_command(run))[1:]
-        made = gaam(*words, "--runs", tmp_path / f"again-{rows}", "--device", "cpu", "-q")
+        words[words.index("--runs") + 1] = str(tmp_path / f"again-{rows}")
+        made = gaam(*words, "--device", "cpu", "-q")
         assert made.code == 0, made.err
         [again] = load_runs(tmp_path / f"again-{rows}")
         assert again.key == run.key
