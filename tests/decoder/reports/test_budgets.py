@@ -135,6 +135,22 @@ def test_published_numbers_are_of_all_rows(make_run: MakeRun) -> None:
         assert (table.published[0] is None) == bool(size)
 
 
+@pytest.mark.parametrize("select", ["last", "val"])
+def test_a_final_model_is_beside_rows_of_its_draw(select: str, make_run: MakeRun) -> None:
+    """Where nothing is drawn or held out the split seed plays no part in it."""
+    for size in SIZES:
+        evaluated = of_size(make_run, "gaam", size, select=select)
+        evaluated.recipe["split_seed"] = 3
+        final = make_run("gaam", np.zeros((8, 0)), path=f"final-{size}", split_seed=0,
+                         select=select, train_split="train",
+                         **{**size, "test_split": "none"})  # fmt: skip
+        final.cache["rows"]["test"] = 400
+        if size:
+            final.drawn.update(learn=5, choose=2)
+        [table] = build_tables([evaluated, final])
+        assert bool(table.finals[0].expected) == (select == "last" and not size)
+
+
 def test_a_final_model_says_of_how_many_rows_it_is(make_run: MakeRun) -> None:
     evaluated = [of_size(make_run, "gaam", size) for size in SIZES]
     for size in SIZES:
