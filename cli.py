@@ -474,12 +474,13 @@ def report(
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     import gaam_decoder
-    from gaam_decoder.reports.report import report_format
+    from gaam_decoder.reports.report import check_outputs, report_format
 
     name = format or ("json" if as_json else "terminal")
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
+    check_outputs(out=out, figures=figures)
     found = gaam_decoder.report(
         runs or ["runs"],
         attn=attn,
@@ -498,6 +499,8 @@ def report(
         found.save(out, name)
     else:
         found.show(name)
+    for line in found.beside(name):
+        tell(f"note: {line}", to=sys.stderr)
 
 
 runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
@@ -613,7 +616,7 @@ def export(
     from gaam_cache.exporting import command
 
     of_cache = gaam_cache.inspect.is_cache(path)
-    command.check_options(of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
+    command.check_options(path, out, of_cache=of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
     where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
     with show_progress("export", "steps", quiet=quiet) as progress:
         made: Any

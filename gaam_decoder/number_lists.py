@@ -102,6 +102,8 @@ def parse_layers(value: Any) -> tuple[int, ...]:
 
 Sizes = tuple[int | None, ...]
 """Numbers of rows; None is all rows."""
+DRAWN_BY = ("train_rows", "shots")
+"""Settings of a recipe that say how many of the training rows are learned from; not there: all."""
 
 
 def parse_sizes(value: Any) -> Sizes:

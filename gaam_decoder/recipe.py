@@ -35,9 +35,6 @@ OF_STEPS: dict[str, Any] = {
 """Settings that play no part where a head is fitted at once, and the values that they have there,
 so that two recipes which mean the same are the same."""
 
-DRAWN_BY = ("train_rows", "shots")
-"""Settings that say how many of the training rows are learned from; not there: all."""
-
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.format.encoding import Encoding
-from gaam_decoder.number_lists import MAX_NUMBERS
-from gaam_decoder.recipe import DRAWN_BY, has_test_rows
+from gaam_decoder.number_lists import DRAWN_BY, MAX_NUMBERS
+from gaam_decoder.recipe import has_test_rows
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)

@@ -31,7 +31,7 @@ REPEATABLE = {
     "import": {"--array", "--labels", "--num-tokens", "--keep-column", "--unlabelled"}
     | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
-    | {"--tune-seeds"},
+    | {"--tune-seeds", "--train-rows", "--shots"},
     "predict": {"--text-column"},
     "report": {"--attn", "--head"},
     **{f"runs {name}": {"--attn", "--head"} for name in ("list", "move", "remove")},
