@@ -251,5 +251,5 @@ def test_every_command_takes_a_run_of_a_budget(
         assert ablated.code == 0, ablated.err
     kept = [run for run in load_runs(config.runs) if run.recipe["layers"]]
     assert {run.recipe["shots"] for run in kept} == {4, 9}
-    status = gaam("status", "--runs", config.runs)
+    status = gaam("status", config.runs)
     assert status.code == 0, status.err
