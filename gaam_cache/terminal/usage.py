@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
-TEXTS = frozenset({"texts"})
-"""Arguments that may be any text: they name nothing."""
+TEXTS = frozenset({"texts", "what", "--delimiter"})
+"""What may be any text: it names nothing, or is a tab or a space alone, or more than a path."""
 
 
 class Command(TyperCommand):

@@ -15,6 +15,7 @@ from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
 from gaam_decoder.reports._output import check_outputs, write_report
 from gaam_decoder.reports._selected import selected
+from gaam_decoder.reports.signature import signature
 from gaam_decoder.runs.filters import Filters, Texts
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
@@ -58,6 +59,10 @@ class Report:
             StorageError: the file system refused; a file that was there is as it was.
         """
         write_report(report_format(format), self.tables, Path(file))
+
+    def signatures(self) -> list[str]:
+        """The signature of every table that has rows of its own; ``gaam rerun`` takes it."""
+        return [line for line in map(signature, self.tables) if line]
 
     def beside(self, format: str) -> list[str]:
         """What nobody may miss and that format does not say in words: what was left out.
