@@ -14,6 +14,7 @@ from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._compare import same_recipe
+from gaam_decoder.reports.signature import read, signature
 from tests.decoder.reports.conftest import AG_NEWS, MakeRun, answers
 
 SIZES: list[dict[str, int]] = [{}, {"train_rows": 8}, {"train_rows": 100}, {"shots": 2}]
@@ -110,6 +111,14 @@ def test_every_format_says_how_many_rows_and_what_no_interval_covers(make_run: M
             assert "drawn once, by" in text
     plain = table_of([of_size(make_run, "none", {})])
     assert "drawn once" not in written(plain, "terminal")
+
+
+def test_a_signature_names_every_size_and_all(make_run: MakeRun) -> None:
+    sized = [size for size in SIZES if "shots" not in size]
+    for among in (sized, sized[1:], sized[:1]):
+        found = read(signature(table_of([of_size(make_run, "none", size) for size in among])))
+        expected = {str(size.get("train_rows", "-")) for size in among}
+        assert set(found.get("train-rows", ("-",))) == expected
 
 
 def test_other_training_sets_are_as_small_as_these(make_run: MakeRun) -> None:
