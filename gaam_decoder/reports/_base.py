@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _compare, _finals, _literature
+from gaam_decoder.reports import _compare, _finals, _labels, _literature
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
@@ -19,12 +19,8 @@ from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
-SHUFFLED = "labels shuffled"
 NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
-AT_EDGE = " (edge)"
-UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
-"""Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 
@@ -57,12 +53,21 @@ class Table:
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
     """Largest difference that does not matter, a fraction."""
+    uncounted: int = 0
+    """Runs that were left out before anything was read of them; Holm corrects for none of them."""
+    shown: tuple[int, ...] | None = None
+    """Places of the rows that are shown; None: all. Whatever is said is said of all rows."""
     unchosen: tuple[int, ...] = ()
     """Places of the rows that are candidates between which nothing could choose."""
     selection: Selection | None = None
     """What was left out of the whole report."""
     finals: tuple[_finals.FinalModel, ...] = ()
     """Final models of the rows, and others of the cache that no row is the recipe of."""
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Places of the rows that are shown."""
+        return tuple(range(len(self.rows))) if self.shown is None else self.shown
 
     @property
     def published(self) -> tuple[Published | None, ...]:
@@ -81,7 +86,8 @@ class Table:
             content["against_probe"] = _compare.claim_values(claim) if claim else None
         return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
-            "rows": rows,
+            "rows": [rows[place] for place in self.places],
+            **({"rows_not_shown": len(rows) - len(self.places)} if self.shown is not None else {}),
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -89,7 +95,7 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
-            "unchosen_rows": list(self.unchosen),
+            "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
             **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
         }
@@ -105,71 +111,16 @@ class Table:
         )
 
     def settings(self) -> list[str]:
-        """For every row the settings that not all rows share, such as ``lr=0.001``.
-
-        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
-        labels were shuffled always is, and what was tuned, which is marked where it is the smallest
-        or largest value that was tried.
-        """
-        keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
-        tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
-        varied = [k for k in keys if k in tuned or len(set(_values(self.rows, k))) > 1]
-        return [
-            ", ".join(
-                [SHUFFLED] * row.shuffled
-                + [
-                    brief(f"{k}={row.recipe[k]}") + (AT_EDGE if k in row.at_edge else "")
-                    for k in varied
-                    if row.recipe.get(k) is not None
-                ]
-            )
-            for row in self.rows
-        ]
+        """For every row the settings that not all rows share, such as ``lr=0.001``."""
+        return _labels.settings(self.rows)
 
     def shows_head(self, row: Row) -> bool:
-        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
-        return row.fitted or len({row.head for row in self.rows if not row.fitted}) > 1
+        """Whether a row is called by its head too."""
+        return _labels.shows_head(row, self.rows)
 
     def labels(self) -> list[str]:
-        """For every row a name that no other row of the table has, as short as can be.
-
-        The head is in it where heads differ, and always that an epoch was chosen on test, that
-        the test rows are those that were learned from, or that labels were shuffled.
-        """
-        short = [
-            brief(row.attention)
-            + (f" + {brief(row.head, 60)}" if self.shows_head(row) else "")
-            + (f" {SHUFFLED}" if row.shuffled else "")
-            for row in self.rows
-        ]
-        marked = [
-            f"{label} select={row.select}"
-            if row.select == "test" or _selects(label, short, self.rows) > 1
-            else label
-            for label, row in zip(short, self.rows, strict=True)
-        ]
-        told = [
-            f"{label} {settings.replace(AT_EDGE, '').removeprefix(f'{SHUFFLED}, ')}"
-            if marked.count(label) > 1 and settings
-            else label
-            for label, settings in zip(marked, self.settings(), strict=True)
-        ]
-        return [
-            f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
-            if row.on_training_rows
-            else label
-            for label, row in zip(told, self.rows, strict=True)
-        ]
-
-
-def _values(rows: Sequence[Row], setting: str) -> list[str]:
-    """Of a setting, in the rows in which it plays a part."""
-    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
-
-
-def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
-    """Number of selection protocols among the rows of one name."""
-    return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})
+        """For every row a name that no other row of the table has, as short as can be."""
+        return _labels.labels(self.rows)
 
 
 def build_tables(
@@ -180,6 +131,7 @@ def build_tables(
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
+    beside: Sequence[RunResult] = (),
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -192,11 +144,14 @@ def build_tables(
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
         selection: what was left out of the runs.
+        beside: those that it left out, as far as they are known: they are in no table, but what
+            they were compared in counts for Holm, lest a look at the results make p smaller.
 
     Raises:
         ConfigError: no run of the baseline that was asked for.
         CacheError: a run is damaged.
     """
+    together = [*runs, *beside]
     tunings: dict[str, Tuning] = {}
     unchosen: tuple[str, ...] = ()
     if not every_candidate:
@@ -204,15 +159,25 @@ def build_tables(
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
     row_lists = [build_rows(tested.groups, tunings) for tested in found]
     chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
-    compared = _compare.correct(
+    family: list[Table] = []
+    if beside:
+        family = build_tables(
+            together,
+            chosen,
+            margin=margin,
+            every_candidate=every_candidate,
+            tune_seeds=tune_seeds,
+        )
+    compared, num_tests = _compare.correct(
         [
             [None] * len(rows)
             if chosen is None or tested.covered
             else _compare.compare(rows, chosen, margin)
             for tested, rows in zip(found, row_lists, strict=True)
-        ]
+        ],
+        [c for table in family for c in table.comparisons],
     )
-    num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
+    out = sum(selection.left_out.values()) if selection else 0
     tables = [
         Table(
             cache=rows[0].runs[0].cache,
@@ -227,8 +192,9 @@ def build_tables(
             comparisons=comparisons,
             against_probe=(None,) * len(rows)
             if tested.covered
-            else _compare.against_probe(rows, margin),
+            else _compare.against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
+            uncounted=out - len(beside),
             margin=margin,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
@@ -239,6 +205,17 @@ def build_tables(
     tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
     return tables + [
         Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
+    ]
+
+
+def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[stats.Claim | None]:
+    """What was compared with a probe in all tables of the same cache and test rows."""
+    fingerprint = rows[0].runs[0].cache["fingerprint"]
+    return [
+        claim
+        for table in tables
+        if table.where == where and table.cache["fingerprint"] == fingerprint
+        for claim in table.against_probe
     ]
 
 

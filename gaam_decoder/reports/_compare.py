@@ -7,9 +7,10 @@ What was tuned may differ: each has what was best for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from gaam_decoder.runs.tuning import TUNED
 
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,14 +180,17 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
     )
 
 
-def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | None, ...]:
+def against_probe(
+    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
     """Every row of steps minus the linear probe on the same states and splits, if there is one.
 
     The probe has no seeds: its answers are the same beside each. Corrected by Holm in a family of
-    their own.
+    their own, with ``others``, of which those that are in this one count once.
     """
     made = [_minus_probe(row, rows, margin) for row in rows]
-    corrected = iter(stats.holm_corrected([claim for claim in made if claim is not None]))
+    claims = [claim for claim in made if claim is not None]
+    corrected = iter(stats.holm_corrected([*claims, *_further(claims, others, _numbers)]))
     return tuple(None if claim is None else next(corrected) for claim in made)
 
 
@@ -200,18 +206,48 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
     return None
 
 
-def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Comparison | None, ...]]:
+def correct(
+    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
+) -> tuple[list[tuple[Comparison | None, ...]], int]:
     """Add Holm's p-values over all comparisons of a report that make a claim.
 
     The tests of a difference, of equivalence and of the majority votes are a family each.
+
+    Args:
+        tables: what is reported.
+        others: of runs that filters left out. Those that are in a table too count once.
+
+    Returns:
+        The tables, and for how many comparisons was corrected.
     """
     made = [c for table in tables for c in table if c is not None]
-    voted = [c for c in made if c.claim.testable and c.mcnemar]
+    family = [*made, *_further(made, others, lambda c: (c.seeds, c.mcnemar, *_numbers(c.claim)))]
+    voted = [c for c in family if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
-    claims = stats.holm_corrected([c.claim for c in made])
+    claims = stats.holm_corrected([c.claim for c in family])
     adjusted = {
         id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
-        for c, claim in zip(made, claims, strict=True)
+        for c, claim in zip(family, claims, strict=True)
     }
-    return [tuple(c and adjusted[id(c)] for c in table) for table in tables]
+    counted = sum(claim.testable for claim in claims)
+    return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted
+
+
+def _further(
+    made: Sequence[T], others: Sequence[T | None], same: Callable[[T], tuple[Any, ...]]
+) -> list[T]:
+    """The others that are not among what was made: of the same numbers they are the same."""
+    there = Counter(map(same, made))
+    found = []
+    for other in others:
+        if other is None:
+            continue
+        there[same(other)] -= 1
+        if there[same(other)] < 0:
+            found.append(other)
+    return found
+
+
+def _numbers(claim: stats.Claim) -> tuple[Any, ...]:
+    return claim.difference, claim.p, claim.p_equivalent, claim.interval
