@@ -201,8 +201,8 @@ def build_tables(
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
-    beside, alone = _finals.placed([r for r in runs if not r.evaluated], tables, tunings)
-    tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
+    placed, alone = _finals.placed([r for r in runs if not r.evaluated], tables, tunings)
+    tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
     return tables + [
         Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
     ]

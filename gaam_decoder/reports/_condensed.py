@@ -43,7 +43,7 @@ def condensed(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
         label = next((one for one in longest_first if _is_of(line, one)), None)
         kind = line if label is None else "\0" + _kind(line[len(label) :])
         alike.setdefault(kind, []).append(line)
-    found = []
+    found: list[str] = []
     for same in alike.values():
         if len(same) <= ALIKE:
             found += map(_short, same)

@@ -102,12 +102,10 @@ def large(tables: Sequence[Table]) -> bool:
     return sum(len(table.rows) for table in tables) > MOST_ROWS
 
 
-def summarised(tables: Sequence[Table]) -> list[Table]:
-    """The tables with the best of each mechanism of each that has many rows."""
+def summarised(tables: Sequence[Table], most: int = MOST_LINES) -> list[Table]:
+    """The tables with the best of each mechanism of each that has more than ``most`` rows."""
     return [
-        replace(table, shown=best_of_each(table, MOST_LINES))
-        if len(table.rows) > MOST_LINES
-        else table
+        replace(table, shown=best_of_each(table, most)) if len(table.rows) > most else table
         for table in tables
     ]
 

@@ -19,16 +19,13 @@ def selected(table: Table) -> Iterator[str]:
         return
     if table.num_tests:
         several = "comparisons" if table.num_tests > 1 else "comparison"
+        of = f"Holm corrects for the {table.num_tests} {several} of"
         if table.uncounted > 0:
             yield (
-                f"Holm corrects for {table.num_tests} {several}, not for those of the "
-                f"{table.uncounted:,} runs that were not named: chosen after a look at results, "
-                "p-values are too small"
+                f"{of} this report, not for those of {table.uncounted:,} runs that were not named: "
+                "chosen after a look at the results, p-values are too small"
             )
         else:
-            yield (
-                f"Holm corrects for {table.num_tests} {several}, those of the runs that filters "
-                "left out among them"
-            )
+            yield f"{of} all {selection.total:,} runs, those that filters left out among them"
     if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
         yield f"the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
