@@ -101,6 +101,9 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
     if compared := _sheets.differences(table):
         yield from _differences(table, whole, compared, key, large)
     yield _grid(by_kind, "accuracy", "differences")
+    told = [_further(section, f"{key}s{place}", album) for place, section in enumerate(further)]
+    if large:  # what a sweep is about stands before what explains it
+        yield from told
     yield part("How to read this", list_html(notes(table)), folded=large, key=f"{key}notes")
     if "curves" in by_kind:
         yield part("Learning curves", _grid(by_kind, "curves"), folded=large)
@@ -120,8 +123,8 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
     if "confusion" in by_kind:
         found = _grid(by_kind, "confusion")
         yield part("Confusion between classes", found, folded=large)
-    for place, section in enumerate(further):
-        yield _further(section, f"{key}s{place}", album)
+    if not large:
+        yield from told
     yield part("Provenance", provenance(table), folded=large, key=f"{key}origin") + "</section>"
 
 
