@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -35,7 +36,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """One axis or two, and all series along them, those of most rows first."""
+    """One axis or two, and all series along them.
+
+    Those of most rows come first, and one of every mechanism before the second of any.
+    """
 
     names: tuple[str, ...]
     series: tuple[Series, ...]
@@ -129,7 +133,15 @@ def _series(
     for label, of in zip(_names(table, groups, chosen), groups.values(), strict=True):
         values = tuple(sorted(of))
         made.append(Series(label, values, tuple(of[value] for value in values)))
-    return tuple(sorted(made, key=lambda one: (-len(one.places), -best(one.places))))
+    made.sort(key=lambda one: (-len(one.places), -best(one.places)))
+    times: Counter[str] = Counter()
+    turn = []
+    for one in made:
+        mechanism = table.rows[one.places[0]].attention.partition(":")[0]
+        turn.append((times[mechanism], one))
+        times[mechanism] += 1
+    # one of every mechanism before the second of any, so that no control is left out
+    return tuple(one for _, one in sorted(turn, key=lambda pair: pair[0]))
 
 
 def _names(

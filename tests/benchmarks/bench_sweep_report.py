@@ -109,8 +109,8 @@ def _seed(generator: Any, seed: int, better: float, hard_N: Any, label_N: Any, r
 def _seconds(root: Path, runs: Path, name: str) -> float:
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", "import cli; cli.main()", "report", str(runs), "--format", name]
-        + ["--out", str(runs.parent / f"{root.name}.{name}")],
+        [sys.executable, "-c", "import cli; cli.main()", "report", str(runs),
+         "--format", name, "--out", str(runs.parent / f"{root.name}.{name}")],
         check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
     return time.perf_counter() - start

@@ -42,7 +42,7 @@ def accuracy_along(
         color = SERIES[number % len(SERIES)]
         low = [found[0] if found else mean for mean, found in zip(means, intervals, strict=True)]
         high = [found[1] if found else mean for mean, found in zip(means, intervals, strict=True)]
-        axes.fill_between(values, low, high, color=color, alpha=0.14, lw=0)
+        axes.fill_between(values, low, high, color=color, alpha=0.4 / max(3, len(lines)), lw=0)
         (line,) = axes.plot(
             values, means, color=color, ls=DASHES[number % len(DASHES)], lw=1.5, marker="o", ms=3
         )
