@@ -7,22 +7,20 @@ What was tuned may differ: each has what was best for it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
+from gaam_decoder.reports._family import further, numbers
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.runs.tuning import TUNED
 
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +188,7 @@ def against_probe(
     """
     made = [_minus_probe(row, rows, margin) for row in rows]
     claims = [claim for claim in made if claim is not None]
-    corrected = iter(stats.holm_corrected([*claims, *_further(claims, others, _numbers)]))
+    corrected = iter(stats.holm_corrected([*claims, *further(claims, others, numbers)]))
     return tuple(None if claim is None else next(corrected) for claim in made)
 
 
@@ -221,7 +219,7 @@ def correct(
         The tables, and for how many comparisons was corrected.
     """
     made = [c for table in tables for c in table if c is not None]
-    family = [*made, *_further(made, others, lambda c: (c.seeds, c.mcnemar, *_numbers(c.claim)))]
+    family = [*made, *further(made, others, lambda c: (c.seeds, c.mcnemar, *numbers(c.claim)))]
     voted = [c for c in family if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
@@ -232,22 +230,3 @@ def correct(
     }
     counted = sum(claim.testable for claim in claims)
     return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted
-
-
-def _further(
-    made: Sequence[T], others: Sequence[T | None], same: Callable[[T], tuple[Any, ...]]
-) -> list[T]:
-    """The others that are not among what was made: of the same numbers they are the same."""
-    there = Counter(map(same, made))
-    found = []
-    for other in others:
-        if other is None:
-            continue
-        there[same(other)] -= 1
-        if there[same(other)] < 0:
-            found.append(other)
-    return found
-
-
-def _numbers(claim: stats.Claim) -> tuple[Any, ...]:
-    return claim.difference, claim.p, claim.p_equivalent, claim.interval
