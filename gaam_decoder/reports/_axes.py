@@ -12,7 +12,7 @@ from typing import Any
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._labels import numbered
+from gaam_decoder.reports._row_names import numbered
 from gaam_decoder.reports._rows import Row
 
 NO_AXES = ("split_seed", "fold", "repeats", "val_fraction", "shard_rows")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _compare, _finals, _labels, _literature
+from gaam_decoder.reports import _compare, _finals, _literature, _row_names
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
@@ -112,15 +112,15 @@ class Table:
 
     def settings(self) -> list[str]:
         """For every row the settings that not all rows share, such as ``lr=0.001``."""
-        return _labels.settings(self.rows)
+        return _row_names.settings(self.rows)
 
     def shows_head(self, row: Row) -> bool:
         """Whether a row is called by its head too."""
-        return _labels.shows_head(row, self.rows)
+        return _row_names.shows_head(row, self.rows)
 
     def labels(self) -> list[str]:
         """For every row a name that no other row of the table has, as short as can be."""
-        return _labels.labels(self.rows)
+        return _row_names.labels(self.rows)
 
 
 def build_tables(
@@ -158,7 +158,10 @@ def build_tables(
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
     row_lists = [build_rows(tested.groups, tunings) for tested in found]
-    chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
+    finals = [run for run in runs if not run.evaluated]
+    chosen = _compare.choose_baseline(
+        [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
+    )
     family: list[Table] = []
     if beside:
         family = build_tables(
@@ -201,11 +204,10 @@ def build_tables(
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
-    placed, alone = _finals.placed([r for r in runs if not r.evaluated], tables, tunings)
+    placed, alone = _finals.placed(finals, tables, tunings)
     tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
-    return tables + [
-        Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
-    ]
+    shared: dict[str, Any] = {"where": NOT_TESTED, "margin": margin, "selection": selection}
+    return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
 
 
 def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[stats.Claim | None]:
@@ -221,6 +223,9 @@ def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[st
 
 class Format(ABC):
     """One way to show tables."""
+
+    says_selection: ClassVar[bool] = True
+    """Whether it says in words what was left out of the report."""
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:

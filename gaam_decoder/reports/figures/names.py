@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gaam_decoder.reports._labels import numbered
+from gaam_decoder.reports._row_names import numbered
 from gaam_decoder.reports.figures.style import drawable, shorten
 
 LEAST_FRONT = 6

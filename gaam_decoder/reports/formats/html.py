@@ -168,6 +168,7 @@ def _further(section: Section, key: str, album: Album) -> str:
     heading = f"<h3>{escape(section.heading)}</h3>"
     body = "".join(sheet_html(sheet) for sheet in section.sheets)
     body += list_html(section.lines)
+    body += f"<pre><code>{escape(section.verbatim)}</code></pre>" if section.verbatim else ""
     shown = album.taken(section.pictures)
     drawn = [figure(picture, f"{key}p{i}") for i, picture in enumerate(shown)]
     body += f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
@@ -175,7 +176,7 @@ def _further(section: Section, key: str, album: Album) -> str:
         body += f'<p class="muted">Not drawn, for there are many: {rest}. --figures has all.</p>'
     lead = escape(section.lead[0].upper() + section.lead[1:])
     name = _id(key, "", album.large)
-    if section.folded and body:
+    if section.folded and body and not section.verbatim:
         return f"<details{name}><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
     heading = f"<h3{name}>{escape(section.heading)}</h3>"
     return f"{heading}<p>{lead}.</p>{body}"

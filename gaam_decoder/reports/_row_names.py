@@ -1,4 +1,4 @@
-"""What the rows of a table are called, and the settings that tell them apart."""
+"""How the rows of a table are called: by what of them is not that of every other."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
 def settings(rows: Sequence[Row]) -> list[str]:
     """For every row the settings that not all rows share, such as ``lr=0.001``.
 
-    A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that labels
-    were shuffled always is, and what was tuned, which is marked where it is the smallest or largest
-    value that was tried.
+    A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
+    labels were shuffled always is, and what was tuned, which is marked where it is the smallest
+    or largest value that was tried.
     """
     keys = sorted({key for row in rows for key in row.recipe if key not in UNSPELT})
     tuned = {name for row in rows for tuning in row.tunings for name in tuning.names}
