@@ -207,7 +207,10 @@ def _write_large(tables: Sequence[Table], console: Console) -> None:
             if not note.startswith(UNSHOWN):
                 say(console, note)
         for section in sections(table):
-            _write_section(section, console)
+            whole_line = f"{section.heading}: {section.lead}"
+            if not section.folded or section.verbatim or whole_line not in said:
+                _write_section(section, console)
+            said.add(whole_line)
     if parts := [table.where for table in tables if table.covered]:
         say(
             console,
