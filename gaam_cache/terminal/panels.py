@@ -85,7 +85,8 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "report": {
         FIRST: ("format", "baseline", "margin", "out", "figures", "signature"),
-        "Which runs": ("attn", "head", "cache", "since"),
+        "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
+        "Which rows": ("sort", "top"),
         "Candidates": ("all_candidates", "tune_seeds"),
         OTHER: ("as_json", "help"),
     },

@@ -53,12 +53,21 @@ class Table:
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
     """Largest difference that does not matter, a fraction."""
+    uncounted: int = 0
+    """Runs that were left out before anything was read of them; Holm corrects for none of them."""
+    shown: tuple[int, ...] | None = None
+    """Places of the rows that are shown; None: all. Whatever is said is said of all rows."""
     unchosen: tuple[int, ...] = ()
     """Places of the rows that are candidates between which nothing could choose."""
     selection: Selection | None = None
     """What was left out of the whole report."""
     finals: tuple[_finals.FinalModel, ...] = ()
     """Final models of the rows, and others of the cache that no row is the recipe of."""
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Places of the rows that are shown."""
+        return tuple(range(len(self.rows))) if self.shown is None else self.shown
 
     @property
     def published(self) -> tuple[Published | None, ...]:
@@ -77,7 +86,8 @@ class Table:
             content["against_probe"] = _compare.claim_values(claim) if claim else None
         return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
-            "rows": rows,
+            "rows": [rows[place] for place in self.places],
+            **({"rows_not_shown": len(rows) - len(self.places)} if self.shown is not None else {}),
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -85,7 +95,7 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
-            "unchosen_rows": list(self.unchosen),
+            "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
             **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
         }
@@ -121,6 +131,7 @@ def build_tables(
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
+    beside: Sequence[RunResult] = (),
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -133,11 +144,14 @@ def build_tables(
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
         selection: what was left out of the runs.
+        beside: those that it left out, as far as they are known: they are in no table, but what
+            they were compared in counts for Holm, lest a look at the results make p smaller.
 
     Raises:
         ConfigError: no run of the baseline that was asked for.
         CacheError: a run is damaged.
     """
+    together = [*runs, *beside]
     tunings: dict[str, Tuning] = {}
     unchosen: tuple[str, ...] = ()
     if not every_candidate:
@@ -148,15 +162,25 @@ def build_tables(
     chosen = _compare.choose_baseline(
         [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
     )
-    compared = _compare.correct(
+    family: list[Table] = []
+    if beside:
+        family = build_tables(
+            together,
+            chosen,
+            margin=margin,
+            every_candidate=every_candidate,
+            tune_seeds=tune_seeds,
+        )
+    compared, num_tests = _compare.correct(
         [
             [None] * len(rows)
             if chosen is None or tested.covered
             else _compare.compare(rows, chosen, margin)
             for tested, rows in zip(found, row_lists, strict=True)
-        ]
+        ],
+        [c for table in family for c in table.comparisons],
     )
-    num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
+    out = sum(selection.left_out.values()) if selection else 0
     tables = [
         Table(
             cache=rows[0].runs[0].cache,
@@ -171,18 +195,30 @@ def build_tables(
             comparisons=comparisons,
             against_probe=(None,) * len(rows)
             if tested.covered
-            else _compare.against_probe(rows, margin),
+            else _compare.against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
+            uncounted=out - len(beside),
             margin=margin,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
-    beside, alone = _finals.placed(finals, tables, tunings)
-    tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
+    placed, alone = _finals.placed(finals, tables, tunings)
+    tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
     shared: dict[str, Any] = {"where": NOT_TESTED, "margin": margin, "selection": selection}
     return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
+
+
+def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[stats.Claim | None]:
+    """What was compared with a probe in all tables of the same cache and test rows."""
+    fingerprint = rows[0].runs[0].cache["fingerprint"]
+    return [
+        claim
+        for table in tables
+        if table.where == where and table.cache["fingerprint"] == fingerprint
+        for claim in table.against_probe
+    ]
 
 
 class Format(ABC):

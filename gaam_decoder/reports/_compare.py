@@ -16,6 +16,7 @@ import numpy as np
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
+from gaam_decoder.reports._family import further, numbers
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.runs.tuning import TUNED
 
@@ -199,14 +200,17 @@ def _test_per_train(row: Row) -> float:
     return rows / row.folds / row.drawn
 
 
-def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | None, ...]:
+def against_probe(
+    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
     """Every row of steps minus the linear probe on the same states and splits, if there is one.
 
     The probe has no seeds: its answers are the same beside each. Corrected by Holm in a family of
-    their own.
+    their own, with ``others``, of which those that are in this one count once.
     """
     made = [_minus_probe(row, rows, margin) for row in rows]
-    corrected = iter(stats.holm_corrected([claim for claim in made if claim is not None]))
+    claims = [claim for claim in made if claim is not None]
+    corrected = iter(stats.holm_corrected([*claims, *further(claims, others, numbers)]))
     return tuple(None if claim is None else next(corrected) for claim in made)
 
 
@@ -223,18 +227,29 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
     return None
 
 
-def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Comparison | None, ...]]:
+def correct(
+    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
+) -> tuple[list[tuple[Comparison | None, ...]], int]:
     """Add Holm's p-values over all comparisons of a report that make a claim.
 
     The tests of a difference, of equivalence and of the majority votes are a family each.
+
+    Args:
+        tables: what is reported.
+        others: of runs that filters left out. Those that are in a table too count once.
+
+    Returns:
+        The tables, and for how many comparisons was corrected.
     """
     made = [c for table in tables for c in table if c is not None]
-    voted = [c for c in made if c.claim.testable and c.mcnemar]
+    family = [*made, *further(made, others, lambda c: (c.seeds, c.mcnemar, *numbers(c.claim)))]
+    voted = [c for c in family if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
-    claims = stats.holm_corrected([c.claim for c in made])
+    claims = stats.holm_corrected([c.claim for c in family])
     adjusted = {
         id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
-        for c, claim in zip(made, claims, strict=True)
+        for c, claim in zip(family, claims, strict=True)
     }
-    return [tuple(c and adjusted[id(c)] for c in table) for table in tables]
+    counted = sum(claim.testable for claim in claims)
+    return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted

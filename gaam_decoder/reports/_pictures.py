@@ -39,14 +39,26 @@ def pictures(table: Table) -> Iterator[Picture]:
     """All pictures of a table, in the order in which they are shown; none without rows."""
     if not table.rows:
         return
-    yield _strip(table)
-    if any(table.comparisons):
-        yield _forest(table)
-    if table.rows[0].folds == 1:
-        yield from _curves(table)
+    yield from overviews(table)
+    if has_curves(table):
+        yield from curves(table)
     labels = table.labels()
     for index in most_accurate(table, DETAILED):
         yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])
+
+
+def has_curves(table: Table) -> bool:
+    """Whether there are learning curves of one training each."""
+    return bool(table.rows) and table.rows[0].folds == 1
+
+
+def overviews(table: Table) -> Iterator[Picture]:
+    """One row beside the other, those that are shown."""
+    if not table.rows:
+        return
+    yield _strip(table)
+    if any(table.comparisons[place] for place in table.places):
+        yield _forest(table)
 
 
 def most_accurate(table: Table, count: int) -> list[int]:
@@ -82,19 +94,22 @@ def save_pictures(tables: Sequence[Table], folder: Path) -> list[Path]:
 def _strip(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import strip
 
+    rows = [table.rows[place] for place in table.places]
+    every = table.labels()
+    labels = [every[place] for place in table.places]
+
     def draw() -> Figure:
         return strip(
-            table.labels(),
-            [100 * row.scores.accuracy for row in table.rows],
-            [_hundredfold(row.interval) for row in table.rows],
-            [_hundredfold(row.two_level) for row in table.rows],
+            labels,
+            [100 * row.scores.accuracy for row in rows],
+            [_hundredfold(row.interval) for row in rows],
+            [_hundredfold(row.two_level) for row in rows],
         )
 
     spoken = ", ".join(
-        f"{label} {percent(row.mean)}%"
-        for label, row in zip(table.labels()[:CURVES], table.rows, strict=False)
+        f"{label} {percent(row.mean)}%" for label, row in zip(labels[:CURVES], rows, strict=False)
     )
-    more = " and more" if len(table.rows) > CURVES else ""
+    more = " and more" if len(rows) > CURVES else ""
     return Picture(
         kind="accuracy",
         name="accuracy",
@@ -110,10 +125,11 @@ def _strip(table: Table) -> Picture:
 def _forest(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import forest
 
+    labels = table.labels()
     shown: list[tuple[str, Comparison]] = [
-        (label, comparison)
-        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
-        if comparison is not None
+        (labels[place], comparison)
+        for place in table.places
+        if (comparison := table.comparisons[place]) is not None
     ]
 
     def draw() -> Figure:
@@ -145,7 +161,8 @@ def _forest(table: Table) -> Picture:
     )
 
 
-def _curves(table: Table) -> Iterator[Picture]:
+def curves(table: Table) -> Iterator[Picture]:
+    """What was learned by epoch: loss, accuracy of training, and last that of what was held out."""
     from gaam_decoder.reports.figures.curves import learning_curves
 
     chosen = most_accurate(table, CURVES)
@@ -161,8 +178,8 @@ def _curves(table: Table) -> Iterator[Picture]:
         "accuracy": (held_out.get("".join(selects), "held-out accuracy"), 100),
     }
     for key, (name, factor) in panels.items():
-        curves = [_log(row, key, factor) for row in rows]
-        if any(curve is not None for curve in curves):
+        found = [_log(row, key, factor) for row in rows]
+        if any(curve is not None for curve in found):
             yield Picture(
                 kind="curves",
                 name=f"curves-{slug(name)}",
@@ -170,7 +187,7 @@ def _curves(table: Table) -> Iterator[Picture]:
                 caption=f"Mean over seeds; the band is one standard deviation.{left_out}",
                 alt=f"{name} by epoch for {', '.join(labels)}, mean and spread over seeds.",
                 draw=partial(
-                    learning_curves, labels, curves, what=name + (", %" if factor > 1 else "")
+                    learning_curves, labels, found, what=name + (", %" if factor > 1 else "")
                 ),
             )
 

@@ -43,11 +43,12 @@ def sheets(table: Table) -> list[Sheet]:
 
 
 def accuracies(table: Table) -> Sheet:
-    """Accuracy of every row, in percent."""
+    """Accuracy of every row that is shown, in percent."""
+    rows = [table.rows[place] for place in table.places]
     header = ["attention", "head", "accuracy %", "sd", "95% CI seeds", "95% CI + rows"]
     header += ["macro-F1 %", "seeds", "select"]
     lines = []
-    for row in table.rows:
+    for row in rows:
         f1 = row.scores.macro_f1
         seeds = str(len(row.seeds)) + (f" ({len(row.failed)} failed)" if row.failed else "")
         sd = stats.standard_deviation(row.scores.accuracy)
@@ -65,33 +66,33 @@ def accuracies(table: Table) -> Sheet:
         )
     if any(table.published):
         header.append("published %")
-        for line, found in zip(lines, table.published, strict=True):
+        for line, found in zip(lines, (table.published[p] for p in table.places), strict=True):
             spread = f" (sd {found.std})" if found and found.std is not None else ""
             line.append(f"{found.mean}{spread}" if found else "-")
     header += ["parameters (attn / total)", "s/seed"]
-    for line, row in zip(lines, table.rows, strict=True):
+    for line, row in zip(lines, rows, strict=True):
         taken = [row.seconds[seed] for seed in row.scores.seeds]
         line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
         line.append(f"{np.mean(taken):.2f}" if taken else "-")
-    rows = list(zip(table.rows, lines, strict=True))
-    return _with_settings(table, "test accuracy", header, rows, tail=2)
+    named = list(zip(rows, lines, strict=True))
+    return _with_settings(table, "test accuracy", header, named, tail=2)
 
 
 def differences(table: Table) -> Sheet | None:
     """Difference of every row to its baseline, in points; None where nothing is compared."""
     header = ["attention", "head", "difference", "95% CI + rows", "p", "p Holm", "verdict"]
     header += ["95% CI on these rows", "p on these rows", "MDD", "pairs"]
-    lines = [
-        (row, [*_named(row), *_difference(comparison)])
-        for row, comparison in zip(table.rows, table.comparisons, strict=True)
-        if comparison is not None
+    made = [
+        (table.rows[place], comparison)
+        for place in table.places
+        if (comparison := table.comparisons[place]) is not None
     ]
+    lines = [(row, [*_named(row), *_difference(comparison)]) for row, comparison in made]
     if not lines:
         return None
     if any(comparison and comparison.other_training for comparison in table.comparisons):
         header.append("p training")
-        made = [comparison for comparison in table.comparisons if comparison is not None]
-        for (_, cells), comparison in zip(lines, made, strict=True):
+        for (_, cells), (_, comparison) in zip(lines, made, strict=True):
             other = comparison.other_training
             cells.append(p_value(other.p if other else None))
     return _with_settings(
@@ -101,7 +102,8 @@ def differences(table: Table) -> Sheet | None:
 
 def learned(table: Table) -> Sheet | None:
     """Ranges of the learned parameters; None where no row has any."""
-    lines = [(row, [*_named(row), *cells]) for row in table.rows for cells in _learned.cells(row)]
+    rows = [table.rows[place] for place in table.places]
+    lines = [(row, [*_named(row), *cells]) for row in rows for cells in _learned.cells(row)]
     if not lines:
         return None
     return _with_settings(table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines)

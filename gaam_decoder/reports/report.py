@@ -13,10 +13,12 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
+from gaam_decoder.reports._layout import check, laid_out
 from gaam_decoder.reports._output import check_outputs, write_report
 from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports.signature import signature
-from gaam_decoder.runs.filters import Filters, Texts
+from gaam_decoder.runs.filter_values import Texts
+from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.selection import Selection
@@ -113,20 +115,26 @@ def report(
     *,
     attn: Texts = None,
     head: Texts = None,
+    layers: Texts = None,
+    lr: Texts = None,
     cache: str | Path | None = None,
     since: str | datetime | None = None,
     baseline: str | None = None,
     margin: float = 100 * stats.MARGIN,
     every_candidate: bool = False,
     tune_seeds: str | Sequence[int] | None = None,
+    sort: str | None = None,
+    top: int | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
     Args:
         runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
         attn: mechanisms that are meant, as ``load_runs`` has them; the report says what filters
-            left out.
+            left out. Holm corrects for what was left out too: no filter makes p smaller.
         head: the same of heads.
+        layers: sets of layers that are meant.
+        lr: learning rates that are meant.
         cache: the cache that is meant.
         since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
@@ -136,15 +144,19 @@ def report(
             alone; default: the one with the best mean validation accuracy.
         tune_seeds: seeds that choose between these; default: those that were trained to choose,
             else all that every candidate has.
+        sort: order of the rows: accuracy, difference, name, parameters or seconds.
+        top: rows of each table that are shown, by ``sort`` or accuracy, and the baseline of each;
+            what is said, and what Holm corrects for, is of all rows.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for, a margin that is none, or a filter
-            that means nothing.
+        ConfigError: no run of the baseline that was asked for, a margin that is none, a filter
+            that means nothing, or an order that is none.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    filters = Filters.of(attn=attn, head=head, cache=cache, since=since)
+    check(sort, top)
+    filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
     found = gathered(runs, filters)
     if found.selection is not None:
         _check_left(found.selection, spec)
@@ -152,11 +164,12 @@ def report(
         found,
         spec,
         selection=found.selection,
+        beside=found.others,
         margin=_fraction(margin),
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
     )
-    return Report(tables=tuple(tables))
+    return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
 
 
 def _check_left(selection: Selection, baseline: str | None) -> None:

@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from gaam_decoder.reports.figures.names import distinct, wrapped
 from gaam_decoder.reports.figures.style import PALETTE, name_rows, new_figure, shorten
 
 Interval = tuple[float, float] | None
 ROW = 0.36
-"""Inches of one row."""
+"""Inches of one row: two lines of text."""
+LONGEST = 26
+"""Characters of a line beside a row."""
 
 
 def strip(
@@ -48,7 +51,7 @@ def strip(
                 alpha=0.6,
             )  # fmt: skip
             axes.plot([value_S.mean()] * 2, [row - 0.36, row + 0.32], color=PALETTE["ink"], lw=1.4)
-    name_rows(axes, labels)
+    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
     axes.set_xlabel("test accuracy, %")
     _legend(
         figure,
@@ -94,7 +97,7 @@ def forest(
             difference, row, "o", ms=6, mew=1.4, mec=PALETTE["ink"],
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
-    name_rows(axes, labels)
+    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
     axes.set_xlabel(f"difference to {shorten(baseline)}, percentage points")
     _legend(
         figure,

@@ -112,7 +112,9 @@ class Csv(Format):
 
     def _lines(self, table: Table) -> list[dict[str, Any]]:
         lines = []
-        for row, settings in zip(table.to_dict()["rows"], table.settings(), strict=True):
+        spelt = table.settings()
+        settings_of = [spelt[place] for place in table.places]
+        for row, settings in zip(table.to_dict()["rows"], settings_of, strict=True):
             low, high = row["accuracy"]["ci95"] or (None, None)
             lines.append(
                 {

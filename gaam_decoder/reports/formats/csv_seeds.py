@@ -45,7 +45,8 @@ class CsvSeeds(Format):
         """Write a header and one line per seed of every row of every table."""
         lines: list[dict[str, object]] = []
         for table in tables:
-            for row, settings in zip(table.rows, table.settings(), strict=True):
+            spelt = table.settings()
+            for row, settings in ((table.rows[place], spelt[place]) for place in table.places):
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
                 shared |= {"left_out": left_out(table)}
                 shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
