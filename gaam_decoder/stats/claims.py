@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import crossed
 from gaam_decoder.stats.limits import ALPHA, Limits
+from gaam_decoder.stats.means import MeanLimits
 from gaam_decoder.stats.paired import holm, sign_flip_of_rows
 from gaam_decoder.stats.seeds_alone import (
     LEAST_SEEDS,
@@ -53,8 +54,12 @@ class Claim:
     p_equivalent_holm: float | None = None
     num_tests: int = 1
     """That it was corrected for."""
-    limits: Limits | None = field(default=None, repr=False)
+    limits: Limits | MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
+    larger_is_better: bool = True
+    """False of losses: what is smaller is better then."""
+    no_claim: str = ""
+    """Why the score allows no claim; '' where it does."""
 
     @property
     def verdict(self) -> Verdict:
@@ -63,9 +68,8 @@ class Claim:
         The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
         seeds.
         """
-        return verdict_of(
-            self.num_seeds, self.difference, self.p_decisive, self.p_equivalent_decisive
-        )
+        ahead = self.difference if self.larger_is_better else -self.difference
+        return verdict_of(self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive)
 
     @property
     def p_decisive(self) -> float | None:
