@@ -463,7 +463,8 @@ def report(
     since: _Since = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
-    margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
+    score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared.", default="accuracy")] = None,
+    margin: Annotated[float | None, _option("--margin", metavar="POINTS", help="Largest difference that does not matter, in points of the score (default: 0.5; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
@@ -486,6 +487,7 @@ def report(
         since=since,
         baseline=baseline,
         margin=margin,
+        score=score or "accuracy",
         every_candidate=all_candidates,
         tune_seeds=tune_seeds,
     )

@@ -83,7 +83,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
     "report": {
-        FIRST: ("format", "baseline", "margin", "out", "figures"),
+        FIRST: ("format", "score", "baseline", "margin", "out", "figures"),
         "Which runs": ("attn", "head", "cache", "since"),
         "Candidates": ("all_candidates", "tune_seeds"),
         OTHER: ("as_json", "help"),

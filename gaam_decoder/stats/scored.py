@@ -31,8 +31,8 @@ say: Cochran 1977, "Sampling techniques", section 2.15."""
 class Scored:
     """A score of every seed of a mechanism, and of every row."""
 
-    value_S: Floats
-    by_row_SN: NDArray[np.bool_] | Floats | None
+    values: Floats
+    by_row: NDArray[np.bool_] | Floats | None
     """The mean over the rows is the value; None where the score is no mean of rows."""
     unseen: float = 0.0
     """Largest of the seeds: see ``Found``."""
@@ -43,18 +43,18 @@ class Scored:
     def of(cls, found: list[Found], by_row_SN: Any, no_claim: str = "") -> Scored:
         """From the scores of all seeds."""
         return cls(
-            value_S=np.array([one.value for one in found]),
-            by_row_SN=by_row_SN,
+            values=np.array([one.value for one in found]),
+            by_row=by_row_SN,
             unseen=max((one.unseen for one in found), default=0.0),
             no_claim=no_claim,
         )
 
     def chosen(self, places: list[int]) -> Scored:
         """Of some of the seeds, by their places."""
-        by_row_SN = self.by_row_SN
+        by_row_SN = self.by_row
         return Scored(
-            value_S=self.value_S[places],
-            by_row_SN=None if by_row_SN is None else by_row_SN[places],
+            values=self.values[places],
+            by_row=None if by_row_SN is None else by_row_SN[places],
             unseen=self.unseen,
             no_claim=self.no_claim,
         )
@@ -85,13 +85,13 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
     """
     if not 0 < margin < score.highest:
         raise ValueError("a margin is above 0 and below the largest difference there can be")
-    if mine.value_S.shape != theirs.value_S.shape or not len(mine.value_S):
+    if mine.values.shape != theirs.values.shape or not len(mine.values):
         raise ValueError("values of the same seeds, one at least")
     why = mine.no_claim or theirs.no_claim
-    one, other = mine.by_row_SN, theirs.by_row_SN
+    one, other = mine.by_row, theirs.by_row
     if one is not None and other is not None and not why and score.hits:
         return claim(one, other, margin=margin)
-    difference_S = mine.value_S - theirs.value_S
+    difference_S = mine.values - theirs.values
     about: dict[str, Any] = {
         "num_seeds": len(difference_S),
         "num_rows": 0 if one is None else one.shape[1],
@@ -126,7 +126,7 @@ def interval_by_score(
     score: Score, scored: Scored, *, without_seeds: bool = False
 ) -> tuple[float, float] | None:
     """95% interval of a score over seeds and test rows; None where ``claim_by_score`` has none."""
-    by_row_SN = scored.by_row_SN
+    by_row_SN = scored.by_row
     if by_row_SN is None or scored.no_claim:
         return None
     if score.hits:

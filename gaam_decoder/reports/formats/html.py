@@ -70,7 +70,7 @@ def _section(table: Table, number: int) -> Iterator[str]:
         yield _facts(table)
     yield from (f'<p class="warn">{escape(text)}</p>' for text in warnings(table))
     if table.rows:
-        yield "<h3>Test accuracy</h3>"
+        yield f"<h3>Test {escape(table.unit.score.title)}</h3>"
         yield _sheet(_sheets.accuracies(table), [False] * len(table.rows))
     if final := _finals.lines(table):
         yield f"<h3>{_finals.HEADING.capitalize()}</h3>{_list(final)}"

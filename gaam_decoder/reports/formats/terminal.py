@@ -20,6 +20,7 @@ from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports._unit import DEFAULT
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -96,7 +97,7 @@ class Terminal(Format):
 def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
     """Headers and rows of cells, the decoder not among the headers."""
     sheet = _sheets.accuracies(table)
-    shown = ACCURACY | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
+    shown = _columns(table) | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
     if "published %" in shown:
         shown.pop("s/seed")  # what others found is of more interest than the time
     rows = []
@@ -109,6 +110,17 @@ def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
             cells["published %"] = cells["published %"].partition(" ")[0]
         rows.append([_label(row, table, setting), *(cells[name] for name in shown)])
     return list(shown.values()), rows
+
+
+def _columns(table: Table) -> dict[str, str]:
+    """Columns of the accuracies, or of the score that stands in their place."""
+    if table.score == DEFAULT:
+        return ACCURACY
+    column = table.unit.column
+    instead = {"accuracy %": (column, column.replace(" ", "\n", 1))}
+    if table.score == "macro-f1":
+        instead |= {"macro-F1 %": ("accuracy %", "acc %")}
+    return dict(instead.get(name, (name, short)) for name, short in ACCURACY.items())
 
 
 def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]]:

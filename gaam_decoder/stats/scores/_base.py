@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 class Answers:
     """What one seed said of the test rows."""
 
-    logits_NC: NDArray[np.floating[Any]]
-    label_N: NDArray[np.int64]
+    logits: NDArray[np.floating[Any]]
+    labels: NDArray[np.int64]
     sizes: tuple[int, ...] = ()
     """Rows of every fold, one after the other: each was scored by a decoder of its own; () of
     one."""
@@ -31,12 +31,12 @@ class Answers:
     @cached_property
     def predicted_N(self) -> NDArray[np.int64]:
         """Class of the largest logit, the first of equals."""
-        return self.logits_NC.argmax(-1)
+        return self.logits.argmax(-1)
 
     @cached_property
     def log_p_NC(self) -> Floats:
         """Logarithms of the probabilities; never that of zero, however far apart logits are."""
-        logits_NC = self.logits_NC.astype(np.float64)
+        logits_NC = self.logits.astype(np.float64)
         logits_NC -= logits_NC.max(-1, keepdims=True)
         logits_NC -= np.log(np.exp(logits_NC).sum(-1, keepdims=True))
         return logits_NC
@@ -60,17 +60,17 @@ class Answers:
     @cached_property
     def count_C(self) -> NDArray[np.int64]:
         """Rows of every class."""
-        return np.bincount(self.label_N, minlength=self.num_classes)
+        return np.bincount(self.labels, minlength=self.num_classes)
 
     @property
     def num_rows(self) -> int:
         """Rows, repeated ones as often as they are."""
-        return len(self.label_N)
+        return len(self.labels)
 
     @property
     def num_classes(self) -> int:
         """Classes, whether or not there are rows of them."""
-        return self.logits_NC.shape[1]
+        return self.logits.shape[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +78,7 @@ class Found:
     """A score of one seed."""
 
     value: float
-    by_row_N: NDArray[np.bool_] | Floats | None
+    by_row: NDArray[np.bool_] | Floats | None
     """What every row adds: their mean is the value. Of a score that is no mean of rows the value
     plus the influence of each row, by the infinitesimal jackknife. None where that is not valid."""
     unseen: float = 0.0

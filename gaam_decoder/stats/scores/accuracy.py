@@ -15,5 +15,5 @@ class Accuracy(Score):
 
     def of(self, answers: Answers) -> Found:
         """Right or wrong, row by row."""
-        right_N = answers.predicted_N == answers.label_N
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row_N=right_N)
+        right_N = answers.predicted_N == answers.labels
+        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)

@@ -34,19 +34,19 @@ class Auroc(Score):
         """Placements of every row among the rows of the other side."""
         by_row, unseen = [], 0.0
         for rows, share in _parts(answers):
-            part = _of_part(answers.log_odds_NC[rows], answers.label_N[rows])
+            part = _of_part(answers.log_odds_NC[rows], answers.labels[rows])
             if part is None:
                 return None
             by_row.append(part[0])
             unseen += part[1] * (share * answers.repeats) ** 2
         by_row_N = np.concatenate(by_row)
-        return Found(value=float(by_row_N.mean()), by_row_N=by_row_N, unseen=unseen)
+        return Found(value=float(by_row_N.mean()), by_row=by_row_N, unseen=unseen)
 
     def value(self, answers: Answers) -> float | None:
         """Without the placements of the rest."""
         total = 0.0
         for rows, share in _parts(answers):
-            label_N, odds_NC = answers.label_N[rows], answers.log_odds_NC[rows]
+            label_N, odds_NC = answers.labels[rows], answers.log_odds_NC[rows]
             there = _with_both(label_N, odds_NC.shape[1])
             if not len(there):
                 return None

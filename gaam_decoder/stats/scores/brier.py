@@ -18,14 +18,14 @@ class Brier(Score):
     larger_is_better = False
     percent = False
     margin = 0.005
-    """As half a point of accuracy: it is twice as much where all that is wrong is wrong for sure."""
+    """As much as half a point of accuracy; all that is wrong for sure adds twice its share."""
     highest = 2.0
     of_probabilities = True
 
     def of(self, answers: Answers) -> Found:
         """The distance of every row."""
         miss_NC = np.exp(answers.log_p_NC)
-        miss_NC[np.arange(answers.num_rows), answers.label_N] -= 1
+        miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
         miss_N = np.square(miss_NC).sum(-1)
         unseen = (answers.repeats * self.highest / answers.num_rows) ** 2
-        return Found(value=float(miss_N.mean()), by_row_N=miss_N, unseen=unseen)
+        return Found(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)

@@ -34,7 +34,7 @@ class Ece(Score):
         """The error; it is no mean of rows."""
         count_B, right_B, sure_B = reliability(answers)
         value = float(np.abs(right_B - sure_B).sum() / max(count_B.sum(), 1))
-        return Found(value=value, by_row_N=None)
+        return Found(value=value, by_row=None)
 
 
 def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
@@ -44,10 +44,10 @@ def reliability(answers: Answers) -> tuple[Floats, Floats, Floats]:
     """
     sure_N = np.exp(answers.log_p_NC.max(-1))
     bin_N = np.clip(np.ceil(sure_N * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    right_N = answers.predicted_N == answers.label_N
+    right_N = answers.predicted_N == answers.labels
     count_B = np.bincount(bin_N, minlength=BINS).astype(np.float64)
     return (
         count_B,
-        np.bincount(bin_N, right_N, minlength=BINS),
-        np.bincount(bin_N, sure_N, minlength=BINS),
+        np.bincount(bin_N, right_N, minlength=BINS).astype(np.float64),
+        np.bincount(bin_N, sure_N, minlength=BINS).astype(np.float64),
     )

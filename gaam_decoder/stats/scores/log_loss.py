@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gaam_decoder.stats.scores._base import Answers, Found, Score
@@ -24,6 +26,8 @@ class LogLoss(Score):
 
     def of(self, answers: Answers) -> Found:
         """The loss of every row."""
-        loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.label_N]
-        unseen = (answers.repeats * float(loss_N.max()) / answers.num_rows) ** 2
-        return Found(value=float(loss_N.mean()), by_row_N=loss_N, unseen=unseen)
+        loss_N = -answers.log_p_NC[np.arange(answers.num_rows), answers.labels]
+        rows = answers.num_rows / answers.repeats
+        worst = max(float(loss_N.max()), math.log(rows))  # p of 1 in N is as rare as one row
+        unseen = (worst / rows) ** 2
+        return Found(value=float(loss_N.mean()), by_row=loss_N, unseen=unseen)

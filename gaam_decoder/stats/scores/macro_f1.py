@@ -18,7 +18,7 @@ class MacroF1(Score):
 
     def of(self, answers: Answers) -> Found:
         """The derivative of the mean in the weight of every row."""
-        label_N, predicted_N = answers.label_N, answers.predicted_N
+        label_N, predicted_N = answers.labels, answers.predicted_N
         right_N = predicted_N == label_N
         either_C = answers.count_C + np.bincount(predicted_N, minlength=answers.num_classes)
         seen_C = either_C > 0
@@ -31,7 +31,7 @@ class MacroF1(Score):
         most_C = answers.repeats * np.stack([(2 - f1_C) * one_C, less_C])[:, seen_C]
         return Found(
             value=value,
-            by_row_N=value + answers.num_rows * change_N,
+            by_row=value + answers.num_rows * change_N,
             unseen=float(np.sum(most_C**2)),
         )
 

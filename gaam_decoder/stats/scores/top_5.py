@@ -25,8 +25,8 @@ class Top5(Score):
         if answers.num_classes < self.fewest_classes:
             return None
         rows = np.arange(answers.num_rows)
-        own_N1 = answers.logits_NC[rows, answers.label_N][:, None]
-        earlier_NC = np.arange(answers.num_classes) < answers.label_N[:, None]
-        before_NC = (answers.logits_NC > own_N1) | ((answers.logits_NC == own_N1) & earlier_NC)
+        own_N1 = answers.logits[rows, answers.labels][:, None]
+        earlier_NC = np.arange(answers.num_classes) < answers.labels[:, None]
+        before_NC = (answers.logits > own_N1) | ((answers.logits == own_N1) & earlier_NC)
         right_N = before_NC.sum(-1) < FIVE
-        return Found(value=float(right_N.mean(dtype=np.float64)), by_row_N=right_N)
+        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)

@@ -50,7 +50,9 @@ class Scenario:
         right_NC = np.eye(shape[1])[label_N]
         found = []
         for first, seed_S in zip((True, False), seed_ZS, strict=True):
-            strength_S = self.strength + self.seed * seed_S + (self.shift if first and differ else 0)
+            strength_S = (
+                self.strength + self.seed * seed_S + (self.shift if first and differ else 0)
+            )
             own_NC = row_NC + self.own * normal(shape)
             logits = own_NC + self.noise * normal((len(seed_S), *shape))
             logits += strength_S[:, None, None] * right_NC
@@ -81,7 +83,7 @@ def scored(score: Score, answers: list[Answers]) -> Scored | None:
     if any(one is None for one in found):
         return None
     why = next((why for one in answers if (why := score.why_no_claim(one))), "")
-    rows = [one.by_row_N for one in found]
+    rows = [one.by_row for one in found]
     return Scored.of(found, None if rows[0] is None else np.stack(rows), why)
 
 
@@ -125,7 +127,9 @@ class Rates:
         return self.repetitions - self.silent
 
 
-def simulate(name: str, size: tuple[int, int], repetitions: int, *, differ: bool) -> dict[str, Rates]:
+def simulate(
+    name: str, size: tuple[int, int], repetitions: int, *, differ: bool
+) -> dict[str, Rates]:
     """Repeat an experiment, always the same ones."""
     scenario, (num_seeds, num_rows) = SCENARIOS[name], size
     generator = np.random.default_rng([*name.encode(), *size, int(differ)])
