@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gaam_decoder.reports._unit import all_scores, score_of
 from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores._base import Answers, Score
+from gaam_decoder.stats.scores.ece import BINS, reliability
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_] | Floats
@@ -90,13 +91,19 @@ def value_of_all(
     label_N: NDArray[np.int64],
     sizes: tuple[int, ...],
     known: set[str],
-) -> dict[str, Floats]:
-    """Every score but those that are known, of every seed; without those that there are not."""
+) -> tuple[dict[str, Floats], Floats]:
+    """Every score of every seed but those that are known and those that there are not.
+
+    And over all seeds the rows, the right ones, and the sum of the probabilities of what is
+    predicted, of every bin of the calibration error.
+    """
     found: dict[str, list[float]] = {}
+    bins = np.zeros((3, BINS))
     scores = {name: score for name, score in all_scores().items() if name not in known}
     for logits_NC in logits_SNC:
         answers = Answers(logits_NC, label_N, sizes)
         for name, score in scores.items():
             if (value := score.value(answers)) is not None:
                 found.setdefault(name, []).append(value)
-    return {name: np.array(values) for name, values in found.items()}
+        bins += np.stack(reliability(answers))
+    return {name: np.array(values) for name, values in found.items()}, bins

@@ -46,6 +46,8 @@ class Scores:
     """What is compared."""
     every: dict[str, Floats]
     """Every score of every seed, by name; those that these rows and classes have."""
+    bins: Floats
+    """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
 
 
 def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAULT) -> Scores:
@@ -76,6 +78,7 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAUL
     accuracy = right_SN.mean(1, dtype=np.float64)
     macro_f1 = np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions])
     known = {DEFAULT: accuracy, "macro-f1": macro_f1}
+    others, bins = value_of_all(logits_SNC, labels, sizes, set(known))
     return Scores(
         seeds=seeds,
         right=right_SN,
@@ -88,7 +91,8 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAUL
         else chosen_score(
             score, logits_SNC, labels, sizes, repeats, lambda row_SN: _by_row(row_SN, parts)
         ),
-        every=known | value_of_all(logits_SNC, labels, sizes, set(known)),
+        every=known | others,
+        bins=bins,
         confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
         vote_right=votes_N == labels,
         labels_per_class=np.bincount(labels, minlength=classes),
