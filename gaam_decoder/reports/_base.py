@@ -227,7 +227,8 @@ def build_tables(
             for tested, rows in zip(found, row_lists, strict=True)
         ]
     )
-    num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
+    num_tests = max((c.claim.num_tests for cs in compared for c in cs if c and c.claim.testable),
+                    default=0)  # fmt: skip
     tables = [
         Table(
             cache=rows[0].runs[0].cache,

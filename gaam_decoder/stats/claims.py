@@ -97,6 +97,11 @@ class Claim:
         """Whether there is a p, and seeds enough to go by it."""
         return self.p is not None and self.num_seeds >= LEAST_SEEDS
 
+    @property
+    def silent(self) -> bool:
+        """Whether there are seeds enough, and the data allowed no claim."""
+        return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
+
     def corrected(self, p: float, p_equivalent: float, num_tests: int) -> Claim:
         """The claim as one of several."""
         return replace(self, p_holm=p, p_equivalent_holm=p_equivalent, num_tests=num_tests)
@@ -157,14 +162,16 @@ class Claim:
 def holm_corrected(claims: Sequence[Claim]) -> list[Claim]:
     """Claims of one report, corrected for one another; those that are not testable as they are.
 
-    The tests of a difference and those of equivalence are a family each.
+    The tests of a difference and those of equivalence are a family each. A claim that the data
+    did not allow counts as a test that found nothing.
     """
     tested = [claim for claim in claims if claim.testable]
-    differ = holm(np.array([claim.p for claim in tested]))
-    equal = holm(np.array([claim.p_equivalent for claim in tested]))
+    silent = [1.0] * sum(claim.silent for claim in claims)
+    differ = holm(np.array([*(claim.p for claim in tested), *silent]))
+    equal = holm(np.array([*(claim.p_equivalent for claim in tested), *silent]))
     adjusted = zip(differ.tolist(), equal.tolist(), strict=True)
     return [
-        claim.corrected(*next(adjusted), len(tested)) if claim.testable else claim
+        claim.corrected(*next(adjusted), len(tested) + len(silent)) if claim.testable else claim
         for claim in claims
     ]
 

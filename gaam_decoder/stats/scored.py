@@ -138,6 +138,10 @@ def interval_by_score(
         return None
     found = crossed(by_row_SN)
     half = found.distance(ALPHA / 2, UNSEEN * scored.unseen)
+    # as of accuracies, never less than the rows of one seed would have: few may not show all
+    alone = float(by_row_SN.var(axis=1).mean()) / num_rows
+    if 0 < found.variance < alone:
+        half *= (alone / found.variance) ** 0.5
     return max(0.0, found.mean - half), min(score.highest, found.mean + half)
 
 

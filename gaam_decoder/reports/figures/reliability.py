@@ -25,7 +25,7 @@ def reliability_diagram(labels: Sequence[str], bins: Sequence[NDArray[np.float64
         labels: names of the rows, four at most.
         bins: of every row its rows, right ones, and the sum of their probabilities, (3, B).
     """
-    figure = new_figure(3.6)
+    figure = new_figure(3.2 + 0.18 * len(labels))
     axes = figure.add_subplot()
     axes.plot([0, 100], [0, 100], "--", color=PALETTE["muted"], lw=1)
     for place, (label, (count_B, right_B, sure_B)) in enumerate(zip(labels, bins, strict=True)):
@@ -38,5 +38,5 @@ def reliability_diagram(labels: Sequence[str], bins: Sequence[NDArray[np.float64
         )  # fmt: skip
     axes.set_xlabel("mean probability of what is predicted, %")
     axes.set_ylabel("accuracy, %")
-    figure.legend(loc="outside upper left", ncols=2, handlelength=1.8)
+    figure.legend(loc="outside upper left", ncols=1, handlelength=1.8)
     return figure

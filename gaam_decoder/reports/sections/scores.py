@@ -14,6 +14,8 @@ from gaam_decoder.reports._unit import Unit, all_scores
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""
+MOST_DECODERS = 8
+"""Of which recall is listed; of more, the most accurate. All confusions are in the JSON."""
 
 
 class Scores(Writer):
@@ -76,14 +78,15 @@ def _recall(table: Table) -> tuple[Sheet, list[str]]:
     count_C = table.rows[0].scores.labels_per_class
     there = np.flatnonzero(count_C)
     shown = np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
-    lines = []
-    for of_class in shown:
-        cells = [brief(str(names[of_class]), 60), f"{count_C[of_class]:,}"]
-        for row in table.rows:
-            seeds = len(row.scores.seeds)
-            right = row.scores.confusion[of_class, of_class]
-            cells.append(percent(right / (seeds * count_C[of_class])) if seeds else "-")
-        lines.append(cells)
+    ranked = sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))
+    labels, lines = table.labels(), []
+    for place in sorted(ranked[:MOST_DECODERS]):
+        scores = table.rows[place].scores
+        for of_class in shown if scores.seeds else ():
+            right = scores.confusion[of_class, of_class]
+            cells = [brief(str(names[of_class]), 40), f"{count_C[of_class]:,}"]
+            share = right / (len(scores.seeds) * count_C[of_class])
+            lines.append([labels[place], *cells, percent(float(share))])
     said = []
     if len(there) > len(shown):
         said.append(f"recall of the {len(shown)} most frequent of {len(there)} classes")
@@ -92,5 +95,12 @@ def _recall(table: Table) -> tuple[Sheet, list[str]]:
             f"{len(names) - len(there)} of {len(names)} classes have no test rows: they count in "
             "neither balanced accuracy nor AUROC"
         )
-    header = ["class", "rows", *table.labels()]
-    return Sheet(caption="recall by class, %", header=header, lines=lines, words=("class",)), said
+    if len(ranked) > MOST_DECODERS:
+        said.append(f"recall of the {MOST_DECODERS} most accurate of {len(ranked)} decoders")
+    header = ["decoder", "class", "rows", "recall %"]
+    return Sheet(
+        caption="recall by class, mean over seeds",
+        header=header,
+        lines=lines,
+        words=("decoder", "class"),
+    ), said

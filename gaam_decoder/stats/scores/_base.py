@@ -43,8 +43,10 @@ class Answers:
 
     @cached_property
     def log_odds_NC(self) -> Floats:
-        """``log p - log(1 - p)``, exact where p is next to 1; of several classes."""
+        """``log p - log(1 - p)``, exact where p is next to 1; zeros of one class."""
         log_p_NC = self.log_p_NC
+        if self.num_classes < 2:
+            return log_p_NC
         first_N1 = log_p_NC.argmax(-1)[:, None]
         power_NC = np.exp(log_p_NC)
         rest_NC = np.log(np.maximum(power_NC.sum(-1, keepdims=True) - power_NC, 1e-300))
