@@ -8,9 +8,10 @@ import numpy as np
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, SHUFFLED, Table
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._numbers import p_value, percent
+from gaam_decoder.reports._row_names import SHUFFLED
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._unit import Unit, score_of
 
