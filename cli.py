@@ -489,7 +489,7 @@ def report(
         since=since,
         baseline=baseline,
         margin=margin,
-        score=score or "accuracy",
+        score="accuracy" if score is None else score,
         every_candidate=all_candidates,
         tune_seeds=tune_seeds,
     )

@@ -124,7 +124,9 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
         for attention, strength in (("none", 2.0), ("mha", 4.0)):
             for split_seed in range(repeats):
                 for fold in range(2):
-                    one = run(attention, strength, fold=f"{fold}/2", split_seed=split_seed)
+                    where = {"fold": f"{fold + 1}/2", "split_seed": split_seed}
+                    path = f"{attention}-{split_seed}-{fold}"
+                    one = run(attention, strength, path=path, **where)
                     vars(one)["test_rows"] = np.arange(200) + 200 * fold
                     parts.append(one)
         for name, score in SCORES.items():
