@@ -170,7 +170,7 @@ class Predictor:
                 sliced; a split of a cache need not fit into memory.
 
         Raises:
-            DataError: another shape or type, or a state that is not finite.
+            DataError: another shape or type, or a state that is masked or not finite in float32.
         """
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu().numpy()
@@ -185,17 +185,23 @@ class Predictor:
             )
         parts = []
         for first in range(0, len(states), CHUNK_ROWS):
-            part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
+            given_NLD = states[first : first + CHUNK_ROWS]
+            if np.ma.is_masked(given_NLD):
+                raise DataError("states are masked", expected="a number everywhere")
+            part_NLD = np.asarray(given_NLD)
             if part_NLD.dtype.kind != "f":
                 raise DataError(
                     "states are no floating-point numbers",
                     expected="float16, float32 or float64",
                     found=str(part_NLD.dtype),
                 )
+            with np.errstate(over="ignore"):  # what is too large is infinite, and said below
+                part_NLD = part_NLD.astype(np.float32, copy=False)
             finite_N = np.isfinite(part_NLD).all((1, 2))
             if not finite_N.all():
                 raise DataError(
-                    "a state is not finite", where=f"row {first + int(finite_N.argmin()) + 1}"
+                    "a state is not finite in float32",
+                    where=f"row {first + int(finite_N.argmin()) + 1}",
                 )
             places = [f"row {first + row + 1}" for row in range(len(part_NLD))]
             parts.append(self._predicted(part_NLD, places))
