@@ -14,6 +14,7 @@ from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
+from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
@@ -52,7 +53,9 @@ class Table:
     num_tests: int = 0
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
-    """Largest difference that does not matter, a fraction."""
+    """Largest difference that does not matter, a fraction; or in the unit of the score."""
+    score: str = DEFAULT
+    """What is compared."""
     uncounted: int = 0
     """Runs that were left out before anything was read of them; Holm corrects for none of them."""
     shown: tuple[int, ...] | None = None
@@ -70,8 +73,15 @@ class Table:
         return tuple(range(len(self.rows))) if self.shown is None else self.shown
 
     @property
+    def unit(self) -> Unit:
+        """How values of the score that is compared are written."""
+        return Unit(score_of(self.score))
+
+    @property
     def published(self) -> tuple[Published | None, ...]:
-        """For each row what was published for its data set and mechanism."""
+        """For each row what was published for its data set and mechanism: accuracies."""
+        if self.score != DEFAULT:
+            return (None,) * len(self.rows)
         return tuple(_literature.published(row, self.cache) for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,6 +105,7 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
+            "score": self.score,
             "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
             **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
@@ -127,7 +138,8 @@ def build_tables(
     runs: Sequence[RunResult],
     baseline: str | None = None,
     *,
-    margin: float = stats.MARGIN,
+    margin: float | None = None,
+    score: str = DEFAULT,
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
@@ -140,7 +152,9 @@ def build_tables(
     Args:
         runs: finished runs; those that were not evaluated are beside the rows, and in nothing else.
         baseline: mechanism to compare with; default: ``none`` where it is among the runs.
-        margin: largest difference that does not matter, a fraction.
+        margin: largest difference that does not matter, a fraction, or in the unit of the score;
+            default: that of the score.
+        score: what is compared.
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
         selection: what was left out of the runs.
@@ -148,16 +162,17 @@ def build_tables(
             they were compared in counts for Holm, lest a look at the results make p smaller.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for.
+        ConfigError: no run of the baseline that was asked for, or no such score.
         CacheError: a run is damaged.
     """
     together = [*runs, *beside]
     tunings: dict[str, Tuning] = {}
     unchosen: tuple[str, ...] = ()
+    margin = score_of(score).margin if margin is None else margin
     if not every_candidate:
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
-    row_lists = [build_rows(tested.groups, tunings) for tested in found]
+    row_lists = [build_rows(tested.groups, tunings, score) for tested in found]
     finals = [run for run in runs if not run.evaluated]
     chosen = _compare.choose_baseline(
         [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
@@ -168,6 +183,7 @@ def build_tables(
             together,
             chosen,
             margin=margin,
+            score=score,
             every_candidate=every_candidate,
             tune_seeds=tune_seeds,
         )
@@ -199,6 +215,7 @@ def build_tables(
             num_tests=num_tests,
             uncounted=out - len(beside),
             margin=margin,
+            score=score,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
         )
@@ -206,7 +223,12 @@ def build_tables(
     ]
     placed, alone = _finals.placed(finals, tables, tunings)
     tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
-    shared: dict[str, Any] = {"where": NOT_TESTED, "margin": margin, "selection": selection}
+    shared: dict[str, Any] = {
+        "where": NOT_TESTED,
+        "margin": margin,
+        "score": score,
+        "selection": selection,
+    }
     return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
 
 

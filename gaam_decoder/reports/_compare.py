@@ -18,7 +18,9 @@ from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports._family import further, numbers
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scores import Floats
 from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.stats.scored import claim_by_score
 
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
@@ -169,7 +171,7 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
 
 def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
     paired = [seed for seed in row.scores.seeds if seed in other.scores.seeds]
-    if not paired:
+    if not paired or row.chosen_mean is None or other.chosen_mean is None:
         return None
     mine = [row.scores.seeds.index(seed) for seed in paired]
     theirs = [other.scores.seeds.index(seed) for seed in paired]
@@ -178,18 +180,28 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
         baseline=other.attention,
         seeds=tuple(paired),
         dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(paired))),
-        claim=stats.claim(row.scores.by_row[mine], other.scores.by_row[theirs], margin=margin),
-        other_training=None
-        if row.folds == 1
-        else stats.corrected_resampled_t(
-            (row.scores.part_right[mine] - other.scores.part_right[theirs]).mean(0),
-            _test_per_train(row),
+        claim=claim_by_score(
+            row.score,
+            row.scores.chosen.scored.chosen(mine),
+            other.scores.chosen.scored.chosen(theirs),
+            margin=margin,
+        ),
+        other_training=_other_training(
+            row, row.scores.chosen.part_value[mine], other.scores.chosen.part_value[theirs]
         ),
         other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
         mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right)
-        if enough and row.repeats == 1
+        if enough and row.repeats == 1 and row.score.title == "accuracy"
         else None,
     )
+
+
+def _other_training(row: Row, mine_SP: Floats, theirs_SP: Floats) -> stats.CorrectedT | None:
+    """Over the folds; None of one, and where a fold has no such score."""
+    difference_P = (mine_SP - theirs_SP).mean(0)
+    if row.folds == 1 or not np.isfinite(difference_P).all():
+        return None
+    return stats.corrected_resampled_t(difference_P, _test_per_train(row), most=row.score.highest)
 
 
 def _test_per_train(row: Row) -> float:
@@ -221,9 +233,10 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
         # a fit's recipe holds what plays a part: states, splits, what chooses
         playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
         alike = all(row.recipe.get(name) == value for name, value in playing.items())
-        if probe.fitted and not probe.shuffled and probe.scores.seeds and alike:
-            theirs = probe.scores.by_row.repeat(len(row.scores.seeds), axis=0)
-            return stats.claim(row.scores.by_row, theirs, margin=margin)
+        there = row.chosen_mean is not None and probe.chosen_mean is not None
+        if probe.fitted and not probe.shuffled and there and alike:
+            theirs = probe.scores.chosen.scored.chosen([0] * len(row.scores.seeds))
+            return claim_by_score(row.score, row.scores.chosen.scored, theirs, margin=margin)
     return None
 
 
@@ -251,5 +264,5 @@ def correct(
         id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
         for c, claim in zip(family, claims, strict=True)
     }
-    counted = sum(claim.testable for claim in claims)
+    counted = max((claim.num_tests for claim in claims if claim.testable), default=0)
     return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted

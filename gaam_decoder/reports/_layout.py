@@ -26,9 +26,19 @@ def _last(value: float | None) -> float:
     return float("-inf") if value is None else value
 
 
+def _score(table: Table, place: int) -> float:
+    mean = table.rows[place].chosen_mean
+    return float("inf") if mean is None else _sign(table) * mean
+
+
 def _difference(table: Table, place: int) -> float:
     found = table.comparisons[place]
-    return -_last(found.claim.difference if found else None)
+    return float("inf") if found is None else _sign(table) * found.claim.difference
+
+
+def _sign(table: Table) -> int:
+    """What puts the best first."""
+    return -1 if table.unit.score.larger_is_better else 1
 
 
 def _taken(table: Table, place: int) -> float:
@@ -38,13 +48,14 @@ def _taken(table: Table, place: int) -> float:
 
 
 SORTS: dict[str, _Key] = {
+    "score": _score,
     "accuracy": lambda table, place: -_last(table.rows[place].mean),
     "difference": _difference,
     "name": lambda table, place: 0,
     "parameters": lambda table, place: table.rows[place].parameters["total"],
     "seconds": _taken,
 }
-"""What ``--sort`` takes: the best, the largest difference, the fewest or the fastest first; what
+"""What ``--sort`` takes: the best (by the score that is compared, or by accuracy), the largest difference, the fewest or the fastest first; what
 is equal, and ``name``, in the order of the names."""
 
 
@@ -70,16 +81,16 @@ def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
         table = _ordered(table, _ranked(table, sort))
     if top is None:
         return table
-    return replace(table, shown=leading(table, top, sort or "accuracy"))
+    return replace(table, shown=leading(table, top, sort or "score"))
 
 
-def leading(table: Table, most: int, sort: str = "accuracy") -> tuple[int, ...]:
+def leading(table: Table, most: int, sort: str = "score") -> tuple[int, ...]:
     """Places of the first ``most`` rows, and of all that they are compared with, in order.
 
     The baseline of a row that is shown stays beside it; where none has one, all rows of the
     baseline stay.
     """
-    ranked = _ranked(table, "accuracy" if sort == "name" else sort)
+    ranked = _ranked(table, "score" if sort == "name" else sort)
     ranked = [place for place in ranked if not is_of(table.rows[place], table.baseline)]
     kept = ranked[:most]
     return tuple(sorted({*kept, *_baselines(table, kept)}))
@@ -88,7 +99,7 @@ def leading(table: Table, most: int, sort: str = "accuracy") -> tuple[int, ...]:
 def best_of_each(table: Table, most: int) -> tuple[int, ...]:
     """Places of the best row of each mechanism and head, or of the best of these, in order."""
     best: dict[tuple[str, str, bool], int] = {}
-    for place in _ranked(table, "accuracy"):
+    for place in _ranked(table, "score"):
         row = table.rows[place]
         best.setdefault((row.attention, row.head, row.shuffled), place)
     kept = list(best.values())[:most]
@@ -118,7 +129,7 @@ def left_out(table: Table) -> str:
     rows = "row is" if rest == 1 else "rows are"
     return (
         f"{rest} of {len(table.rows)} {rows} not shown, but counted in all that is said; what is "
-        "shown because its test accuracy is high is better by luck too"
+        "shown because its test score is good is better by luck too"
     )
 
 

@@ -22,7 +22,7 @@ from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import sections
-from gaam_decoder.reports._sheets import percent
+from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.counting import first_runs
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def save_pictures(tables: Sequence[Table], folder: Path) -> list[Path]:
 def _strip(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import strip
 
+    unit = table.unit
     rows = [table.rows[place] for place in table.places]
     every = table.labels()
     labels = [every[place] for place in table.places]
@@ -101,22 +102,25 @@ def _strip(table: Table) -> Picture:
     def draw() -> Figure:
         return strip(
             labels,
-            [100 * row.scores.accuracy for row in rows],
-            [_hundredfold(row.interval) for row in rows],
-            [_hundredfold(row.two_level) for row in rows],
+            [unit.factor * row.scores.chosen.scored.values for row in rows],
+            [unit.scaled(row.chosen_interval) for row in rows],
+            [unit.scaled(row.chosen_two_level) for row in rows],
+            what=unit.axis,
         )
 
     spoken = ", ".join(
-        f"{label} {percent(row.mean)}%" for label, row in zip(labels[:CURVES], rows, strict=False)
+        f"{label} {unit.mean(row.chosen_mean)}"
+        for label, row in zip(labels[:CURVES], rows, strict=False)
     )
     more = " and more" if len(rows) > CURVES else ""
+    title = unit.score.title
     return Picture(
         kind="accuracy",
         name="accuracy",
-        title="Accuracy of every seed",
+        title=f"{title[0].upper()}{title[1:]} of every seed",
         caption="One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
         "seeds and test rows (thin). The second is the one to compare with another test set.",
-        alt=f"Test accuracy of every seed by decoder, with intervals. Means: {spoken}{more}. All "
+        alt=f"Test {title} of every seed by decoder, with intervals. Means: {spoken}{more}. All "
         "numbers are in the table.",
         draw=draw,
     )
@@ -126,6 +130,10 @@ def _forest(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import forest
 
     labels = table.labels()
+    unit = table.unit
+    points = "percentage points" if table.score == DEFAULT else unit.of_differences
+    side = "Right" if unit.score.larger_is_better else "Left"
+    spoken = "points" if table.score == DEFAULT else unit.of_differences
     shown: list[tuple[str, Comparison]] = [
         (labels[place], comparison)
         for place in table.places
@@ -136,25 +144,28 @@ def _forest(table: Table) -> Picture:
         compared = [comparison for _, comparison in shown]
         return forest(
             [label for label, _ in shown],
-            [100 * c.claim.difference for c in compared],
-            [_hundredfold(c.claim.on_these_rows.interval) for c in compared],
-            [_hundredfold(c.claim.interval) for c in compared],
+            [unit.factor * c.claim.difference for c in compared],
+            [unit.scaled(c.claim.on_these_rows.interval) for c in compared],
+            [unit.scaled(c.claim.interval) for c in compared],
             [c.claim.significant for c in compared],
             baseline=str(table.baseline),
-            margin=100 * table.margin,
+            margin=unit.factor * table.margin,
+            unit=points,
         )
 
     found = [
-        f"{label} {100 * c.claim.difference:+.2f}" for label, c in shown if c.claim.significant
+        f"{label} {unit.difference(c.claim.difference)}"
+        for label, c in shown
+        if c.claim.significant
     ]
     return Picture(
         kind="differences",
         name="differences",
         title=f"Differences to {brief(str(table.baseline))} with intervals",
-        caption="Right of the line: better than the baseline. An interval over seeds and rows that "
-        "crosses the line leaves open which is better; the band is the margin within which a "
+        caption=f"{side} of the line: better than the baseline. An interval over seeds and rows "
+        "that crosses the line leaves open which is better; the band is the margin within which a "
         "difference does not matter.",
-        alt=f"Paired differences to {brief(str(table.baseline))} in points, with intervals. "
+        alt=f"Paired differences to {brief(str(table.baseline))} in {spoken}, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
         + ("" if found else "Nothing is marked significant."),
         draw=draw,
@@ -210,7 +221,3 @@ def _log(row: Row, key: str, factor: float) -> Floats | None:
     for entry in entries:
         value_SE[seeds.index(entry["seed"]), entry["epoch"] - 1] = factor * entry[key]
     return value_SE
-
-
-def _hundredfold(interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    return (100 * interval[0], 100 * interval[1]) if interval else None

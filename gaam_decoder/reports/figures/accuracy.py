@@ -27,6 +27,8 @@ def strip(
     accuracies: Sequence[NDArray[np.float64]],
     over_seeds: Sequence[Interval],
     two_level: Sequence[Interval],
+    *,
+    what: str = "test accuracy, %",
 ) -> Figure:
     """One row per mechanism: a dot for each seed, the mean, and both intervals.
 
@@ -35,6 +37,7 @@ def strip(
         accuracies: (S,) for every row, in percent; may be empty.
         over_seeds: t interval of every row.
         two_level: interval over seeds and test rows.
+        what: label of the axis.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
@@ -52,7 +55,7 @@ def strip(
             )  # fmt: skip
             axes.plot([value_S.mean()] * 2, [row - 0.36, row + 0.32], color=PALETTE["ink"], lw=1.4)
     name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
-    axes.set_xlabel("test accuracy, %")
+    axes.set_xlabel(what)
     _legend(
         figure,
         Line2D([], [], marker="o", ls="", ms=3.4, mew=0, color=PALETTE["c0"], alpha=0.6),
@@ -70,6 +73,7 @@ def forest(
     *,
     baseline: str,
     margin: float,
+    unit: str = "percentage points",
 ) -> Figure:
     """Differences to a baseline with both intervals; filled where the corrected test finds one.
 
@@ -81,6 +85,7 @@ def forest(
         significant: whether Holm's p is below 0.05.
         baseline: what is subtracted.
         margin: differences that do not matter, in points; a band.
+        unit: what differences are in.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
@@ -98,7 +103,7 @@ def forest(
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
     name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
-    axes.set_xlabel(f"difference to {shorten(baseline)}, percentage points")
+    axes.set_xlabel(f"difference to {shorten(baseline)}, {unit}")
     _legend(
         figure,
         _mean_dot(filled=False),

@@ -88,7 +88,8 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
         yield _links(further, key)
     whole = replace(table, shown=None) if large else table
     if table.rows:
-        yield f"<h3{_id(key, 'accuracy', large)}>Test accuracy</h3>"
+        title = escape(table.unit.score.title)
+        yield f"<h3{_id(key, 'accuracy', large)}>Test {title}</h3>"
         yield sheet_html(_sheets.accuracies(table))
         if hidden := left_out(table):
             yield f'<p class="muted">{escape(hidden)}.</p>'

@@ -20,6 +20,7 @@ from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports._unit import DEFAULT
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -106,7 +107,8 @@ def _accuracies(table: Table, *, folded: bool = True) -> tuple[list[str], list[l
     """Headers and rows of cells, the decoder not among the headers."""
     names = _names(table, folded=folded)
     sheet = _sheets.accuracies(table)
-    columns = ACCURACY if folded else {k: v for k, v in ACCURACY.items() if k in OF_LARGE}
+    columns = _columns(table)
+    columns = columns if folded else {k: v for k, v in columns.items() if k in OF_LARGE}
     shown = columns | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
     if "published %" in shown:
         shown.pop("s/seed", None)  # what others found is of more interest than the time
@@ -121,6 +123,17 @@ def _accuracies(table: Table, *, folded: bool = True) -> tuple[list[str], list[l
             cells["published %"] = cells["published %"].partition(" ")[0]
         rows.append([names[place], *(cells[name] for name in shown)])
     return list(shown.values()), rows
+
+
+def _columns(table: Table) -> dict[str, str]:
+    """Columns of the accuracies, or of the score that stands in their place."""
+    if table.score == DEFAULT:
+        return ACCURACY
+    column = table.unit.column
+    instead = {"accuracy %": (column, column.replace(" ", "\n", 1))}
+    if table.score == "macro-f1":
+        instead |= {"macro-F1 %": ("accuracy %", "acc %")}
+    return dict(instead.get(name, (name, short)) for name, short in ACCURACY.items())
 
 
 def _differences(
