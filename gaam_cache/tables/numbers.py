@@ -93,7 +93,8 @@ def spelled(value: Any, depth: int = 0) -> str:
             raise ValueError(value.text)
         return value.text
     if isinstance(value, Mapping):
-        return f"{{{', '.join([f'{json.dumps(k)}: {spelled(v, depth + 1)}' for k, v in value.items()])}}}"
+        parts = [f"{json.dumps(k)}: {spelled(v, depth + 1)}" for k, v in value.items()]
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, list):
         return f"[{', '.join([spelled(one, depth + 1) for one in value])}]"
     return json.dumps(value)
