@@ -1,0 +1,48 @@
+"""Gates that can be planted: which mechanism, and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gate:
+    """One gate: the same for all features, with one head and no offset."""
+
+    mechanism: str
+    """The name of the mechanism that can express it exactly."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """As the mechanism stores them, by name."""
+    formula: str
+    """For people."""
+
+
+GATES: dict[str, Gate] = {
+    "laplace": Gate(mechanism="laplace", parameters={"b": 0.5}, formula="exp(-|r| / 0.5)"),
+    "gaussian": Gate(mechanism="gaam", parameters={"xi": 0.5}, formula="exp(-r^2 / (2 * 0.5))"),
+    "student-t": Gate(
+        mechanism="student-t", parameters={"nu": 1.0, "xi": 0.25}, formula="1 / (1 + r^2 / 0.25)"
+    ),
+    "two-peaks": Gate(
+        mechanism="chi2",
+        parameters={"excess": 2.0, "xi": 0.5},
+        formula="q / 2 * exp(-(q - 2) / 2), q = r^2 / 0.5",
+    ),
+    "none": Gate(mechanism="none", formula="1: the mean over layers decides"),
+}
+"""Widths at which a linear decoder of the states explains less than a tenth of the variance of a
+teacher's logits on Gaussian states, and a Gaussian gate of any width leaves 2 to 4% of a Laplace or
+Student-t one unexplained, and any gate with one peak half of one with two (fitted by least squares;
+``tests/decoder/planting/test_gates.py``). None of them is where training starts."""
+assert set(GATES) == set(get_args(GateName))
+
+
+def planted_gate(cache: Mapping[str, Any]) -> str | None:
+    """The gate that was planted, by what a run says of its cache; None where none is known."""
+    about = cache.get("planted")
+    gate = about.get("gate") if isinstance(about, dict) else None
+    return gate if isinstance(gate, str) and gate in GATES else None
