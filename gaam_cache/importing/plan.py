@@ -17,8 +17,8 @@ from gaam_cache.format.plan import (
     read_plan,
     rows_per_shard,
 )
-from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.planted import KEY, Planted
+from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.import_config import IMPORTED
 from gaam_cache.importing.job import ImportJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
 
@@ -39,10 +39,3 @@ teacher's logits on Gaussian states, and a Gaussian gate of any width leaves 2 t
 Student-t one unexplained, and any gate with one peak half of one with two (fitted by least squares;
 ``tests/decoder/planting/test_gates.py``). None of them is where training starts."""
 assert set(GATES) == set(get_args(GateName))
-
-
-def planted_gate(cache: Mapping[str, Any]) -> str | None:
-    """The gate that was planted, by what a run says of its cache; None where none is known."""
-    about = cache.get("planted")
-    gate = about.get("gate") if isinstance(about, dict) else None
-    return gate if isinstance(gate, str) and gate in GATES else None

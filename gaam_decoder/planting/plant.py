@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gaam_decoder.planting.plant_config import LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.planting.states import CachedStates, GaussianStates, States, chosen_rows
 from gaam_decoder.planting.teacher import draw_labels, make_teacher
 
+Progress = Callable[[int, int, str], None]
 SPLITS = ("train", "test")
 GAUSSIAN = "Gaussian states"
 
@@ -44,6 +46,11 @@ class PlantSummary:
     linear_accuracy: float | None
     """To be expected of the best linear decoder of the states; None where it is not known."""
 
+    @property
+    def attn(self) -> str:
+        """What can express it, as ``--attn`` takes it."""
+        return self.mechanism + (":heads=1" if GATES[self.gate].parameters else "")
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         return asdict(self)
@@ -62,7 +69,7 @@ class PlantSummary:
             [
                 f"the cache in '{visible(self.path)}' is complete",
                 f"  gate         {self.gate}: {GATES[self.gate].formula}; "
-                f"--attn {_attn(self.gate)} can express it",
+                f"--attn {self.attn} can express it",
                 f"  states       {self.num_layers} layers x {self.hidden_size}, "
                 f"stored as {self.storage_dtype}",
                 f"  rows         {rows}",
@@ -74,17 +81,16 @@ class PlantSummary:
         )
 
 
-def _attn(gate: str) -> str:
-    heads = ":heads=1" if GATES[gate].parameters else ""
-    return GATES[gate].mechanism + heads
-
-
-def plant(config: PlantConfig) -> PlantSummary:
+def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSummary:
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
     cache stores them. At most some hundred rows of states are in memory, but for the rows to which
     a linear decoder is fitted (1 GB at most).
+
+    Args:
+        config: what to plant, in what, and where to.
+        progress: called with (rows done, rows in all, what is going on).
 
     Raises:
         ConfigError: more rows than the given cache has, or the folder holds something else.
@@ -135,6 +141,7 @@ def plant(config: PlantConfig) -> PlantSummary:
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
         pool=source.plan.pooling[0] if source else "gaussian",
         planted=Planted(parameters=parameters, figures=figures),
+        progress=progress,
     )
     return PlantSummary(
         path=made.path,

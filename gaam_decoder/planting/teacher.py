@@ -54,8 +54,8 @@ class Teacher:
     """
 
     attention: Attention
-    weight_CF: Floats
-    bias_C: Floats
+    weight_CF: Floats  # noqa: N815 a shape suffix
+    bias_C: Floats  # noqa: N815
 
     def logits(self, x_NLD: Floats) -> Floats:
         """(N, L, D) -> (N, C)."""
@@ -74,9 +74,7 @@ def _behind(attention: Attention, x_NLD: Floats) -> Floats:
     return y_NLD.reshape(len(y_NLD), -1)
 
 
-def make_teacher(
-    gate: str, train: States, *, classes: int, strength: float, seed: int
-) -> Teacher:
+def make_teacher(gate: str, train: States, *, classes: int, strength: float, seed: int) -> Teacher:
     """Draw a teacher.
 
     Args:
