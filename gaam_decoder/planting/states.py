@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from gaam_cache.cache import EmbeddingCache
 
 BLOCK_ROWS = 512
-"""Rows of Gaussian states that are drawn together, and the seed of each block is its own."""
+"""Rows that are in memory at once; of Gaussian states each such block has a seed of its own."""
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations. Real
 states have such means; a gate multiplies them, which no linear decoder of the states can follow:
-without (mean 0) a linear decoder sees up to 40% of the variance that a gate makes."""
+without (mean 0) a linear map sees 37 to 74% of the variance that the gates of ``gates`` let through,
+with it 2 to 19%."""
 GAUSSIAN, CHOICE = 1, 2
 """Random streams of a seed; ``teacher`` has others."""
 
