@@ -440,7 +440,7 @@ def ablate(
 @app.command(cls=_Command)
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin.", show_default=False)] = None,
+    texts: Annotated[Strings, typer.Argument(metavar="[TEXT]...", help="Texts, or paths of sounds or pictures; - reads stdin, to its end before any is predicted.", show_default=False)] = None,
     file: Annotated[Path | None, _option("--file", help="Rows of a table: .csv, .jsonl, .parquet.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", metavar="FILE", help="Results of all rows: .csv, .jsonl, .parquet; what was interrupted goes on (default: stdout).")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it is there.")] = False,
@@ -514,16 +514,18 @@ def report(
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
+    signature: Annotated[bool, typer.Option("--signature", help="Print only the line of every table that 'gaam rerun' takes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     import gaam_decoder
-    from gaam_decoder.reports.report import report_format
+    from gaam_decoder.reports.report import check_outputs, report_format
 
     name = format or ("json" if as_json else "terminal")
     if as_json and name != "json":
         raise ConfigError("--json is --format json", expected="one format", found=name)
     report_format(name)  # a slip of the finger is said before runs are read
+    check_outputs(out=out, figures=figures)
     found = gaam_decoder.report(
         runs or ["runs"],
         attn=attn,
@@ -535,6 +537,9 @@ def report(
         every_candidate=all_candidates,
         tune_seeds=tune_seeds,
     )
+    if signature:
+        tell("\n".join(found.signatures()))
+        return
     if figures:
         saved = found.save_figures(figures)
         tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)
@@ -542,6 +547,23 @@ def report(
         found.save(out, name)
     else:
         found.show(name)
+    for line in found.beside(name):
+        tell(f"note: {line}", to=sys.stderr)
+
+
+@app.command(cls=_Command)
+def rerun(
+    what: Annotated[list[str], typer.Argument(metavar="RUN...|SIGNATURE|FILE.json", help="Runs, folders of runs, the line below a table, or a report in JSON.")],
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Print the commands that give runs, or a table, again; '| sh' in an empty folder runs them."""
+    from gaam_decoder.rerun.rerun import rerun
+
+    found = rerun(what)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        tell(found.script())
 
 
 runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
@@ -657,7 +679,7 @@ def export(
     from gaam_cache.exporting import command
 
     of_cache = gaam_cache.inspect.is_cache(path)
-    command.check_options(of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
+    command.check_options(path, out, of_cache=of_cache, seed=seed, average=average, cache=cache, copy=copy, push=push, private=private, yes=yes)  # fmt: skip
     where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
     with show_progress("export", "steps", quiet=quiet) as progress:
         made: Any

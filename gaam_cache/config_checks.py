@@ -47,7 +47,8 @@ def parse_delimiter(value: Any) -> str | None:
 
 def delimiter_of(config: ExtractConfig) -> str:
     """The character that parts fields."""
-    return DELIMITERS.get(config.delimiter or "comma", config.delimiter or ",")
+    given = "comma" if config.delimiter is None else config.delimiter
+    return DELIMITERS.get(given, given)
 
 
 def _not_a_delimiter(character: str) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
+from gaam_cache.extraction.piece import Piece, Placed
 from gaam_cache.format.encoding import Encoding
 
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 
     from gaam_cache.encoders._base import Encoder
     from gaam_cache.encoders._inputs import Inputs
-    from gaam_cache.extraction.piece import Piece
     from gaam_cache.extraction.tally import Tally
 
-__all__ = ["Encoding", "RowEncoder"]
+__all__ = ["Encoding", "Placed", "RowEncoder"]
 
 
 class _Prepared(NamedTuple):
@@ -104,7 +104,7 @@ class RowEncoder:
 
     def stream(
         self,
-        chunks: Iterable[Sequence[str]],
+        chunks: Iterable[Sequence[str] | Placed],
         *,
         pooling: str,
         origin: str = "the rows",
@@ -112,6 +112,7 @@ class RowEncoder:
     ) -> Iterator[NDArray[np.float32]]:
         """The same of chunk after chunk; the next one is made ready while one is encoded.
 
+        Rows of a chunk that says where they stand are named so in messages, others by their number.
         What is raised by the chunks, or about the rows of one, comes after the states of all those
         before it.
         """
@@ -130,8 +131,9 @@ class RowEncoder:
                 except Exception as error:  # noqa: BLE001 raised below, in its turn
                     late, chunk = error, None
                 if chunk is not None:
-                    ahead = reader.submit(self._prepare, chunk, origin, row)
-                    row += len(chunk)
+                    placed = Placed.of(chunk, row)
+                    ahead = reader.submit(self._prepare, placed, origin)
+                    row += len(placed)
                 if ready is not None:
                     prepared = ready.result()
                     yield self._states(prepared, pooling) if prepared else empty
@@ -141,16 +143,14 @@ class RowEncoder:
         if late is not None:
             raise late
 
-    def _prepare(self, rows: Sequence[str], origin: str, first_row: int) -> _Prepared | None:
-        from gaam_cache.extraction.piece import Piece
+    def _prepare(self, placed: Placed, origin: str) -> _Prepared | None:
         from gaam_cache.sources._given import given_inputs
 
-        if not len(rows):
+        if not len(placed):
             return None
-        inputs = given_inputs(
-            rows, self.encoding.kind, self._config, origin=origin, first_row=first_row
-        )
-        piece = Piece(inputs, 0, len(inputs), origin, first_row)
+        rows, places = placed.rows, placed.places
+        inputs = given_inputs(rows, self.encoding.kind, self._config, origin=origin, places=places)
+        piece = Piece(inputs, 0, len(inputs), origin, places)
         return _Prepared(piece, self._maker.prepare(piece))
 
     def _states(self, prepared: _Prepared, pooling: str) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.errors import CacheError, ConfigError, GaamError
 from gaam_cache.format.digest import hash_file
 from gaam_cache.format.files import Identity
 from gaam_cache.format.strict_json import read_json
@@ -100,6 +100,27 @@ class Located:
                     hint=f"rm '{blob}' and run the same again",
                 )
         return found
+
+
+def hashes_as_they_are(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of files of a folder that need not hold an encoder that can be used.
+
+    Args:
+        folder: which need not be there.
+        names: of files that are looked for, beside those that decide an encoder's numbers.
+
+    Returns:
+        By name, of those that are there; why, where one cannot be read.
+    """
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    usual = {name for name in there if WANTED.fullmatch(name) and not IS_WEIGHTS.match(name)}
+    found = {}
+    for name in sorted((usual | set(names)) & there):
+        try:
+            found[name] = hash_file(within(folder, name))
+        except (GaamError, OSError) as error:
+            found[name] = f"unreadable: {error}"
+    return found
 
 
 def within(folder: Path, name: str) -> Path:

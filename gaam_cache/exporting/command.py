@@ -6,14 +6,18 @@ import sys
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError, HubError
+from gaam_cache.format.elsewhere import check_elsewhere
+from gaam_cache.hub.names import check_pushed_name
 from gaam_cache.hub.push import Destination, look
 from gaam_cache.messages.foreign_text import tell
 from gaam_cache.terminal.asking import can_ask, confirmed
 
 
 def check_options(
-    of_cache: bool,
+    path: Path,
+    out: Path,
     *,
+    of_cache: bool,
     seed: int | None,
     average: bool,
     cache: Path | None,
@@ -22,10 +26,11 @@ def check_options(
     private: bool,
     yes: bool,
 ) -> None:
-    """Refuse options that play no part.
+    """Refuse what cannot be exported so, before anything is read and anybody is asked.
 
     Raises:
-        ConfigError: naming them.
+        ConfigError: options that play no part, no name of a repository, or a folder that must not
+            be made.
     """
     given = {"--seed": seed is not None, "--average": average, "--cache": cache is not None}
     wrong = [option for option, there in given.items() if there and of_cache]
@@ -36,9 +41,12 @@ def check_options(
         raise ConfigError(f"{', '.join(wrong)} is for {kind}", expected=kind, found=other)
     if seed is not None and average:
         raise ConfigError("--seed and --average are two exports", expected="one of the two")
-    if push is None and (private or yes):
+    if push is not None:
+        check_pushed_name(push)
+    elif private or yes:
         option = "--private" if private else "--yes"
         raise ConfigError(f"{option} is for --push", expected="--push USER/NAME beside it")
+    check_elsewhere(path, out)
 
 
 def destination(

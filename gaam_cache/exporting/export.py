@@ -10,9 +10,10 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.cache import open_cache
-from gaam_cache.errors import CacheError, ConfigError, GaamError
+from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.exporting.card import card
 from gaam_cache.format.digest import chunks
+from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.format.files import NO_HARD_LINKS, open_regular, write_synced
 from gaam_cache.format.layout import planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
@@ -107,13 +108,7 @@ def export_cache(
     """
     root, out = Path(path).expanduser(), Path(out).expanduser()
     cache = open_cache(root)
-    if out.resolve() == root.resolve() or root.resolve() in out.resolve().parents:
-        raise ConfigError(
-            "a cache cannot be exported into itself",
-            expected="a folder elsewhere",
-            found=str(out),
-            where=str(root.absolute()),
-        )
+    check_elsewhere(root, out)
     plan = portable_plan(cache.plan)
     with whole_folder(out, is_export, overwrite=overwrite) as folder:
         linked = _take_shards(root, folder, cache.plan, copy=copy)

@@ -10,6 +10,8 @@ from typing import Any
 from gaam_cache import plugins
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
+from gaam_cache.encoders._locate import locate
+from gaam_cache.encoders._located import hashes_as_they_are
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
 from gaam_cache.format.encoding import Encoding
@@ -53,12 +55,14 @@ def open_again(
         )
     config = _config_of(encoding, encoder, device=device, batch_tokens=batch_tokens)
     _check_decoders(encoding)
-    rows = _fitted_on(encoding, config)
+    rows = _fitted_on(encoding, config) if _called(config.encoder) else {}
     try:
         opened = open_encoder(encoding.kind, config, rows)
         found = opened.identity()
-    except (NotFoundError, HubError) as error:
-        if encoder is None:
+    except GaamError as error:
+        if (folder := _folder_of(config, error)) is not None:
+            _check_files(folder, config.encoder, encoding)  # of another one nothing else matters
+        if encoder is None and isinstance(error, NotFoundError | HubError):
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
     _check_same(found, encoding.identity, f"'{config.encoder}' is another encoder", encoding)
@@ -91,8 +95,7 @@ def _encoder_of(encoding: Encoding) -> str:
     from the hub the revision is recorded.
     """
     name, path = encoding.encoder["name"], encoding.encoder["path"]
-    called = name.partition(":")[0] in plugins.names("gaam_cache.encoders")
-    if encoding.encoder["revision"] is not None or called or name == DEFAULT_ENCODER:
+    if encoding.encoder["revision"] is not None or _called(name) or name == DEFAULT_ENCODER:
         return str(path if path is not None and Path(path).exists() else name)
     for place in (path, name):
         if place is not None and Path(place).expanduser().exists():
@@ -104,6 +107,28 @@ def _encoder_of(encoding: Encoding) -> str:
         where=path or name,
         hint=f"name its folder with --encoder; or {INSTEAD}",
     )
+
+
+def _called(name: str) -> bool:
+    """Whether an encoder is called by a name of its own, and lies in no folder."""
+    return name.partition(":")[0] in plugins.names("gaam_cache.encoders")
+
+
+def _folder_of(config: ExtractConfig, error: GaamError) -> Path | None:
+    """Where an encoder lies that cannot be used; None where nobody knows."""
+    path = Path(config.encoder).expanduser()
+    if path.exists() or _called(config.encoder):
+        return path
+    if isinstance(error, NotFoundError | HubError):
+        return None
+    return locate(config.encoder, config.revision, weights=False).path
+
+
+def _check_files(folder: Path, encoder: str, encoding: Encoding) -> None:
+    """Of an encoder that cannot be used: its files are those of the run."""
+    then = encoding.identity.get("files", {})
+    now = hashes_as_they_are(folder, then)
+    _check_same({"files": now}, {"files": then}, f"'{encoder}' is another encoder", encoding)
 
 
 def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:

@@ -23,6 +23,7 @@ from gaam_cache.extraction.batching import (
 from gaam_cache.extraction.job import Job, make_plan, prepare_job
 from gaam_cache.extraction.rate import Rate, assumed_rate, card_rate, timed_rate
 from gaam_cache.format.receipt import ITEM_BYTES
+from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import visible
 from gaam_cache.terminal.progress import Report, silent
 
@@ -122,6 +123,7 @@ def estimate(
     """
     report = progress or silent
     assumed = assumed or Assumptions()
+    check_folder(config.out, option="--out")
     on_card = assumed.on_card(config, gpu_here=torch.cuda.is_available())
     loaded = on_card is None and assumed.assume_tokens_per_second is None
     here = config if loaded else replace(config, device="cpu")  # nothing runs on any device

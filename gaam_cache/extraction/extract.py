@@ -9,6 +9,7 @@ from gaam_cache.extraction.missing import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.workers import as_rank, by_engine
+from gaam_cache.format.targets import check_folder
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.terminal.progress import Report, silent
 
@@ -28,7 +29,7 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
-        ConfigError: an argument is wrong, or the folder holds another cache.
+        ConfigError: an argument is wrong, the folder holds another cache, or none can be there.
         DataError: a row cannot be used.
         NumericsError: a state that the storage type cannot hold, or that is not that of its text
             alone.
@@ -41,6 +42,7 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
     """
     report = progress or silent
     rank = find_rank(config.rank)
+    check_folder(config.out, option="--out")
     if not config.alone:
         summary = by_engine(config, rank, report)
     elif rank is not None:

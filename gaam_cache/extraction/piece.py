@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows, and where each of them stands: those of a file need not follow one another."""
+
+    rows: Sequence[str]
+    places: Sequence[str]
+    """As in 'line 7', one of every row."""
+
+    @classmethod
+    def of(cls, rows: Sequence[str] | Placed, first_row: int) -> Self | Placed:
+        """As they are placed, else by their number from 1, the first of which is the next one."""
+        if isinstance(rows, Placed):
+            return rows
+        return cls(rows, [f"row {first_row + place + 1}" for place in range(len(rows))])
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +38,8 @@ class Piece:
     stop: int
     origin: str
     """Where they are from, for messages."""
-    before: int = 0
-    """Rows there before the first of ``inputs``."""
+    places: Sequence[str] = ()
+    """Where each of ``inputs`` stands there; empty: by their numbers."""
 
     @property
     def count(self) -> int:
@@ -28,4 +48,5 @@ class Piece:
 
     def where(self, row: int) -> str:
         """The place of a row of the piece, counted from 0, for messages."""
-        return f"{self.origin}, row {self.before + self.start + row + 1}"
+        place = self.start + row
+        return f"{self.origin}, {self.places[place] if self.places else f'row {place + 1}'}"

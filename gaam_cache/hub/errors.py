@@ -16,13 +16,15 @@ from gaam_cache.plugins import nearest
 TIMEOUT_SECONDS = 8.0
 TRIES = 4
 """How often one request is made; a range that begins further on in a file is another request."""
-NOUNS = {"model": "model", "dataset": "data set"}
-OF = {"model": "an encoder", "dataset": "a dataset"}
+NOUNS = {"model": "model", "dataset": "data set", "decoder": "decoder"}
+OF = {"model": "an encoder", "dataset": "a dataset", "decoder": "an exported decoder"}
 
 
 def meant_what_is_here(error: GaamError, name: str, kind: str) -> GaamError:
     """The error, with a hint where ``name`` is nearly what comes with gaam."""
-    here = {"model": DEFAULT_ENCODER, "dataset": DEFAULT_DATASET}[kind]
+    here = {"model": DEFAULT_ENCODER, "dataset": DEFAULT_DATASET}.get(kind)
+    if here is None:
+        return error
     short = {here.rpartition("/")[2]: here, here.partition("-")[0]: here}
     meant = nearest(name, [here], short) if name != here else None
     if meant:
@@ -37,7 +39,7 @@ def hub_errors(repo_id: str, *, kind: str, downloading: bool = False) -> Iterato
 
     Args:
         repo_id: the repository.
-        kind: 'model' or 'dataset'.
+        kind: 'model', 'dataset' or 'decoder'.
         downloading: files are being fetched: the hub has answered before.
 
     Raises:

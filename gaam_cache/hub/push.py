@@ -12,6 +12,7 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError, HubError
 from gaam_cache.hub.errors import NOUNS, bounded_tries, first_line
+from gaam_cache.hub.names import check_pushed_name
 from gaam_cache.messages.foreign_text import visible
 
 WHOSE = {"model": ("config.json", "model.safetensors"), "dataset": ("cache.json", "shards/*")}
@@ -104,12 +105,7 @@ def look(repo_id: str, *, kind: str, private: bool = False, overwrite: bool = Fa
     from huggingface_hub import HfApi, get_token
 
     api = HfApi()
-    if repo_id.count("/") != 1:
-        raise ConfigError(
-            "--push names no repository",
-            expected="USER/NAME, or ORGANISATION/NAME",
-            found=f"'{repo_id}'",
-        )
+    check_pushed_name(repo_id)
     if get_token() is None:
         raise HubError(
             "no token: the hub takes files from those alone whom it knows",
@@ -181,12 +177,6 @@ def _push_errors(repo_id: str, kind: str, state: str) -> Iterator[None]:
             yield
     except GaamError:
         raise  # said already; some are OSErrors too
-    except errors.HFValidationError as error:
-        raise ConfigError(
-            "--push names no repository",
-            expected="USER/NAME, or ORGANISATION/NAME",
-            found=first_line(error),
-        ) from error
     except (errors.HTTPError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise  # a file of this disk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gaam_cache.extraction.recorded import settings_of_import
+from gaam_cache.format.targets import check_folder
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.importing.job import hash_files, opened
 from gaam_cache.importing.publish import publish_states
@@ -32,6 +33,7 @@ def import_states(config: ImportConfig, *, progress: Report | None = None) -> Im
         GaamWarning: splits share states, or a split lacks a class.
     """
     report = progress or silent
+    check_folder(config.out, option="--out")
     with opened(config) as job:
         files = hash_files(job.containers, report)
         for container in job.containers:
@@ -58,5 +60,6 @@ def preview_import(config: ImportConfig) -> ImportPreview:
         ConfigError: what to take is not clear.
         DataError: a file is damaged, or its arrays do not fit together.
     """
+    check_folder(config.out, option="--out")
     with opened(config) as job:
         return preview_of(job, config.shard_rows)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.planted import Planted
+from gaam_cache.format.targets import check_folder
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.importing.choose import Taken
 from gaam_cache.importing.given import GivenArray
@@ -87,6 +88,7 @@ def write(
         pool=pool,
         shard_rows=shard_rows,
     )
+    check_folder(config.out, option="out")
     tokens, kept = num_tokens or {}, columns or {}
     _check_splits(splits, {"num_tokens": tokens, **kept})
     for column, of_splits in kept.items():

@@ -10,7 +10,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._bad_rows import BadRows
-from gaam_cache.sources._kinds import OneKind
+from gaam_cache.sources._kinds import rows_of_kind
 from gaam_cache.sources._texts import Texts, check_encodable, is_blank
 from gaam_cache.sources.media._in_order import in_order
 from gaam_cache.sources.media._items import Place, blob_of
@@ -18,7 +18,7 @@ from gaam_cache.sources.media._look import Found, Looker, Named, media
 
 
 def given_inputs(
-    rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, first_row: int
+    rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
 ) -> Sequence[Any]:
     """Inputs as an encoder of the kind takes them, each checked as those of a data set are.
 
@@ -27,16 +27,16 @@ def given_inputs(
         kind: what they are.
         config: says how sounds are cut.
         origin: what to call where they are from, in messages.
-        first_row: number of the first of them there, from 0.
+        places: where each of them stands there.
 
     Raises:
         DataError: of all that cannot be used how many there are, and the first.
         ConfigError: rows of this kind cannot be handed over.
     """
     bad, inputs = BadRows(origin), []
-    for place, found in enumerate(_found(rows, kind, config), start=first_row + 1):
+    for place, found in zip(places, _found(rows, kind, config), strict=True):
         if isinstance(found, DataError):
-            bad.add(f"row {place}", found)
+            bad.add(place, found)
         else:
             inputs.append(found)
     bad.refuse(len(rows))
@@ -93,12 +93,14 @@ def _named(row: Any) -> Named | DataError:
 
 
 def _item(found: Found, kind: str, place: Place) -> Any:
-    try:
-        one_kind = OneKind()
-        one_kind.check(kind)
-        one_kind.check(found.medium.rows.kind)
-    except DataError as error:
-        return error
+    there = found.medium.rows
+    if there.kind != kind:
+        return DataError(
+            f"a file is a {there.noun}, which the encoder does not read",
+            expected=f"a {rows_of_kind(kind).noun}, as those that were trained on",
+            found=f"a {there.noun}: {excerpt(str(found.about.get('path', '')))}",
+            hint=f"remove the row, or predict with a run on {there.noun}s",
+        )
     if len(found.facts) != 1:
         return DataError(
             "a file is several rows, and each has a prediction of its own",

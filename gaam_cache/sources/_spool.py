@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, overload
 
@@ -100,7 +102,7 @@ class ByteSpool:
     """
 
     def __init__(self) -> None:
-        self._file = _temporary_file(buffering=0)
+        self._file = _temporary_file(self, buffering=0)
         self.size = 0
         """In bytes."""
 
@@ -131,7 +133,7 @@ class TextSpool(PackedTexts):
 
     def __init__(self) -> None:
         super().__init__(array("Q", [0]))
-        self._file = _temporary_file(buffering=BUFFER_BYTES)
+        self._file = _temporary_file(self, buffering=BUFFER_BYTES)
         self._flushed = False
 
     def append(self, text: str) -> None:
@@ -169,11 +171,19 @@ def packed(texts: Sequence[str]) -> PackedTexts:
     return texts if isinstance(texts, PackedTexts) else spooled(texts)
 
 
-def _temporary_file(*, buffering: int) -> Any:
+def _temporary_file(owner: object, *, buffering: int) -> Any:
+    """A file that is closed when nobody has ``owner`` any more, or at the end of the process."""
     try:
-        return tempfile.TemporaryFile(buffering=buffering)
+        file = tempfile.TemporaryFile(buffering=buffering)  # noqa: SIM115 it outlives this
     except OSError as error:
         raise _full(error) from error
+    weakref.finalize(owner, _close, file)
+    return file
+
+
+def _close(file: Any) -> None:
+    with suppress(OSError):  # on a full disk: what was not written nobody has read
+        file.close()
 
 
 def _pread(descriptor: int, offset: int, count: int) -> bytes:

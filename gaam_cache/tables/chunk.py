@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import digest_of_stream
+from gaam_cache.messages.checks import excerpt
 
 if TYPE_CHECKING:
     import pyarrow
@@ -123,11 +124,47 @@ class FieldsChunk(Chunk):
         ]
 
 
-def refused_value(place: str, column: str, why: str, found: str) -> DataError:
+def refused_value(
+    place: str,
+    column: str,
+    why: str,
+    found: str,
+    hint: str = "write the format that is read, with another end of --out",
+) -> DataError:
     """The refusal of a value that the format does not have in which it is to be written."""
     return DataError(
         f"a value of the column '{column}' cannot be written: {why}",
         found=found,
         where=place,
-        hint="write the format that is read, with another end of --out",
+        hint=hint,
     )
+
+
+def no_json(place: str, column: str, found: str, *, nested: bool) -> DataError:
+    """The refusal of a number that JSON does not have.
+
+    Args:
+        place: of its row.
+        column: that it stands in.
+        found: the number.
+        nested: whether in an array or object, which is written as JSON in CSV too.
+    """
+    return refused_value(
+        place,
+        column,
+        "JSON has no NaN and no infinity",
+        found,
+        "write null in its place"
+        if nested
+        else "write --out FILE.csv or FILE.parquet, which have it; or null in its place",
+    )
+
+
+def check_cell(text: str, column: str, place: str) -> None:
+    """Refuse text that no CSV file can hold.
+
+    Raises:
+        DataError: naming row and column.
+    """
+    if "\0" in text:
+        raise refused_value(place, column, "no CSV file holds a NUL", excerpt(text))

@@ -53,7 +53,8 @@ class CsvTable(_Strings):
         return self._in_chunks(self._rows(), self._chunk)
 
     def _rows(self) -> Iterator[_Row]:
-        rows = read_rows(self._file)
+        self.blank = 0
+        rows = read_rows(self._file, self._skip)
         names = [name.strip() for name in read_header(self._file, rows)]
         for where, row in sized(self._file, names, rows):
             if isinstance(row, DataError):

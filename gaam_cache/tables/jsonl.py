@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +10,14 @@ from gaam_cache.errors import DataError
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources._texts import check_encodable
 from gaam_cache.sources.formats._jsonl import first_object, read_objects
-from gaam_cache.tables.chunk import Chunk, Input, refused_value
+from gaam_cache.tables.chunk import Chunk, Input, check_cell, no_json, refused_value
 from gaam_cache.tables.inputs import Inputs
+from gaam_cache.tables.numbers import CONSTANTS, Number, spelled
 from gaam_cache.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow
 
-EXACT = 2**53
-"""Whole numbers up to this one are themselves in float64."""
 _Row = tuple[str, str, Mapping[str, Any], Input]
 _TYPES = {
     frozenset[str](): "string",
@@ -34,18 +31,6 @@ _TYPES = {
     frozenset({"whole", "number"}): "double",
 }
 """Which type of Parquet has all the kinds of values of a column."""
-
-
-class _Spelled(float):
-    """A number that remembers how it was written."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Spelled:
-        """From what stands there."""
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
 
 
 class JsonLinesTable(Table):
@@ -74,7 +59,12 @@ class JsonLinesTable(Table):
         """Take note of the kinds of values; objects must have no columns but the first's."""
         assert isinstance(chunk, ObjectsChunk)
         known = set(self.names)
-        for place, record in zip(chunk.places, chunk.records, strict=True):
+        for place, line, record in zip(chunk.places, chunk.lines, chunk.records, strict=True):
+            if to == self.format:  # as they stand; few lines hold what is no JSON
+                if any(constant in line for constant in CONSTANTS):
+                    for name, value in record.items():
+                        _check_spelling(value, name, f"{self.path}, {place}", to)
+                continue
             if more := [key for key in record if key not in known]:
                 raise DataError(
                     "a line has a key that the first line has not",
@@ -86,6 +76,7 @@ class JsonLinesTable(Table):
             for name, value in record.items():
                 self._kinds[name].add(_kind(value))
                 _check_text(value, name, f"{self.path}, {place}", to)
+                _check_spelling(value, name, f"{self.path}, {place}", to)
             if to == "parquet":
                 self._check_kinds(record, f"{self.path}, {place}")
 
@@ -111,7 +102,8 @@ class JsonLinesTable(Table):
         return ObjectsChunk(self.names, lines, records, places, inputs, self.inputs.states(inputs))
 
     def _rows(self) -> Iterator[_Row]:
-        objects = read_objects(self.path, self._encoding, parse_float=_Spelled)
+        self.blank = 0
+        objects = read_objects(self.path, self._encoding, number=Number, skipped=self._skip)
         columns = self.inputs.columns.inputs
         for where, line, record in objects:
             if isinstance(record, DataError):
@@ -136,11 +128,11 @@ class ObjectsChunk(Chunk):
     ) -> None:
         super().__init__(*rest)
         self._keys = names
-        self._lines = lines
+        self.lines = lines
         self.records = records
 
     def _contents(self) -> Iterator[bytes]:
-        return (line.strip().encode() for line in self._lines)
+        return (line.strip().encode() for line in self.lines)
 
     def fields(self) -> Iterator[list[str]]:
         """Strings as they are, all else as JSON has it."""
@@ -149,7 +141,7 @@ class ObjectsChunk(Chunk):
 
     def members(self) -> Iterator[str]:
         """As they are spelled."""
-        for line in self._lines:
+        for line in self.lines:
             yield line.strip()[1:-1].strip()
 
     def arrays(self, schema: pyarrow.Schema) -> list[pyarrow.Array]:
@@ -162,7 +154,9 @@ class ObjectsChunk(Chunk):
             if field.type == pyarrow.string():
                 values = [None if value is None else _as_text(value) for value in values]
             elif field.type == pyarrow.float64():
-                values = [None if value is None else float(value) for value in values]
+                values = [None if value is None else float(value.text) for value in values]
+            elif field.type == pyarrow.int64():
+                values = [int(v.text) if isinstance(v, Number) else v for v in values]
             found.append(pyarrow.array(values, field.type))
         return found
 
@@ -172,7 +166,7 @@ def _as_text(value: Any) -> str:
         return value
     if value is None:
         return ""
-    return value.text if isinstance(value, _Spelled) else json.dumps(value)
+    return value.text if isinstance(value, Number) else spelled(value)
 
 
 def _kind(value: Any) -> str:
@@ -182,13 +176,21 @@ def _kind(value: Any) -> str:
         return "text"
     if isinstance(value, bool):
         return "truth"
-    if isinstance(value, int):
-        size = abs(value)
-        return "whole" if size <= EXACT else "long" if size < 2**63 else "too large"
-    if isinstance(value, float):
-        overflown = isinstance(value, _Spelled) and math.isinf(value)
-        return "too large" if overflown else "number"
-    return "nested"
+    return value.kind if isinstance(value, Number) else "nested"
+
+
+def _check_spelling(value: Any, name: str, place: str, to: str) -> None:
+    """Refuse numbers that JSON does not have, where JSON is written; a cell may be one."""
+    if isinstance(value, Number) and to != "jsonl":
+        return
+    if isinstance(value, Number | Mapping | list):
+        try:
+            spelled(value)
+        except ValueError as error:
+            raise no_json(place, name, str(error), nested=not isinstance(value, Number)) from error
+        except RecursionError as error:
+            why = "its arrays or objects are nested too deeply"
+            raise refused_value(place, name, why, excerpt(value)) from error
 
 
 def _check_text(value: Any, name: str, place: str, to: str) -> None:
@@ -198,8 +200,8 @@ def _check_text(value: Any, name: str, place: str, to: str) -> None:
         except DataError as error:
             found = error.details["found"]
             raise refused_value(place, name, "it holds half a character", found) from error
-        if to == "csv" and "\0" in value:
-            raise refused_value(place, name, "no CSV file holds a NUL", excerpt(value))
+        if to == "csv":
+            check_cell(value, name, place)
 
 
 def _taken(name: str) -> DataError:

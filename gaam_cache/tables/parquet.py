@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.format.digest import hash_file
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.sources.formats.parquet import check_type, unreadable, values_of
-from gaam_cache.tables.chunk import Chunk
+from gaam_cache.tables.chunk import Chunk, check_cell, no_json
 from gaam_cache.tables.inputs import Inputs
 from gaam_cache.tables.table import Table
 
@@ -115,63 +115,61 @@ class _Stored(Chunk):
 
     def fields(self) -> Iterator[list[str]]:
         """Strings and numbers as they are, times as ISO 8601, what is nested as JSON."""
-        columns = [self._plain(name) for name in self._table.column_names]
-        for row in zip(*columns, strict=True) if columns else ():
-            yield [_as_text(value) for value in row]
+        columns = [self._spelled(name, _cell) for name in self._table.column_names]
+        return map(list, zip(*columns, strict=True))
 
     def members(self) -> Iterator[str]:
         """The same, null as null; what is no number is a string."""
         names = self._table.column_names
-        columns = [self._plain(name) for name in names]
+        columns = [self._spelled(name, _json) for name in names]
         keys = [json.dumps(name, ensure_ascii=False) for name in names]
-        for row in zip(*columns, strict=True) if columns else ():
-            pairs = zip(keys, row, strict=True)
-            yield ", ".join(f"{key}: {_json(value)}" for key, value in pairs)
+        for row in zip(*columns, strict=True):
+            yield ", ".join(f"{key}: {value}" for key, value in zip(keys, row, strict=True))
 
     def arrays(self, schema: pyarrow.Schema) -> list[pyarrow.Array]:
         """As they are stored."""
         return [column.combine_chunks() for column in self._table.columns]
 
-    def _plain(self, name: str) -> Sequence[Any]:
-        """The values of a column, as JSON has them."""
+    def _spelled(self, name: str, spell: Callable[[Any, str, str], str]) -> list[str]:
+        """The values of a column, as a format has them."""
         import pyarrow
         from pyarrow import types
 
         column = self._table.column(name)
         inner = column.type.value_type if types.is_dictionary(column.type) else column.type
-        if types.is_temporal(inner) or types.is_decimal(inner):
-            column = column.cast(pyarrow.string())
+        where = self._path
         try:
-            return [_jsonable(value) for value in column.to_pylist()]
+            if types.is_temporal(inner) or types.is_decimal(inner):
+                column = column.cast(pyarrow.string())
+            found = []
+            for place, value in zip(self.places, column.to_pylist(), strict=True):
+                where = f"{self._path}, {place}"
+                found.append(spell(value, name, where))
+        except DataError:
+            raise
         except (TypeError, ValueError, pyarrow.ArrowException) as error:
             raise DataError(
                 f"the column '{name}' cannot be written as text",
                 expected="strings, numbers, truth values, times, and lists and structs of them",
                 found=f"values of type {column.type}: {excerpt(str(error))}",
-                where=self._path,
+                where=where,
                 hint="write Parquet: --out FILE.parquet",
             ) from error
+        return found
 
 
-def _jsonable(value: Any) -> Any:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {str(key): _jsonable(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(inner) for inner in value]
-    raise TypeError(type(value).__name__)
-
-
-def _as_text(value: Any) -> str:
+def _cell(value: Any, column: str, place: str) -> str:
     if isinstance(value, str):
+        check_cell(value, column, place)
         return value
-    return "" if value is None else _json(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return "" if value is None else _json(value, column, place)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _json(value: Any, column: str, place: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        nested = not isinstance(value, float)
+        raise no_json(place, column, excerpt(value), nested=nested) from error

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from gaam_cache.errors import DataError, StorageError
 from gaam_cache.format.files import Identity
-from gaam_cache.sources._bad_rows import BadRows
-from gaam_cache.tables.chunk import CHUNK_ROWS, Chunk
+from gaam_cache.sources._bad_rows import BadRows, at
+from gaam_cache.sources._texts import check_encodable
+from gaam_cache.tables.chunk import CHUNK_ROWS, Chunk, check_cell
 from gaam_cache.tables.inputs import Inputs
 from gaam_cache.terminal.progress import Report, silent
 
@@ -28,6 +29,8 @@ class Counts(NamedTuple):
     rows: int
     empty: int
     """Of these, rows of which nothing is to be encoded."""
+    blank: int = 0
+    """Lines between the rows that are none."""
 
 
 class Table(ABC):
@@ -50,6 +53,8 @@ class Table(ABC):
     """Of all columns, as they stand there."""
     delimiter: str = ","
     """What parts fields, in CSV."""
+    blank: int = 0
+    """Lines that are no rows, before the row that was read last."""
 
     def __init__(self, path: Path, inputs: Inputs) -> None:
         self.path = path
@@ -70,6 +75,8 @@ class Table(ABC):
         Raises:
             DataError: naming the row.
         """
+        if to == self.format:
+            return
         for _ in chunk.members() if to == "jsonl" else chunk.fields() if to == "csv" else ():
             pass
 
@@ -83,16 +90,29 @@ class Table(ABC):
         Raises:
             DataError: of all rows that cannot be used how many there are, and the first.
         """
+        if to != self.format:
+            self._check_names(to)
         bad, rows, empty = BadRows(str(self.path)), 0, 0
         for chunk in self._read():
             empty += _note_bad(chunk, bad)
             rows += len(chunk)
-            if not bad.count and to != self.format:
+            if not bad.count:
                 self.look(chunk, to)
             report(rows, 0, f"reading {self.path}")
         bad.refuse(rows)
         self.unchanged()
-        return Counts(rows, empty)
+        return Counts(rows, empty, self.blank)
+
+    def _check_names(self, to: str) -> None:
+        """Refuse a name of a column that format ``to`` does not have."""
+        for name in self.names:
+            where = f"{self.path}, the names of the columns"
+            if to == "csv":
+                check_cell(name, name, where)
+            try:
+                check_encodable(name, "name")
+            except DataError as error:
+                raise at(error, where) from error
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows from the beginning.
@@ -106,6 +126,9 @@ class Table(ABC):
             bad.refuse(len(chunk))
             yield chunk
         self.unchanged()
+
+    def _skip(self, lines: int) -> None:
+        self.blank += lines
 
     def _in_chunks(self, rows: Iterator[T], make: Callable[[list[T]], Chunk]) -> Iterator[Chunk]:
         """Pieces of rows that come one by one; ``make`` makes one."""

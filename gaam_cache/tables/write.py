@@ -57,11 +57,14 @@ def _csv(
             for field in fields
         )
 
-    yield line([*table.names, *(column.name for column in columns)]).encode() + b"\n"
+    # with the first rows: until they are there, anything may still be refused
+    head = line([*table.names, *(column.name for column in columns)]) + "\n"
     for chunk, added in rows:
         more = zip(*(map(_field, added[column.name]) for column in columns), strict=True)
         pairs = zip(chunk.fields(), more, strict=True)
-        yield "".join(line([*fields, *values]) + "\n" for fields, values in pairs).encode()
+        yield (head + "".join(line([*fields, *values]) + "\n" for fields, values in pairs)).encode()
+        head = ""
+    yield head.encode()
 
 
 def _field(value: str | float | None) -> str:

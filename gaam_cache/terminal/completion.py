@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaam_cache import plugins
-from gaam_cache.terminal import plugin_options, settings
+from gaam_cache.config import ExtractConfig
+from gaam_cache.terminal import cached_splits, plugin_options, settings
 
 FOLDERS = {
     "attn": "gaam_decoder.attention",
@@ -26,6 +27,8 @@ FOLDERS = {
     "engine": "gaam_cache.engines",
 }
 """Folder of the plug-ins that an option takes, by what ``cli.py`` calls the variable."""
+SPLITS = frozenset({"split", "train_split", "test_split"})
+"""Options that take the name of a split of the cache, by what ``cli.py`` calls the variable."""
 WORD = re.compile(r"[a-z][a-z0-9-]*")
 """A word of a metavar that is meant as it is; ``N``, ``PATH`` and ``3e-4`` are not."""
 SEPARATORS = ":="
@@ -43,33 +46,46 @@ class Offer:
     type: str = "plain"
 
 
-def offers(param: Any, command: str, _: Any, incomplete: str) -> list[Offer]:
+def offers(param: Any, command: str, ctx: Any, incomplete: str) -> list[Offer]:
     """What may stand where ``incomplete`` is being typed.
 
     Args:
         param: the option or argument.
         command: whose it is.
-        _: what else was typed.
+        ctx: what else was typed.
         incomplete: the value so far.
     """
-    words = [one for one in _words(param, command, incomplete) if one.startswith(incomplete)]
+    words = [one for one in _words(param, command, ctx, incomplete) if one.startswith(incomplete)]
     parted = max(incomplete.rfind(mark) for mark in SEPARATORS) + 1
     cut = parted if PARTED in os.environ else 0
     return [Offer(one[cut:]) for one in words]
 
 
-def _words(param: Any, command: str, incomplete: str) -> Iterable[str]:
+def _words(param: Any, command: str, ctx: Any, incomplete: str) -> Iterable[str]:
     name, metavar = str(param.name), str(param.metavar or "")
     if name == "preset":
         return settings.preset_names(command)
     if param.param_type_name != "option":
         return []
+    if name in SPLITS:
+        fixed = [one for one in metavar.split("|") if WORD.fullmatch(one)]
+        return [*cached_splits.names(_cache(ctx)), *fixed]
     if name not in FOLDERS or (name == "pool" and command == "import"):
         return [one for one in metavar.split("|") if WORD.fullmatch(one)]
     if ":" in metavar:
         return _specs(FOLDERS[name], incomplete)
     before = incomplete[: incomplete.rfind(",") + 1] if "," in metavar else ""
     return [before + one for one in plugins.names(FOLDERS[name])]
+
+
+def _cache(ctx: Any) -> str | None:
+    """The cache that was typed, or the one that is read where none is named."""
+    params = getattr(ctx, "params", {})
+    typed = params.get("cache")
+    typed = typed[-1] if isinstance(typed, list) and typed else typed
+    if isinstance(typed, str):
+        return typed
+    return str(ExtractConfig.__dataclass_fields__["out"].default)
 
 
 def _specs(package: str, incomplete: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 WIDEST = 100
 """Columns of a line at most: longer ones are hard to read."""
 NARROWEST = 40
-"""Columns below which lines may run over: the longest option is 28 wide."""
+"""Columns below which lines may run over; above, only a word that is longer than a line does."""
 MARGIN = "  "
 NAMES = 24
 """Columns of what is written at most; what needs more has a line of its own."""
@@ -38,7 +38,7 @@ def page(usage: str, text: str | None, panels: Mapping[str, list[tuple[str, str]
     """
     width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((80, 24)).columns))
     paragraphs = [one for one in inspect.cleandoc(text or "").split("\n\n") if one]
-    blocks = [usage, *(_wrapped(one, width) for one in paragraphs)]
+    blocks = [_hanging(usage, width), *(_wrapped(one, width) for one in paragraphs)]
     most = min(NAMES, max(width - 2 * len(MARGIN) - TEXT, len("-h, --help")))
     names = max(len(name) for rows in panels.values() for name, _ in rows if len(name) <= most)
     blocks += [_panel(heading, rows, names, width) for heading, rows in panels.items()]
@@ -78,19 +78,30 @@ def _panel(heading: str, rows: list[tuple[str, str]], names: int, width: int) ->
     lines = [_bold(heading)]
     indent = MARGIN + " " * names + MARGIN
     for name, text in rows:
-        first, *more = _wrapped(text, width - len(indent)).splitlines() or [""]
-        if len(name) > names:
-            lines += [MARGIN + _bold(name), indent + first]
+        longest = max(map(len, text.split()), default=0)
+        if len(name) > names or len(indent) + longest > width:
+            hanging = indent if len(indent) + longest <= width else 2 * MARGIN
+            written = _hanging(name, width - len(MARGIN)).splitlines()
+            lines += [MARGIN + _bold(line) for line in written]
+            lines += [hanging + line for line in _wrapped(text, width - len(hanging)).splitlines()]
         else:
+            first, *more = _wrapped(text, width - len(indent)).splitlines() or [""]
             lines.append(MARGIN + _bold(name) + " " * (names - len(name)) + MARGIN + first)
-        lines += [indent + line for line in more]
+            lines += [indent + line for line in more]
     return "\n".join(lines)
 
 
-def _wrapped(text: str, width: int) -> str:
+def _hanging(text: str, width: int) -> str:
+    """Lines of what is written, all but the first indented: none is wider than it must be."""
+    return _wrapped(text, width, indent=2 * MARGIN) if len(text) > width else text
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> str:
     """Lines broken at spaces alone: a name that is broken cannot be copied."""
     words = " ".join(text.split())
-    return textwrap.fill(words, width, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _bold(text: str) -> str:

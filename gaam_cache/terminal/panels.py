@@ -17,7 +17,7 @@ OTHER = "Options"
 WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
-    "Look after caches and runs": ("import", "status", "inspect", "verify", "runs"),
+    "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
     "Understand": ("describe", "ablate", "plant"),
     "Use and share": ("predict", "export"),
 }
@@ -88,7 +88,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
     "report": {
-        FIRST: ("format", "baseline", "margin", "out", "figures"),
+        FIRST: ("format", "baseline", "margin", "out", "figures", "signature"),
         "Which runs": ("attn", "head", "cache", "since"),
         "Candidates": ("all_candidates", "tune_seeds"),
         OTHER: ("as_json", "help"),

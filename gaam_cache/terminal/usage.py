@@ -13,7 +13,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import problem_with, shortened
 from gaam_cache.messages.foreign_text import tell
-from gaam_cache.terminal import completion, help, panels
+from gaam_cache.terminal import completion, help, panels, whole_numbers
 from gaam_cache.terminal.mistakes import explained, too_many
 
 
@@ -64,8 +64,8 @@ class Commands(TyperGroup):
         formatter.write(help.page(self.get_usage(ctx), self.help, rows))
 
 
-TEXTS = frozenset({"texts"})
-"""Arguments that may be any text: they name nothing."""
+TEXTS = frozenset({"texts", "what", "--delimiter"})
+"""What may be any text: it names nothing, or is a tab or a space alone, or more than a path."""
 
 
 class Command(TyperCommand):
@@ -103,12 +103,15 @@ class Command(TyperCommand):
             ConfigError: a value that is empty, or one of several, or a word that is none.
         """
         written, rest = self._written(ctx, args)
-        for name, single, values in written:
+        for param, name, single, values in written:
+            whole = whole_numbers.is_whole(param, ctx)
             for value in values:
                 if name not in TEXTS and (problem := problem_with(value)):
                     raise ConfigError(
                         f"bad value for {name}", expected=problem, found=repr(shortened(value))
                     )
+                if whole:
+                    whole_numbers.check(param, value, self, ctx)
             if single and len(values) > 1:
                 raise ConfigError(
                     f"{name} is given {'twice' if len(values) == 2 else f'{len(values)} times'}",
@@ -154,8 +157,8 @@ class Command(TyperCommand):
 
     def _written(
         self, ctx: Any, args: list[str]
-    ) -> tuple[list[tuple[str, bool, list[str]]], list[str]]:
-        """Name, whether it takes one value, and values of all that was given; and other words."""
+    ) -> tuple[list[tuple[Any, str, bool, list[str]]], list[str]]:
+        """Of all that was given what, its name, whether it takes one value, values; other words."""
         params = [p for p in self.get_params(ctx) if not getattr(p, "is_flag", False)]
         options = [param for param in params if param.param_type_name == "option"]
         single: list[Any] = [option for option in options if not option.multiple]
@@ -170,7 +173,7 @@ class Command(TyperCommand):
         for param in params:
             value = given.get(param.name)
             if isinstance(value, str):
-                found.append((f"the argument {str(param.name).upper()}", True, [value]))
+                found.append((param, f"the argument {str(param.name).upper()}", True, [value]))
             elif value:
-                found.append(("/".join(param.opts), param in single, list(value)))
+                found.append((param, "/".join(param.opts), param in single, list(value)))
         return found, rest

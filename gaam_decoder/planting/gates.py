@@ -34,8 +34,8 @@ GATES: dict[str, Gate] = {
     ),
     "none": Gate(mechanism="none", formula="1: the mean over layers decides"),
 }
-"""Widths at which, on Gaussian states of 16 layers, a linear map of the states explains less than 5%
-of the variance of what a gate with one peak lets through, and 19% of one with two; and a Gaussian
+"""Widths at which, on Gaussian states of 16 layers, a linear map of the states explains less than
+5% of the variance of what a gate with one peak lets through, and 19% of one with two; a Gaussian
 gate of the best width leaves 4% of the Laplace, 2% of the Student-t and half of the two-peaked one
 unexplained (``tests/decoder/planting/test_gates.py``). None of them is where training starts."""
 assert set(GATES) == set(get_args(GateName))

@@ -17,8 +17,8 @@ BLOCK_ROWS = 512
 MEAN = 3.0
 """Distance of the mean of every feature of Gaussian states from 0, in standard deviations. Real
 states have such means; a gate multiplies them, which no linear decoder of the states can follow:
-without (mean 0) a linear map sees 37 to 74% of the variance that the gates of ``gates`` let through,
-with it 2 to 19%."""
+without (mean 0) a linear map sees 37 to 74% of the variance that the gates of ``gates`` let
+through, with it 2 to 19%."""
 GAUSSIAN, CHOICE = 1, 2
 """Random streams of a seed; ``teacher`` has others."""
 

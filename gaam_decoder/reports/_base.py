@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _compare, _finals, _literature
+from gaam_decoder.reports import _compare, _finals, _literature, _row_names
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
@@ -19,12 +19,8 @@ from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
-SHUFFLED = "labels shuffled"
 NOT_TESTED = "final models, which are not evaluated"
 ON_TRAINING_ROWS = "tested on its own training rows"
-AT_EDGE = " (edge)"
-UNSPELT = ("select", "allow_train_as_test", "shuffle_labels")
-"""Settings that rows are marked with in words of their own."""
 CACHE_FIELDS = ("fingerprint", "encoder", "dataset", "layers", "first_layer", "hidden_size", "rows")
 
 
@@ -105,71 +101,16 @@ class Table:
         )
 
     def settings(self) -> list[str]:
-        """For every row the settings that not all rows share, such as ``lr=0.001``.
-
-        A setting that a row leaves at nothing (all layers, no clipping) is not spelled out; that
-        labels were shuffled always is, and what was tuned, which is marked where it is the smallest
-        or largest value that was tried.
-        """
-        keys = sorted({key for row in self.rows for key in row.recipe if key not in UNSPELT})
-        tuned = {name for row in self.rows for tuning in row.tunings for name in tuning.names}
-        varied = [k for k in keys if k in tuned or len(set(_values(self.rows, k))) > 1]
-        return [
-            ", ".join(
-                [SHUFFLED] * row.shuffled
-                + [
-                    brief(f"{k}={row.recipe[k]}") + (AT_EDGE if k in row.at_edge else "")
-                    for k in varied
-                    if row.recipe.get(k) is not None
-                ]
-            )
-            for row in self.rows
-        ]
+        """For every row the settings that not all rows share, such as ``lr=0.001``."""
+        return _row_names.settings(self.rows)
 
     def shows_head(self, row: Row) -> bool:
-        """Whether a row is called by its head too: where those of others differ, or it is a fit."""
-        return row.fitted or len({row.head for row in self.rows if not row.fitted}) > 1
+        """Whether a row is called by its head too."""
+        return _row_names.shows_head(row, self.rows)
 
     def labels(self) -> list[str]:
-        """For every row a name that no other row of the table has, as short as can be.
-
-        The head is in it where heads differ, and always that an epoch was chosen on test, that
-        the test rows are those that were learned from, or that labels were shuffled.
-        """
-        short = [
-            brief(row.attention)
-            + (f" + {brief(row.head, 60)}" if self.shows_head(row) else "")
-            + (f" {SHUFFLED}" if row.shuffled else "")
-            for row in self.rows
-        ]
-        marked = [
-            f"{label} select={row.select}"
-            if row.select == "test" or _selects(label, short, self.rows) > 1
-            else label
-            for label, row in zip(short, self.rows, strict=True)
-        ]
-        told = [
-            f"{label} {settings.replace(AT_EDGE, '').removeprefix(f'{SHUFFLED}, ')}"
-            if marked.count(label) > 1 and settings
-            else label
-            for label, settings in zip(marked, self.settings(), strict=True)
-        ]
-        return [
-            f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
-            if row.on_training_rows
-            else label
-            for label, row in zip(told, self.rows, strict=True)
-        ]
-
-
-def _values(rows: Sequence[Row], setting: str) -> list[str]:
-    """Of a setting, in the rows in which it plays a part."""
-    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
-
-
-def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
-    """Number of selection protocols among the rows of one name."""
-    return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})
+        """For every row a name that no other row of the table has, as short as can be."""
+        return _row_names.labels(self.rows)
 
 
 def build_tables(
@@ -203,7 +144,10 @@ def build_tables(
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
     row_lists = [build_rows(tested.groups, tunings) for tested in found]
-    chosen = _compare.choose_baseline([row for rows in row_lists for row in rows], baseline)
+    finals = [run for run in runs if not run.evaluated]
+    chosen = _compare.choose_baseline(
+        [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
+    )
     compared = _compare.correct(
         [
             [None] * len(rows)
@@ -235,15 +179,17 @@ def build_tables(
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
-    beside, alone = _finals.placed([r for r in runs if not r.evaluated], tables, tunings)
+    beside, alone = _finals.placed(finals, tables, tunings)
     tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
-    return tables + [
-        Table(cache=of[0].runs[0].cache, where=NOT_TESTED, margin=margin, finals=of) for of in alone
-    ]
+    shared: dict[str, Any] = {"where": NOT_TESTED, "margin": margin, "selection": selection}
+    return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
 
 
 class Format(ABC):
     """One way to show tables."""
+
+    says_selection: ClassVar[bool] = True
+    """Whether it says in words what was left out of the report."""
 
     @abstractmethod
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:

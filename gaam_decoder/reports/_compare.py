@@ -7,7 +7,7 @@ What was tuned may differ: each has what was best for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,8 +100,15 @@ def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Sequence[s
     return all(first.get(key) == second.get(key) for key in keys)
 
 
-def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
+def choose_baseline(
+    rows: Sequence[Row], asked: str | None, unevaluated: Collection[str] = ()
+) -> str | None:
     """The mechanism to compare with: the one asked for, else the control ``none`` if there is one.
+
+    Args:
+        rows: of all tables.
+        asked: by somebody.
+        unevaluated: mechanisms of which there are final models.
 
     Raises:
         ConfigError: the one asked for is not among the rows.
@@ -113,11 +120,17 @@ def choose_baseline(rows: Sequence[Row], asked: str | None) -> str | None:
         stepped = {row.attention for row in rows if not row.fitted} or set(there)
         return DEFAULT_BASELINE if DEFAULT_BASELINE in stepped else None
     if asked not in there:
+        final = asked in unevaluated
         raise ConfigError(
-            f"no run of the baseline '{asked}'",
-            expected=f"one of: {', '.join(there)}",
-            found=f"--baseline {asked}",
-            hint=f"train it: gaam train --attn {asked}",
+            f"of the baseline '{asked}' there is a final model alone"
+            if final
+            else f"no run of the baseline '{asked}'",
+            expected=f"one of: {', '.join(there)}" if there else "a run that was evaluated",
+            found="a final model, which is not evaluated and cannot be compared with"
+            if final
+            else f"--baseline {asked}",
+            where=f"--baseline {asked}" if final else None,
+            hint=f"{'evaluate' if final else 'train'} it: gaam train --attn {asked}",
         )
     return asked
 

@@ -14,6 +14,7 @@ from gaam_cache.format.files import write_file
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.receipt import SHARD_FOLDER
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.targets import check_file, check_folder
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.runs.run_reader import RUN_FILE
@@ -31,17 +32,10 @@ def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> N
             None: stdout.
 
     Raises:
-        ConfigError: a folder that holds a run or a cache.
+        ConfigError: as ``check_outputs``.
         StorageError: the file system refused; a file that was there is as it was.
     """
-    if out is not None and (kept := _results_beside(out)):
-        raise ConfigError(
-            f"'{out}' lies among results, which a report must not replace",
-            expected="a file somewhere else",
-            found=f"{kept} beside it",
-            where=str(out.absolute()),
-            hint="choose another --out",
-        )
+    check_outputs(out=out)
     if out is None and isinstance(writer, Terminal):
         writer.write(tables, sys.stdout)  # its width, colour and encoding are those of the screen
         return
@@ -53,6 +47,31 @@ def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> N
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text.getvalue())
+
+
+def check_outputs(*, out: Path | None = None, figures: Path | None = None) -> None:
+    """Refuse places where a report cannot go, before it is made.
+
+    Args:
+        out: of the tables; None: stdout.
+        figures: the folder of the pictures; None: none are written.
+
+    Raises:
+        ConfigError: no file or folder can be there, or a folder that holds a run or a cache.
+    """
+    if figures is not None:
+        check_folder(figures, option="--figures")
+    if out is None:
+        return
+    if kept := _results_beside(out):
+        raise ConfigError(
+            f"'{out}' lies among results, which a report must not replace",
+            expected="a file somewhere else",
+            found=f"{kept} beside it",
+            where=str(out.absolute()),
+            hint="choose another --out",
+        )
+    check_file(out, option="--out", special=True)
 
 
 def _results_beside(out: Path) -> str | None:

@@ -60,6 +60,8 @@ border-top:2px solid var(--ink)}
 h3{font-size:1.05rem;margin:1.8rem 0 .5rem}
 h4{font-size:.95rem;margin:.8rem 0 .3rem}
 p,ul,dl{margin:.4rem 0}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;background:var(--panel);
+padding:.5rem .7rem;border-radius:.4rem}
 details{margin:1rem 0;border-top:1px solid var(--rule)}
 summary{cursor:pointer}
 summary h3{display:inline;margin:0}

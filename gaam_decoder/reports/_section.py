@@ -26,6 +26,8 @@ class Section:
     heading: str
     lead: str
     """One sentence, without its full stop; all that the terminal shows of a folded section."""
+    verbatim: str | None = None
+    """A line to be copied as it is."""
     lines: tuple[str, ...] = ()
     """What has to be read with it."""
     sheets: tuple[Sheet, ...] = ()

@@ -9,9 +9,10 @@ import numpy as np
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, SHUFFLED, Table
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._numbers import p_value, percent, points, span
+from gaam_decoder.reports._row_names import SHUFFLED
 from gaam_decoder.reports._rows import Row
 
 LEFT = ("attention", "head", "select", "settings", "parameter", "baseline", "verdict")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from gaam_cache.messages.foreign_text import visible
+from gaam_decoder.reports._base import Table
 
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
 # the full-width forms that some take as well
@@ -27,6 +28,11 @@ def write_lines(stream: TextIO, fields: Sequence[str], lines: Iterable[dict[str,
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(_cell, fields))
     writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
+
+
+def left_out(table: Table) -> str | None:
+    """How many runs were left out of a report, and by what; None where none were."""
+    return (table.selection and table.selection.left_out_in_words()) or None
 
 
 def _cell(value: Any) -> Any:

@@ -13,7 +13,9 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
-from gaam_decoder.reports._output import write_report
+from gaam_decoder.reports._output import check_outputs, write_report
+from gaam_decoder.reports._selected import selected
+from gaam_decoder.reports.signature import signature
 from gaam_decoder.runs.filters import Filters, Texts
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
@@ -58,14 +60,28 @@ class Report:
         """
         write_report(report_format(format), self.tables, Path(file))
 
+    def signatures(self) -> list[str]:
+        """The signature of every table that has rows of its own; ``gaam rerun`` takes it."""
+        return [line for line in map(signature, self.tables) if line]
+
+    def beside(self, format: str) -> list[str]:
+        """What nobody may miss and that format does not say in words: what was left out.
+
+        Raises:
+            ConfigError: no such format.
+        """
+        return [] if report_format(format).says_selection else list(selected(self.tables[0]))
+
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write all pictures as PDF and PNG; returns their paths.
 
         Raises:
+            ConfigError: no folder can be there.
             StorageError: the file system refused.
         """
         from gaam_decoder.reports._pictures import save_pictures
 
+        check_outputs(figures=Path(folder))
         return save_pictures(self.tables, Path(folder))
 
     def __str__(self) -> str:

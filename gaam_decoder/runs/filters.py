@@ -171,7 +171,8 @@ def _fingerprint(text: str, there: set[str]) -> str:
     with suppress(OSError, ValueError):  # a name that no file can have
         if (folder / PLAN_FILE).is_file():
             return read_plan(folder).fingerprint
-    if not re.fullmatch(f"[0-9a-f]{{{FEWEST_DIGITS},64}}", text):
+    digits = text.lower()
+    if not re.fullmatch(f"[0-9a-f]{{{FEWEST_DIGITS},64}}", digits):
         raise NotFoundError(
             f"--cache names no cache: '{shortened(text)}'",
             expected=f"the folder of a cache, or {FEWEST_DIGITS} or more digits of a fingerprint",
@@ -179,14 +180,14 @@ def _fingerprint(text: str, there: set[str]) -> str:
             where=brief(str(folder.absolute())),
             hint=f"the runs are of: {', '.join(sorted(one[:12] for one in there)[:9])}",
         )
-    fits = sorted(one[:12] for one in there if one.startswith(text))
+    fits = sorted(one[:12] for one in there if one.startswith(digits))
     if len(fits) > 1:
         raise ConfigError(
             f"several fingerprints begin with '{text}'",
             expected="digits that only one begins with",
             found=", ".join(fits),
         )
-    return text
+    return digits
 
 
 def _moment(text: str | datetime, now: datetime) -> datetime:

@@ -54,7 +54,9 @@ COLUMNS: dict[str, str] = {
 ``lr``, ``weight_decay``, ``loss`` and ``epoch`` where a head is fitted at once, ``failed`` (why)
 where a seed finished, accuracies and ``majority_accuracy`` where a run was not evaluated.
 ``parameters`` are all of a decoder, ``created`` is when the run was published, and
-``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy."""
+``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
+a report takes the seed from this run: not from a second one that has it too, and not from a final
+model, which is not evaluated."""
 
 
 def frame(runs: Sequence[RunResult]) -> pandas.DataFrame:
@@ -103,7 +105,8 @@ def _rows(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
     for run in runs:
         of_run = _of_run(run)
         for seed in run.seeds:
-            yield {**of_run, **_of_seed(run, seed), "counts": counting[run.key][seed] is run}
+            counts = run.evaluated and counting[run.key][seed] is run
+            yield {**of_run, **_of_seed(run, seed), "counts": counts}
 
 
 def _of_run(run: RunResult) -> dict[str, Any]:

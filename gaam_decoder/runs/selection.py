@@ -56,13 +56,16 @@ class Selection:
             "mechanisms_left_out": sorted(self.lost),
         }
 
+    def left_out_in_words(self) -> str:
+        """How many runs were left out by what; empty where none were."""
+        return ", ".join(_by(option, count) for option, count in self.left_out.items())
+
     def in_words(self) -> str:
         """A line for people."""
         asked = f" ({' '.join(self.asked)})" if self.asked else ""
         text = f"{self.chosen:,} of {self.total:,} runs{asked}"
         if self.left_out:
-            parts = (_by(option, count) for option, count in self.left_out.items())
-            text += f"; left out: {', '.join(parts)}"
+            text += f"; left out: {self.left_out_in_words()}"
         if self.dated_by_file:
             text += (
                 f"; {self.dated_by_file:,} do not say when they were made, which is when their "

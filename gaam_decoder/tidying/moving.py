@@ -23,6 +23,7 @@ from gaam_cache.format.files import (
 )
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.result import RunResult
@@ -111,10 +112,9 @@ def moving(words: Sequence[str | Path], filters: Filters, runs: Path, to: str | 
 
 
 def _check_target(target: Path, folders: Sequence[Path]) -> None:
+    check_folder(target, option="FOLDER")
     why = None
-    if os.path.lexists(target) and not target.is_dir():
-        why = "it is no folder"
-    elif target.is_dir() and is_run(target):
+    if target.is_dir() and is_run(target):
         why = "it is a run"
     elif (target / PLAN_FILE).exists():
         why = "it is a cache"

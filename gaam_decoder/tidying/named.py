@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,8 +72,34 @@ def meant(words: Sequence[str | Path], filters: Filters, runs: Path) -> Meant:
 
 
 def _all(runs: Path) -> list[Path]:
+    check_there(runs)
     folder = runs.expanduser().absolute()
-    return [path for path in run_folders(folder) if not path.is_symlink()]
+    found = [path for path in run_folders(folder) if not path.is_symlink()]
+    if not found:
+        raise _nothing_in(runs, "no run")
+    return found
+
+
+def check_there(runs: Path) -> None:
+    """Refuse a folder of runs that is none.
+
+    Raises:
+        NotFoundError: nothing is there, or a file.
+    """
+    folder = runs.expanduser()
+    if not _is_folder(folder):
+        there = os.path.lexists(folder)
+        raise _nothing_in(runs, "no folder" if there else "no such folder")
+
+
+def _nothing_in(runs: Path, found: str) -> NotFoundError:
+    return NotFoundError(
+        visible(f"no runs in '{brief(str(runs))}'"),
+        expected="a folder of runs",
+        found=found,
+        where=visible(str(runs.expanduser().absolute())),
+        hint="name another with --runs",
+    )
 
 
 def named_run(word: str | Path, runs: Path) -> Path:
@@ -112,19 +139,24 @@ def named_run(word: str | Path, runs: Path) -> Path:
             found=f"a folder of {count:,} runs",
             where=visible(str(place)),
         )
+    found = "no such run"
+    if len(path.parts) == 1 and not _is_folder(runs.expanduser()):
+        found += visible(f", and no folder '{runs}'")
     raise NotFoundError(
         f"no run '{brief(str(word))}'",
         expected=visible(f"the folder of a run, or its name within '{runs}'"),
-        found="no such run",
+        found=found,
         where=visible(str(place)),
         hint=near_run(path) or "'gaam runs' lists what there is",
     )
 
 
-def _is(path: Path) -> bool:
+def _is_folder(path: Path) -> bool:
     try:
-        if not path.is_dir():
-            return False
+        return path.is_dir()
     except (OSError, ValueError):  # a name that no file can have
         return False
-    return is_named_as_run(path.name) or is_run(path)
+
+
+def _is(path: Path) -> bool:
+    return _is_folder(path) and (is_named_as_run(path.name) or is_run(path))

@@ -16,7 +16,7 @@ from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.run_name import ending_of, unfinished_name, work_of
 from gaam_decoder.tidying.free import check_free
 from gaam_decoder.tidying.leftovers import REMOVED, stale
-from gaam_decoder.tidying.named import meant
+from gaam_decoder.tidying.named import check_there, meant
 from gaam_decoder.tidying.sizes import bytes_of, in_words
 
 
@@ -95,6 +95,7 @@ def removal_of_unfinished(words: Sequence[str | Path], filters: Filters, runs: P
         runs: a folder of runs.
 
     Raises:
+        NotFoundError: no such folder.
         ConfigError: nothing is there, somebody is at work on what was named, or a filter.
     """
     if filters:
@@ -103,6 +104,7 @@ def removal_of_unfinished(words: Sequence[str | Path], filters: Filters, runs: P
             expected="--unfinished alone, or with names",
             found=" ".join(filters.in_words()),
         )
+    check_there(runs)
     found = stale(runs.expanduser())
     if words:
         names = {unfinished_name(work_of(str(word))) for word in words}

@@ -10,6 +10,7 @@ import torch
 
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
+from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_layers, spell_numbers
@@ -111,10 +112,11 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
 
     Raises:
-        ConfigError: an argument does not fit the cache.
+        ConfigError: an argument does not fit the cache, or no folder of runs can be there.
         NotFoundError: no cache.
         CacheError: an incomplete or damaged cache, or a damaged run.
     """
+    check_folder(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)

@@ -11,6 +11,7 @@ from gaam_cache import devices
 from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines.sharing.ranks import Rank, device_of, find_rank
 from gaam_cache.format.plan import PLAN_FILE
+from gaam_cache.format.targets import check_folder
 from gaam_cache.placing import placed
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.result import RunResult
@@ -50,7 +51,7 @@ def train(
         them those that were trained to choose.
 
     Raises:
-        ConfigError: an argument does not fit the cache.
+        ConfigError: an argument does not fit the cache, or no folder of runs can be there.
         NumericsError: a seed failed of every candidate, so that nothing can be chosen.
         NotFoundError: no cache.
         CacheError: an incomplete or damaged cache, or a damaged run.
@@ -58,6 +59,7 @@ def train(
     """
     report = progress or (lambda done, total, text: None)
     check_tracker(config.track)
+    check_folder(config.runs, option="--runs")
     rank = find_rank(config.rank)
 
     def say(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.errors import GaamError
+from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.files import write_file
 from gaam_cache.format.whole_folder import whole_folder
@@ -81,6 +82,7 @@ def export_run(
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
     run = one_run(folder)
+    check_elsewhere(folder, out)
     seeds = chosen_seeds(run, seed)
     plugins = run.recipe.get("plugins", {})
     check_code(plugins, run.attention, run.head, folder)

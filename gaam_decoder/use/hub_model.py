@@ -6,10 +6,9 @@ S seeds, B batch, L layers, D hidden size, C classes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
@@ -19,11 +18,11 @@ from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import (
     CARD_FILE,
     CONFIG_FILE,
-    OWN_FILES,
     WEIGHTS_FILE,
     read_decoder,
     write_decoder,
 )
+from gaam_decoder.use.hub_files import files_of
 
 
 class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["gaam"]):
@@ -88,32 +87,23 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
             strict: must be true: weights that are missing or too many are refused.
 
         Raises:
-            NotFoundError: a folder without a decoder.
+            NotFoundError: no such folder or repository, or one without a decoder.
             CacheError: a damaged or foreign one.
             ConfigError: a mechanism or head that is not installed, or ``strict`` is false.
-            HfHubHTTPError: what the hub answers.
+            HubError: the hub cannot be reached or refuses.
         """
         if not strict:
             raise ConfigError(
                 "weights are never left out", expected="strict=True", found="strict=False"
             )
-        folder = Path(pretrained_model_name_or_path).expanduser()
-        places = {name: folder / name for name in OWN_FILES}
-        if not folder.is_dir():
-            fetch: dict[str, Any] = {
-                "revision": revision,
-                "token": token,
-                "cache_dir": cache_dir,
-                "force_download": force_download,
-                "local_files_only": local_files_only,
-            }
-            name = str(pretrained_model_name_or_path)
-            for file in OWN_FILES:
-                try:
-                    places[file] = Path(hf_hub_download(name, file, **fetch))
-                except EntryNotFoundError:
-                    if file != CARD_FILE:
-                        raise
+        places = files_of(
+            pretrained_model_name_or_path,
+            revision=revision,
+            token=token,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+        )
         config, ensemble = read_decoder(places[CONFIG_FILE].parent, weights=places[WEIGHTS_FILE])
         card = places[CARD_FILE]
         text = card.read_text("utf-8") if card.is_file() else None

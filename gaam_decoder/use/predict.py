@@ -84,6 +84,7 @@ def _to_file(
         with _said_of(spooled):
             table = table_of(config, predictor, spooled)
             counts = table.check(to, progress)
+            _say_blank(counts)
             with partial.journal(recipe_of(config, predictor, table, to)) as journal:
                 kept = Kept(journal)
                 found = predicted(predictor, table, kept.missing(table), results)
@@ -118,6 +119,7 @@ def _to_stdout(
                 )
             to = "jsonl" if as_list or table.format == "jsonl" else "csv"
             counts = table.check(to, progress)
+            _say_blank(counts)
             found = predicted(predictor, table, pieces_of(table), results)
             rows = _with_results(_counted(found, counts, progress, "predicting"), results)
             pieces = written(table, to, results.columns, rows)
@@ -169,6 +171,16 @@ def _said_of(spooled: Path | None) -> Iterator[None]:
         if spooled is not None and where is not None:
             error.details["where"] = where.replace(str(spooled), "stdin")
         raise
+
+
+def _say_blank(counts: Counts) -> None:
+    if counts.blank:
+        lines = "1 line is" if counts.blank == 1 else f"{counts.blank:,} lines are"
+        warnings.warn(
+            f"{lines} blank, and no row: results behind do not stand in the lines of their rows",
+            GaamWarning,
+            stacklevel=3,
+        )
 
 
 def _say_empty(counts: Counts) -> None:

@@ -29,7 +29,7 @@ class PredictConfig:
     run: Path
     """Folder of a finished run."""
     texts: tuple[str, ...] = ()
-    """Texts, or paths of sounds or pictures; '-' alone: what comes by stdin."""
+    """Texts, or paths of sounds or pictures; '-' alone: what comes by stdin, to its end."""
     file: Path | None = None
     """A table: CSV, JSON lines, Parquet."""
     cache: Path | None = None

@@ -27,7 +27,11 @@ class Predictions:
 
     @classmethod
     def of(
-        cls, logits_SNC: NDArray[np.float32], class_names: Sequence[str], *, first_row: int = 0
+        cls,
+        logits_SNC: NDArray[np.float32],
+        class_names: Sequence[str],
+        *,
+        places: Sequence[str] = (),
     ) -> Self:
         """Average the seeds.
 
@@ -37,17 +41,18 @@ class Predictions:
         Args:
             logits_SNC: of every seed.
             class_names: in the order of the logits.
-            first_row: number of the first row, from 0, for messages.
+            places: where every row stands, for messages; empty: by their numbers.
 
         Raises:
             NumericsError: logits that are not finite.
         """
         finite_N = np.isfinite(logits_SNC).all((0, 2))
         if not finite_N.all():
+            row = int(finite_N.argmin())
             raise NumericsError(
                 "the logits of a row are not finite",
                 expected="finite numbers of every seed",
-                where=f"row {first_row + int(finite_N.argmin()) + 1}",
+                where=places[row] if places else f"row {row + 1}",
                 hint="look at the row; its states are larger than any that was trained on",
             )
         z_SNC = logits_SNC.astype(np.float64)

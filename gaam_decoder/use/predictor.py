@@ -5,6 +5,7 @@ S seeds, N rows, L layers, D hidden size, C classes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.predictions import Predictions
 
 if TYPE_CHECKING:
-    from gaam_cache.encode import RowEncoder
+    from gaam_cache.encode import Placed, RowEncoder
 
 CHUNK_ROWS = 2048
 """Rows that are encoded together, as many as a shard of a cache has at most."""
@@ -131,22 +132,32 @@ class Predictor:
         return Predictions.joined(list(self.stream(chunks, origin=origin)), self.class_names)
 
     def stream(
-        self, chunks: Iterable[Sequence[str]], *, origin: str = ORIGIN, first_row: int = 0
+        self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = ORIGIN
     ) -> Iterator[Predictions]:
         """The same of chunk after chunk; the next one is made ready while one is encoded.
 
         What a chunk gives depends on nothing but its rows.
 
         Args:
-            chunks: of some 2,048 rows each; in smaller ones more positions are padding.
+            chunks: of some 2,048 rows each; in smaller ones more positions are padding. Rows of one
+                that says where they stand are named so in messages, others by their number.
             origin: what to call where the rows are from, in messages.
-            first_row: number of the first of them there, from 0.
         """
-        for states_NLD in self._rows.stream(
-            chunks, pooling=self.pooling, origin=origin, first_row=first_row
-        ):
-            yield self._predicted(states_NLD, first_row)
-            first_row += len(states_NLD)
+        from gaam_cache.encode import Placed
+
+        waiting: deque[Sequence[str]] = deque()
+
+        def placed() -> Iterator[Placed]:
+            row = 0
+            for chunk in chunks:
+                one = Placed.of(chunk, row)
+                waiting.append(one.places)
+                yield one
+                row += len(one)
+
+        for states_NLD in self._rows.stream(placed(), pooling=self.pooling, origin=origin):
+            places = [f"{origin}, {place}" for place in waiting.popleft()]
+            yield self._predicted(states_NLD, places)
 
     def predict_states(self, states: Any) -> Predictions:
         """Predict from states, such as ``cache["test"].embeddings``.
@@ -159,7 +170,7 @@ class Predictor:
                 sliced; a split of a cache need not fit into memory.
 
         Raises:
-            DataError: another shape or type, or a state that is not finite.
+            DataError: another shape or type, or a state that is masked or not finite in float32.
         """
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu().numpy()
@@ -174,23 +185,30 @@ class Predictor:
             )
         parts = []
         for first in range(0, len(states), CHUNK_ROWS):
-            part_NLD = np.asarray(states[first : first + CHUNK_ROWS])
+            given_NLD = states[first : first + CHUNK_ROWS]
+            if np.ma.is_masked(given_NLD):
+                raise DataError("states are masked", expected="a number everywhere")
+            part_NLD = np.asarray(given_NLD)
             if part_NLD.dtype.kind != "f":
                 raise DataError(
                     "states are no floating-point numbers",
                     expected="float16, float32 or float64",
                     found=str(part_NLD.dtype),
                 )
+            with np.errstate(over="ignore"):  # what is too large is infinite, and said below
+                part_NLD = part_NLD.astype(np.float32, copy=False)
             finite_N = np.isfinite(part_NLD).all((1, 2))
             if not finite_N.all():
                 raise DataError(
-                    "a state is not finite", where=f"row {first + int(finite_N.argmin()) + 1}"
+                    "a state is not finite in float32",
+                    where=f"row {first + int(finite_N.argmin()) + 1}",
                 )
-            parts.append(self._predicted(part_NLD, first))
+            places = [f"row {first + row + 1}" for row in range(len(part_NLD))]
+            parts.append(self._predicted(part_NLD, places))
         return Predictions.joined(parts, self.class_names)
 
     @torch.inference_mode()
-    def _predicted(self, states_NLD: NDArray[Any], first_row: int) -> Predictions:
+    def _predicted(self, states_NLD: NDArray[Any], places: Sequence[str]) -> Predictions:
         x_NLD = torch.from_numpy(np.ascontiguousarray(states_NLD[:, self._layers], np.float32))
         numbers = x_NLD[0].numel() * len(self.seeds) if len(x_NLD) else 1
         most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
@@ -198,4 +216,4 @@ class Predictor:
         parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in x_NLD.split(size)]
         none_SNC = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
         logits_SNC = np.concatenate([none_SNC, *parts], axis=1) if len(x_NLD) else none_SNC
-        return Predictions.of(logits_SNC, self.class_names, first_row=first_row)
+        return Predictions.of(logits_SNC, self.class_names, places=places)

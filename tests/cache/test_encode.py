@@ -25,7 +25,7 @@ from gaam_cache.importing.write import write
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.test_vision_task import write_figures
-from tests.conftest import WORDS, write_csv
+from tests.tiny import WORDS, write_csv
 
 
 def extract(config: ExtractConfig) -> EmbeddingCache:

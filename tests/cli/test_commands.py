@@ -172,8 +172,8 @@ def test_pictures_that_cannot_be_written_are_one_message(
 ) -> None:
     (tmp_path / "file").write_text("")
     outcome = gaam("report", runs, "--figures", tmp_path / "file")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "cannot write 'accuracy.pdf'" in outcome.err
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "nothing can be written to" in outcome.err
 
 
 def test_report_formats_agree(gaam: Gaam, runs: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import typing
@@ -15,9 +16,12 @@ import typer
 
 import cli
 from gaam_cache import plugins
+from gaam_cache.format.plan import read_plan
 from gaam_cache.terminal import completion, plugin_options, settings
 from gaam_decoder.specs import KINDS
 from gaam_decoder.specs import plugin_options as true_options
+from tests.cli.commands import COMMANDS
+from tests.conftest import GOLDEN
 
 ROOT = Path(__file__).parents[2]
 MAIN = "import sys; sys.argv[0] = 'gaam'; from gaam_cache.terminal.entry import main; main()"
@@ -236,3 +240,59 @@ def test_bash_completes_with_what_was_installed(tmp_path: Path) -> None:
     )
     assert done.stdout.split("\n")[:2] == ["location=mean", "location=median"], done.stderr
     assert "complete -o default -F _gaam_completion gaam" in done.stdout
+
+
+def test_splits_of_the_cache_on_the_line_are_offered(ask: Ask, tmp_path: Path) -> None:
+    plan = tmp_path / "states" / "cache.json"
+    plan.parent.mkdir()
+    plan.write_text((GOLDEN / "v0.1.0" / "cache" / "cache.json").read_text())
+    there = list(read_plan(plan.parent).rows)
+    assert len(there) > 1
+    cache = ["--cache", str(plan.parent)]
+    offered = {("predict", "--split"): there, ("train", "--train-split"): there}
+    offered["train", "--test-split"] = [*there, "none"]
+    for (command, option), names in offered.items():
+        for place in (cache, [f"--cache={plan.parent}"], ["--attn", "gaam", *cache]):
+            if command == "predict" and "--attn" in place:
+                continue
+            assert ask(command, *place, option, "") == names
+            for name in names:
+                assert name in ask(command, *place, option, name[:2])
+            assert ask(command, *place, option, "zz") == []
+        assert ask(command, option, "") == [n for n in names if n not in there]
+        for wrong in ("{", "[]", '{"rows": 3}', '{"rows": {"a b": 1, "../x": 2}}', ""):
+            plan.write_text(wrong)
+            assert ask(command, *cache, option, "") == [n for n in names if n not in there]
+        plan.write_text((GOLDEN / "v0.1.0" / "cache" / "cache.json").read_text())
+
+
+def test_without_a_cache_on_the_line_it_is_the_usual_one(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(GOLDEN / "v0.1.0")
+    names = list(read_plan(Path("cache")).rows)
+    assert ask("train", "--train-split", "") == names
+    monkeypatch.chdir(tmp_path)
+    assert ask("train", "--train-split", "") == []
+
+
+def test_every_option_that_takes_a_split_of_a_cache_is_completed() -> None:
+    """By what its help says: one that is new is put into the table."""
+    for name, one in COMMANDS.items():
+        names = {param.name for param in one.params}
+        for param in one.params:
+            if (
+                "cache" in names
+                and re.search(r"\bsplit\b", str(param.name))
+                and "NAME" in str(param.metavar)
+            ):
+                assert param.name in completion.SPLITS, (name, param.name)
+
+
+def test_a_plan_is_read_without_what_is_heavy() -> None:
+    line = f"gaam train --cache {GOLDEN / 'v0.1.0' / 'cache'} --test-split "
+    environ = {"COMP_WORDS": line.replace(" ", "\n"), "COMP_CWORD": "5"}
+    answer = asked(environ | {"_GAAM_COMPLETE": "complete_bash"})
+    assert answer.returncode == 0
+    assert answer.stdout.split() == [*read_plan(GOLDEN / "v0.1.0" / "cache").rows, "none"]
+    assert not answer.stderr.strip()

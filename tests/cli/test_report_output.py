@@ -44,6 +44,13 @@ def one_message(outcome: Outcome, *parts: str) -> None:
         assert part in outcome.err, outcome.err
 
 
+def refused(outcome: Outcome, found: str) -> None:
+    """Before any work."""
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: nothing can be written to '")
+    assert found in outcome.err
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
@@ -73,8 +80,8 @@ def test_a_report_to_a_file_is_there_whole_or_what_was_there_stays(
     old = files(where / "folder") | {"old": b"old", "link": b"old"}
     report = ["report", runs, "--format", format, "--out"]
 
-    one_message(gaam(*report, where / "folder"), "directory")
-    one_message(gaam(*report, where / "old" / "below"), "move the file away")
+    refused(gaam(*report, where / "folder"), "found:    a folder")
+    refused(gaam(*report, where / "old" / "below"), "found:    a file")
     one_message(gaam(*report, "/proc/nothing-can-be-made-here"))
     outcome = gaam(*report, where / ("n" * 300))
     assert (outcome.code, outcome.out) == (2, "")
@@ -171,7 +178,7 @@ def test_pictures_that_cannot_be_written_are_one_message_and_no_report(
     for format in FORMATS:
         report = ["report", runs, "--format", format, "--figures"]
         out = tmp_path / "report"
-        one_message(gaam(*report, tmp_path / "file", "--out", out), "move the file away")
+        refused(gaam(*report, tmp_path / "file", "--out", out), "found:    a file")
         one_message(gaam(*report, "/proc/nothing-can-be-made-here"), "--figures")
         assert not out.exists()
     with room_for(100):

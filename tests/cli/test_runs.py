@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.terminal import asking
+from tests.cli.commands import COMMANDS
 from tests.conftest import GOLDEN, Outcome
 from tests.hostile_strings import HOSTILE, harmful
 
@@ -137,3 +138,64 @@ def test_hostile_words_are_one_message(gaam: Gaam, here: Path) -> None:
             else:
                 assert said.code in (1, 2), (name, command, said)
     assert names(here / "runs") == [FIRST, SECOND]
+
+
+WAYS = [
+    ["remove", "--attn", "gaam"],
+    ["remove", FIRST],
+    ["remove", "--unfinished"],
+    ["remove", "--unfinished", "x"],
+    ["remove", "--since", "1d"],
+    ["move", FIRST, "to"],
+    ["move", "--head", "linear", "to"],
+    ["rename", FIRST, "other"],
+]
+"""Whatever is done to the runs of --runs."""
+
+
+@pytest.mark.parametrize("words", WAYS, ids=" ".join)
+@pytest.mark.parametrize("place", ["no-such", "no/such/folder", "file", "file/x", "nowhere"])
+def test_a_folder_of_runs_that_is_none_is_said_so(
+    words: list[str], place: str, gaam: Gaam, here: Path
+) -> None:
+    (here / "file").write_text("")
+    (here / "nowhere").symlink_to("no/such")
+    for more in ([], ["--yes"], ["--yes", "--json"]):
+        given = [*words, "--runs", place, *(more if words[0] != "rename" else [])]
+        said = gaam("runs", *given)
+        assert (said.code, said.out) == (2, ""), said
+        assert "0 of 0" not in said.err
+        assert "no folder" in said.err or "no such folder" in said.err
+        for part in ("expected:", "found:", "where:", "to do:"):
+            assert part in said.err
+    said = gaam("runs", "list", place)
+    assert (said.code, said.out) == (2, "")
+    assert names(here / "runs") == [FIRST, SECOND]
+
+
+def test_every_command_of_runs_is_tried_so() -> None:
+    tried = {words[0] for words in WAYS} | {"list"}
+    assert {f"runs {name}" for name in tried} == {c for c in COMMANDS if c.startswith("runs ")}
+
+
+def test_a_folder_without_runs_has_none(gaam: Gaam, here: Path) -> None:
+    (here / "empty").mkdir()
+    said = gaam("runs", "remove", "--attn", "gaam", "--runs", "empty", "--yes")
+    assert (said.code, said.out) == (2, "")
+    assert "no runs in 'empty'" in said.err
+
+
+def test_a_report_in_csv_of_some_runs_says_so_on_stderr_alone(gaam: Gaam, here: Path) -> None:
+    for format in ("csv", "csv-seeds"):
+        whole = gaam("report", "--format", format)
+        assert (whole.code, whole.err) == (0, "")
+        for out in ([], ["--out", "table.csv"]):
+            some = gaam("report", "--format", format, "--attn", "gaam", *out)
+            assert some.code == 0
+            assert some.err.startswith("note: this report is of 1 of 2 runs")
+            assert "note" not in some.out
+            text = some.out or (here / "table.csv").read_text()
+            header, *lines = text.splitlines()
+            assert "left_out" in header.split(",")
+            assert lines
+            assert all("1 by --attn" in line for line in lines)

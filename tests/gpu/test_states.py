@@ -22,8 +22,9 @@ from gaam_cache.verification.verify import verify
 from tests.cache.encoders import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE
 from tests.cache.encoders.test_states import TEXTS, config_for
-from tests.conftest import ARCHITECTURES, WORDS, build_encoder, write_csv
+from tests.conftest import ARCHITECTURES
 from tests.gpu.conftest import needs_gpu, needs_two, on
+from tests.tiny import WORDS, build_encoder, write_csv
 
 ROOT = Path(__file__).parents[2]
 DTYPES = ("float32", "bfloat16", "float16")

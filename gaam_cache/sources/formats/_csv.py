@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,17 +73,36 @@ def sized(
             )
 
 
-def read_rows(file: CsvFile) -> Iterator[tuple[str, list[str]]]:
-    """Rows that are not empty, and the line or lines where each stands."""
+def read_rows(
+    file: CsvFile,
+    skipped: Callable[[int], None] = lambda lines: None,  # noqa: ARG005
+) -> Iterator[tuple[str, list[str]]]:
+    """All rows, and the line or lines where each stands.
+
+    A blank line is no row, but that of a single column: there it is a row of an empty field, as it
+    is where no header says that it is CSV.
+
+    Args:
+        file: to be read.
+        skipped: told in front of a row how many blank lines before it are none.
+    """
     # a setting of the whole process, the only way to it; never lower than another has set it
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
     lines = (line for _, line in file.lines())
     reader = csv.reader(lines, strict=True, delimiter=file.delimiter)
-    start = 1
+    start, width, blank = 1, 0, 0
     try:
         for row in reader:
             last = reader.line_num
-            if row:
+            if not row and width == 1:
+                row = [""]
+            if not row:
+                blank += 1
+            else:
+                width = width or len(row)
+                if blank:
+                    skipped(blank)
+                    blank = 0
                 yield (f"line {start}" if start == last else f"lines {start} to {last}"), row
             start = last + 1
     except csv.Error as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,35 @@ ONE_OBJECT_A_LINE = "one JSON object on each line, each line ended by a line fee
 
 
 def read_objects(
-    path: Path, encoding: str | None, *, parse_float: Callable[[str], float] = float
+    path: Path,
+    encoding: str | None,
+    *,
+    number: Callable[[str], Any] | None = None,
+    skipped: Callable[[int], None] = lambda lines: None,  # noqa: ARG005
 ) -> Iterator[tuple[str, str, dict[str, Any] | DataError]]:
     """Of every line that is not empty where it stands, the line, and its object or why it is none.
 
     Args:
         path: the file.
         encoding: of its characters; None means UTF-8.
-        parse_float: what becomes of a number with a point or an exponent.
+        number: what becomes of every number, NaN and infinities too; default: int and float.
+        skipped: told in front of an object how many blank lines before it are none.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=parse_float)
-    for number, line in numbered_lines(path, newline="\n", encoding=encoding):
-        if line.strip():
-            yield f"line {number}", line, _object(decoder, line)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_unique,
+        parse_int=None if number is None else lambda text: number(_not_too_long(text)),
+        parse_float=number,
+        parse_constant=number,
+    )
+    blank = 0
+    for place, line in numbered_lines(path, newline="\n", encoding=encoding):
+        if not line.strip():
+            blank += 1
+        else:
+            if blank:
+                skipped(blank)
+                blank = 0
+            yield f"line {place}", line, _object(decoder, line)
 
 
 def first_object(
@@ -59,8 +76,15 @@ def _object(decoder: json.JSONDecoder, line: str) -> dict[str, Any] | DataError:
             found=excerpt(error.key),
             hint="say which of the two values counts by removing the other",
         )
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         return DataError("a line is not JSON", expected=ONE_OBJECT_A_LINE, found=_fault(error))
+    except ValueError:  # what Python says is advice to whoever programs
+        return DataError(
+            "a whole number is too long",
+            expected=f"at most {sys.get_int_max_str_digits():,} digits",
+            found="more of them in a row",
+            hint="write it as a string, in quotes",
+        )
     if isinstance(value, dict):
         return value
     return DataError(
@@ -87,9 +111,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _fault(error: ValueError | RecursionError) -> str:
+def _not_too_long(text: str) -> str:
+    """Digits that Python would make a number of, so that all who read a line say the same of it."""
+    most = sys.get_int_max_str_digits()  # 0 means any
+    if most and len(text.lstrip("-")) > most:
+        raise ValueError
+    return text
+
+
+def _fault(error: json.JSONDecodeError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "arrays or objects nested too deeply"
-    if isinstance(error, json.JSONDecodeError):  # its own text speaks of 'line 1'
-        return f"{error.msg} at character {error.pos + 1}"
-    return str(error)
+    return f"{error.msg} at character {error.pos + 1}"  # its own text speaks of 'line 1'

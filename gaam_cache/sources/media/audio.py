@@ -48,8 +48,8 @@ class Audio(Medium):
             DataError: it is empty, damaged, too long, or no sound.
             ConfigError: what decodes sounds is not installed.
         """
-        decoder = Decoder(blob.read(), blob.where)
-        frames = sum(len(block_T) for block_T in decoder.blocks())
+        with Decoder(blob.read(), blob.where) as decoder:
+            frames = sum(len(block_T) for block_T in decoder.blocks())
         rate, seconds = decoder.rate, config.clip_seconds
         if config.published_audio:
             seconds = PUBLISHED_SECONDS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._final_model import FinalModel
-from gaam_decoder.reports._spreadsheet import write_lines
+from gaam_decoder.reports._spreadsheet import left_out, write_lines
 
 FIELDS = [
     "fingerprint",
@@ -67,6 +67,7 @@ FIELDS = [
     "published_encoder",
     *(f"recipe_{name}" for name in ("epochs", "batch_size", "lr", "weight_decay", "loss")),
     "evaluated",
+    "left_out",
 ]
 
 FROM_COMPARISON = (
@@ -87,7 +88,12 @@ FROM_COMPARISON = (
 
 
 class Csv(Format):
-    """Accuracies are fractions; a value that does not exist is empty."""
+    """Accuracies are fractions; a value that does not exist is empty.
+
+    Every line says how many runs were left out of the report, and by what.
+    """
+
+    says_selection: ClassVar[bool] = False
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per row of every table.
@@ -95,7 +101,9 @@ class Csv(Format):
         Behind the fixed columns come four for every parameter that any mechanism learns. What
         single seeds did is in the format csv-seeds. A final model is a line without accuracies.
         """
-        lines = [line for table in tables for line in self._lines(table)]
+        lines = [
+            line | {"left_out": left_out(table)} for table in tables for line in self._lines(table)
+        ]
         learned = dict.fromkeys(name for line in lines for name in line if name not in FIELDS)
         write_lines(stream, [*FIELDS, *learned], lines)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._spreadsheet import write_lines
+from gaam_decoder.reports._spreadsheet import left_out, write_lines
 
 FIELDS = [
     "fingerprint",
@@ -29,11 +29,17 @@ FIELDS = [
     "epoch",
     "seconds",
     "failed",
+    "left_out",
 ]
 
 
 class CsvSeeds(Format):
-    """Accuracies are fractions; those of a failed seed and of a final model are empty."""
+    """Accuracies are fractions; those of a failed seed and of a final model are empty.
+
+    Every line says how many runs were left out of the report, and by what.
+    """
+
+    says_selection: ClassVar[bool] = False
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write a header and one line per seed of every row of every table."""
@@ -41,6 +47,7 @@ class CsvSeeds(Format):
         for table in tables:
             for row, settings in zip(table.rows, table.settings(), strict=True):
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
+                shared |= {"left_out": left_out(table)}
                 shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
                 shared |= {"attention": row.attention, "head": row.head, "select": row.select}
                 shared |= {"optimistic": row.optimistic, "settings": settings}
@@ -48,6 +55,7 @@ class CsvSeeds(Format):
                 lines += [shared | line for line in _seeds(row)]
             for final in table.finals:
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
+                shared |= {"left_out": left_out(table)}
                 names = ("attention", "head", "select", "settings")
                 shared |= {name: getattr(final, name) for name in names} | {"evaluated": False}
                 lines += [shared | line for line in _seeds_of_final(final)]

@@ -109,10 +109,11 @@ def _further(section: Section, key: str) -> str:
     heading = f"<h3>{escape(section.heading)}</h3>"
     body = "".join(_sheet(sheet, [False] * len(sheet.lines)) for sheet in section.sheets)
     body += _list(section.lines)
+    body += f"<pre><code>{escape(section.verbatim)}</code></pre>" if section.verbatim else ""
     drawn = [_figure(picture, f"{key}p{i}") for i, picture in enumerate(section.pictures)]
     body += f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
     lead = escape(section.lead[0].upper() + section.lead[1:])
-    if section.folded and body:
+    if section.folded and body and not section.verbatim:
         return f"<details><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
     return f"{heading}<p>{lead}.</p>{body}"
 

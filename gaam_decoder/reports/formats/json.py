@@ -31,6 +31,7 @@ def _words(table: Table) -> dict[str, Any]:
     words = {"conclusion": conclusion(table), "claims": claims(table), "notes": notes(table)}
     further = {
         found.name.replace("-", "_"): {"lead": found.lead, "lines": found.lines}
+        | ({"verbatim": found.verbatim} if found.verbatim else {})
         | ({} if found.values is None else {"values": found.values})
         for found in sections(table)
     }

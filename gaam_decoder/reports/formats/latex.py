@@ -68,7 +68,8 @@ class Latex(Format):
         if lead := conclusion(table):
             lines += ["", rf"\noindent {_escape(lead[0].upper() + lead[1:])}."]
         further = sections(table)
-        for sheet in [*sheets(table), *(sheet for found in further for sheet in found.sheets)]:
+        of_numbers = [s for found in further for s in found.sheets if set(s.header) - set(s.words)]
+        for sheet in [*sheets(table), *of_numbers]:
             caption = f"{sheet.caption}: {table.title()}"
             lines += [
                 "",
@@ -83,6 +84,10 @@ class Latex(Format):
         below = [*_finals.lines(table), *claims(table), *notes(table), *_learned.notes(table.rows)]
         for found in further:
             below += [f"{found.heading}: {found.lead}", *found.lines]
+            below += [found.verbatim] if found.verbatim else []
+            below += [
+                ": ".join(line) for s in found.sheets if s not in of_numbers for line in s.lines
+            ]
         items = [rf"\item {_escape(note)}" for note in below]
         return [*lines, "", r"\begin{itemize}\footnotesize", *items, r"\end{itemize}"]
 

@@ -49,6 +49,8 @@ class Markdown(Format):
 
 def _section(section: Section) -> list[str]:
     parts = [f"**{plain(section.heading)}**: {plain(section.lead)}"]
+    if section.verbatim:
+        parts += ["", f"`{section.verbatim}`"]
     for sheet in section.sheets:
         parts += ["", f"{plain(sheet.caption)}:", "", *_pipes(sheet)]
     return [*parts, "", *items(section.lines)] if section.lines else parts

@@ -207,6 +207,9 @@ def _write_learned(table: Table, console: Console) -> None:
 
 def _write_section(section: Section, console: Console) -> None:
     """A folded one is its first line; --format html or markdown shows all of it."""
+    if section.verbatim:
+        _say(console, f"{section.heading.lower()}: {section.verbatim}")
+        return
     _say(console, f"{section.heading}: {section.lead}")
     if section.folded:
         return

@@ -18,6 +18,7 @@ from gaam_cache.errors import ConfigError, StorageError
 from gaam_cache.format.digest import chunks, hash_file
 from gaam_cache.format.files import make_folder, sync_folder, write_file, write_synced
 from gaam_cache.format.refusals import storage_errors
+from gaam_cache.format.targets import check_file
 from gaam_decoder.use.files.journal import Journal, kept_rows, result_of
 
 JOURNAL = "journal"
@@ -35,7 +36,7 @@ class Partial:
         source: the file that is read, if one is.
 
     Raises:
-        ConfigError: ``out`` is there already, no file, or the one that is read.
+        ConfigError: ``out`` is there already or the one that is read, or no file can be there.
         StorageError: another process works on it, or the file system refused.
     """
 
@@ -74,11 +75,10 @@ class Partial:
 
     def _check(self, source: Path | None) -> None:
         out, said = self.out, self._said
+        check_file(out, option="--out")
         if not os.path.lexists(out):
             return
         where = str(out)
-        if not out.is_file():
-            raise ConfigError(f"'{said}' is no file", expected="--out FILE", where=where)
         if source is not None and source.exists() and out.samefile(source):
             raise ConfigError(
                 "--out is the file that is read",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from gaam_cache.encode import Placed
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.tables.cached import CachedTable
 from gaam_cache.tables.chunk import Chunk
@@ -64,13 +65,14 @@ def predicted(
         return
     waiting: deque[Piece] = deque()
 
-    def rows() -> Iterator[Sequence[str]]:
+    def rows() -> Iterator[Placed]:
         for piece in every:
             waiting.append(piece)
-            yield [one for one in piece.chunk.inputs if isinstance(one, str)]
+            pairs = zip(piece.chunk.inputs, piece.chunk.places, strict=True)
+            used = [(one, place) for one, place in pairs if isinstance(one, str)]
+            yield Placed([one for one, _ in used], [place for _, place in used])
 
-    origin = f"{table.path}{', of what is not empty' if table.inputs.skip_empty else ''}"
-    for found in predictor.stream(rows(), origin=origin, first_row=first.first_row):
+    for found in predictor.stream(rows(), origin=str(table.path)):
         piece = waiting.popleft()
         used = [one is not None for one in piece.chunk.inputs]
         yield piece, results.record(found, used, piece.chunk.digest)

@@ -37,7 +37,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._model import probe
 from gaam_cache.errors import GaamError
 from tests.cache.encoders.walking import main, names_that_take
-from tests.conftest import WORDS, write_csv
+from tests.tiny import WORDS, write_csv
 
 SECONDS = 240
 MEMORY = 8 * 2**30

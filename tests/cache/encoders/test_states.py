@@ -13,7 +13,8 @@ import transformers
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from tests.conftest import ARCHITECTURES, WORDS, needs_minilm, write_csv
+from tests.conftest import ARCHITECTURES, needs_minilm
+from tests.tiny import WORDS, write_csv
 
 TEXTS = [
     "goal",

@@ -13,7 +13,8 @@ from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders._token_ids import TokenIds
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
-from tests.conftest import ARCHITECTURES, WORDS, needs_minilm
+from tests.conftest import ARCHITECTURES, needs_minilm
+from tests.tiny import WORDS
 
 
 def ragged(rng: np.random.Generator, most: int) -> list[list[int]]:

@@ -38,7 +38,9 @@ def test_a_planted_gate_is_its_formula(gate: str, x_NLD: np.ndarray) -> None:
     with torch.inference_mode():
         found = planted_mechanism(gate, 16, 2)(torch.from_numpy(x_NLD)).numpy()
     expected = x_NLD * FORMULAS[gate](standardised(x_NLD))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)  # logarithms of q have 1e-12 added
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-9, atol=1e-10
+    )  # logarithms of q have 1e-12 added
 
 
 def test_formulas_and_mechanisms_are_those_that_there_are() -> None:
@@ -63,5 +65,5 @@ def test_others_see_as_much_of_a_gate_as_is_said(x_NLD: np.ndarray) -> None:
         left[gate] = 1 - max(seen(x * np.exp(-(r**2) / (2 * width)), y) for width in widths)
     assert 0.03 < left["laplace"] < 0.05
     assert 0.015 < left["student-t"] < 0.03
-    assert 0.45 < left["two-peaks"]
+    assert left["two-peaks"] > 0.45
     assert left["gaussian"] < 1e-3

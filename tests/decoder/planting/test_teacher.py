@@ -79,9 +79,7 @@ def test_labels_are_draws_of_the_teacher(gate: str) -> None:
     assert (draw_labels(p_NC, 5, 1) != label_N).any()
 
 
-def test_the_best_linear_decoder_is_the_teacher_where_no_gate_is_planted_and_less_where_one_is() -> (
-    None
-):
+def test_the_best_linear_decoder_is_the_teacher_only_where_no_gate_is_planted() -> None:
     train, test = states(2000), states(1000, first=2000)
     for gate in GATES:
         teacher = make_teacher(gate, train, classes=C, strength=4.0, seed=2)

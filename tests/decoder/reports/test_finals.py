@@ -325,8 +325,18 @@ def test_what_failed_is_said() -> None:
 
 def test_a_baseline_that_was_never_evaluated_is_none() -> None:
     runs = [evaluated("gaam"), final("mha")]
-    with pytest.raises(ConfigError, match="no run of the baseline 'mha'"):
-        build_tables(runs, "mha")
+    for there in (runs, runs[1:]):
+        with pytest.raises(ConfigError, match="'mha' there is a final model alone") as refused:
+            build_tables(there, "mha")
+        details = refused.value.details
+        assert details["expected"] == (
+            "one of: gaam" if there is runs else "a run that was evaluated"
+        )
+        assert "not evaluated" in details["found"]
+        assert "--attn mha" in details["to do"]
+    with pytest.raises(ConfigError, match="no run of the baseline 'laplace'") as refused:
+        build_tables(runs[1:], "laplace")
+    assert refused.value.details["expected"] == "a run that was evaluated"
     [table] = build_tables([evaluated("gaam"), final("none")])
     assert table.baseline is None
 

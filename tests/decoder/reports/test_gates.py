@@ -30,8 +30,9 @@ CURVES = {
     "laplace": lambda r, b: np.exp(-np.abs(r) / b),
     "gaam": lambda r, xi: np.exp(-(r**2) / (2 * xi)),
     "student-t": lambda r, nu, xi: (1 + r**2 / (nu * xi)) ** (-(nu + 1) / 2),
-    "chi2": lambda r, k, xi: (r**2 / xi / (k - 2)) ** ((k - 2) / 2)
-    * np.exp(-(r**2 / xi - (k - 2)) / 2),
+    "chi2": lambda r, k, xi: (
+        (r**2 / xi / (k - 2)) ** ((k - 2) / 2) * np.exp(-(r**2 / xi - (k - 2)) / 2)
+    ),
 }
 
 
@@ -66,7 +67,7 @@ def test_a_curve_is_the_mean_of_the_densities_of_all_cells(mechanism: str) -> No
     every = {name: value.reshape(6, -1, 1) for name, value in learned(mechanism).items()}
     assert every["offset"].shape[1] <= MOST_CELLS  # none is left out
     shape = [every[name] for name in STORED[mechanism]]
-    np.testing.assert_allclose(found_SP, CURVES[mechanism](RESIDUALS, *shape).mean(1), atol=1e-6)
+    np.testing.assert_allclose(found_SP, CURVES[mechanism](RESIDUALS, *shape).mean(1), atol=1e-5)
 
 
 def test_a_gate_is_nearest_to_itself_whatever_its_factor() -> None:
@@ -96,10 +97,10 @@ def test_the_section_draws_at_most_eight_rows_and_says_what_it_leaves_out(tmp_pa
         (picture,) = found.pictures
         axes = picture.draw().axes[0]
         assert len(axes.lines) == MOST + (planted is not None)
-        dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
-        assert (len(dashed) == 1) or planted is None
+        above = [line for line in axes.lines if line.get_zorder() == 3]
+        assert len(above) == (planted is not None)
         if planted is not None:
-            np.testing.assert_allclose(dashed[0].get_ydata(), planted_curve("laplace"))
+            np.testing.assert_allclose(above[0].get_ydata(), planted_curve("laplace"))
             (sheet,) = found.sheets
             assert len(sheet.lines) == len(names)
             assert "teacher 0.8" in sheet.caption

@@ -12,8 +12,9 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports._base import AT_EDGE, Table, build_tables
+from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports._row_names import AT_EDGE
 from gaam_decoder.reports._rows import BY_FOLD
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.report import report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import gaam_decoder
+from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder import RunResult, Runs
 from gaam_decoder.runs.filters import Filters, published
@@ -181,3 +183,48 @@ def test_a_report_says_what_it_leaves_out_and_what_that_does(runs: list[RunResul
     # what was left out before is not forgotten
     again = gaam_decoder.report(Runs(some).chosen(Filters.of(attn=["none", "gaam"])), head="linear")
     assert "2 of 3 runs (--attn none --attn gaam --head linear)" in again.text("json")
+
+
+def test_every_format_says_what_was_left_out_or_somebody_says_it_beside_it() -> None:
+    some = [
+        *(build_run(name, answers(8, 0.8, 1), path=name) for name in ("none", "mha", "gaam")),
+        build_run("gaam", answers(8, 0.8, 2), path="other", cache={"fingerprint": "e" * 64}),
+    ]
+    final = build_run("gaam", np.ones((2, 0)), test_split="none", path="f", cache={"dataset": "x"})
+    object.__setattr__(final, "majority_accuracy", None)
+    some.append(final)
+    whole = gaam_decoder.report(some)
+    part = gaam_decoder.report(some, attn=["none", "gaam"])
+    assert len(part.tables) >= 2
+    alone = gaam_decoder.report([some[1], final], attn="gaam")
+    assert not any(table.rows for table in alone.tables)
+    for format in plugins.names("gaam_decoder.reports.formats"):
+        assert whole.beside(format) == []
+        for report, said in ((part, "4 of 5 runs"), (alone, "1 of 2 runs")):
+            if beside := report.beside(format):
+                assert said in beside[0]
+                assert "left out: 1 by --attn" in beside[0]
+            else:
+                assert said in " ".join(report.text(format).replace("\\", "").split()), format
+            if format.startswith("csv"):
+                assert beside
+                lines = list(csv.DictReader(report.text(format).splitlines()))
+                assert {line["left_out"] for line in lines} == {"1 by --attn"}
+                lines = list(csv.DictReader(whole.text(format).splitlines()))
+                assert {line["left_out"] for line in lines} == {""}
+                assert None not in lines[0]
+                assert None not in lines[0].values()
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title, str.swapcase])
+def test_digits_of_a_fingerprint_are_digits_in_either_case(spelled: Any) -> None:
+    prints = ("deadbeef" + "0" * 56, "deadc0de" + "1" * 56, "0a1b2c3d" * 8)
+    runs = [made("none", "linear", one, None) for one in prints]
+    for run, one in zip(runs, prints, strict=True):
+        for digits in range(5, 65):
+            text = spelled(one[:digits])
+            assert Filters.of(cache=text).choose(runs)[0] == [run], text
+    with pytest.raises(ConfigError, match="several fingerprints"):
+        Filters.of(cache=spelled("dead")).choose(runs)
+    with pytest.raises(NotFoundError, match="names no cache"):
+        Filters.of(cache=spelled("deadbeeg")).choose(runs)

@@ -124,6 +124,16 @@ def test_a_run_that_was_not_evaluated_has_no_accuracy(monkeypatch: pytest.Monkey
     assert list(table["selection_accuracy"]) == [0.5, 0.5]
 
 
+def test_what_is_not_evaluated_does_not_count(tiny_cache: Path, tmp_path: Path) -> None:
+    config = TrainConfig(
+        cache=tiny_cache, runs=tmp_path, attn=("none",), seeds=(0, 1), epochs=1, final=True
+    )
+    gaam_decoder.train(config)
+    table = load_runs(tmp_path).to_frame()
+    assert sorted(table["evaluated"]) == [False, False, True, True]
+    assert list(table["counts"]) == list(table["evaluated"])
+
+
 def test_without_pandas_one_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

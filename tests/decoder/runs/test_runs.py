@@ -226,7 +226,7 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
     stream = io.StringIO()
     CsvSeeds().write([table], stream)
-    assert [line.split(",")[-3] for line in stream.getvalue().splitlines()[1:]] == list("1119")
+    assert [line.split(",")[-4] for line in stream.getvalue().splitlines()[1:]] == list("1119")
     found = importance_of(runs)
     assert found is not None
     assert found.seeds == (1, 2, 3)

@@ -24,7 +24,7 @@ from gaam_decoder.training import seed_groups
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.train_group import train_group
-from tests.conftest import WORDS, write_csv
+from tests.tiny import WORDS, write_csv
 
 
 @pytest.fixture

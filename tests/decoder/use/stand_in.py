@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gaam_cache.encode import Placed
 from gaam_decoder.use.predictions import Predictions
 
 CLASSES = ('a, "quoted"', "two\nlines", "naïve 東京", "=1+1", "\u202ertl")
@@ -37,11 +38,11 @@ class StandIn:
         self.pieces = 0
         self._meanwhile = meanwhile
 
-    def stream(self, chunks: Iterable[Sequence[str]], **about: Any) -> Iterator[Predictions]:
+    def stream(self, chunks: Iterable[Placed], **about: Any) -> Iterator[Predictions]:
         for chunk in chunks:
             self._meanwhile(self.pieces)
             self.pieces += 1
-            yield self.predictions(chunk)
+            yield self.predictions(chunk.rows)
 
     def predictions(self, rows: Sequence[str], **about: Any) -> Predictions:
         self.asked += rows

@@ -156,7 +156,7 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
     file.write_text("!")
     (tmp_path / "link").symlink_to(out)
     for place in (mine, file, run, tmp_path / "link"):
-        with pytest.raises(ConfigError, match="is there already"):
+        with pytest.raises(ConfigError, match=r"is there already|a file|into itself"):
             export_run(run, place, overwrite=True)
     assert (mine / "thesis.tex").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"out", "mine", "file", "link"}

@@ -232,6 +232,7 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     whole = predictor.predict_states(states).probabilities_NC
     same = [states.astype(np.float32), states.astype(np.float64), states.tolist()]
     same += [torch.from_numpy(states), torch.from_numpy(states).double()]
+    same += [np.ma.masked_array(states), states.astype(np.float64).astype(">f8")]
     for given in same:
         assert (predictor.predict_states(given).probabilities_NC == whole).all()
     assert len(predictor.predict_states(states[:0])) == 0
@@ -240,6 +241,8 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     refused = [
         (states.view(np.uint16), "no floating-point"), (states[0], "another shape"),
         (states[:, 1:], "another shape"), (states[..., 1:], "another shape"),
+        (np.ma.masked_array(states, states > 0), "masked"),
+        (np.where(np.isfinite(broken), states.astype(np.float64), 1e300), "not finite in float32"),
         (broken, "not finite"),
     ]  # fmt: skip
     for given, why in refused:

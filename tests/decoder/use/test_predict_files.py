@@ -226,8 +226,11 @@ def test_parquet_keeps_its_types_and_nulls(
     assert found.schema.metadata == {b"a": b"b"}
     for end in ("csv", "jsonl"):
         out = tmp_path / f"out.{end}"
-        if name == "bytes":
-            with pytest.raises(DataError, match="cannot be written as text"):
+        refused = {"bytes": "cannot be written as text"}
+        if end == "jsonl":
+            refused["not a number"] = "JSON has no NaN"
+        if name in refused:
+            with pytest.raises(DataError, match=refused[name]):
                 predict(PredictConfig(**config, out=out))
             continue
         predict(PredictConfig(**config, out=out))
@@ -238,20 +241,18 @@ def test_numbers_of_parquet_are_numbers_of_json(
     stand: Callable[..., tuple[StandIn, Path]], tmp_path: Path
 ) -> None:
     _, run = stand()
-    columns = {"text": ["a", "b"], **{k: v for k, v in STORED.items() if k != "bytes"}}
+    kept = {k: v for k, v in STORED.items() if k not in ("bytes", "not a number")}
+    columns = {"text": ["a", "b"], **kept}
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
     out = tmp_path / "out.jsonl"
     predict(PredictConfig(run=run, file=tmp_path / "in.parquet", out=out))
     first, second = read(out.read_bytes(), ".jsonl")
     assert (first["int32"], first["float16"], first["bool"]) == (1, 0.5, True)
-    assert (first["not a number"], second["not a number"]) == ("NaN", "Infinity")
     assert (first["decimal"], first["date"]) == ("1.10", "1970-01-02")
     assert first["nanoseconds"].startswith("1970-01-01 00:00:00.000000001")
     assert (first["categories"], first["list"]) == ("x", [1, None])
     assert first["struct"] == {"a": 1, "b": "é"}
-    assert all(
-        value is None for name, value in second.items() if name in {*STORED} - {"not a number"}
-    )
+    assert all(second[name] is None for name in kept)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -22,7 +22,7 @@ from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.test_vision_task import write_figures
-from tests.conftest import WORDS, random_rows
+from tests.tiny import WORDS, random_rows
 
 WAYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"pool": ("mean", "max")}, {}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ CODES = frozenset(
 
 
 class Decoder:
-    """Reads one sound from its beginning to its end, mono.
+    """Reads one sound from its beginning to its end, mono; to be closed, by ``with`` or ``close``.
+
+    What soundfile itself closes when the interpreter ends, it closes with a traceback.
 
     Numerics: nothing is ever sought, see ``forwards``, so that samples do not depend on how those
     before them were read.
@@ -60,19 +62,38 @@ class Decoder:
         except self._error as error:
             found = f"libsndfile: {getattr(error, 'error_string', error)}"
             raise damaged(found, f"a header of {promise.form}").at(where) from error
-        file = self._file
+        try:
+            self._check_header()
+        except BaseException:
+            self.close()
+            raise
+        self._md5 = None if promise.md5 is None else hashlib.md5(usedforsecurity=False)
+        # libFLAC computes with integers, of which the file has a digest
+        one = self._file.channels == 1
+        self._dtype = "int32" if promise.bits else "float32" if one else "float64"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; also twice."""
+        self._file.close()
+
+    def _check_header(self) -> None:
+        """Compare what libsndfile says of the file with what the file promises."""
+        file, promise = self._file, self._promise
         if file.subtype not in CODES:
-            raise not_read(f"{file.format_info}, {file.subtype_info}").at(where)
+            raise not_read(f"{file.format_info}, {file.subtype_info}").at(self._where)
         self._frames = int(file.frames)
         self._compare((file.samplerate, file.channels), (promise.rate, promise.channels))
         if promise.frames is not None:
             if promise.claimed is not None:  # it is a guess, which is only to be large enough
                 self._frames = min(self._frames, promise.frames)
             self._compare(self._frames, promise.frames)
-        promise._replace(frames=self._frames).check(where)
-        self._md5 = None if promise.md5 is None else hashlib.md5(usedforsecurity=False)
-        # libFLAC computes with integers, of which the file has a digest
-        self._dtype = "int32" if promise.bits else "float32" if file.channels == 1 else "float64"
+        promise._replace(frames=self._frames).check(self._where)
 
     def _compare(self, found: Any, expected: Any) -> None:
         if found != expected:

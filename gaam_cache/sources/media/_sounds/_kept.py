@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from gaam_cache.sources.media._blob import Blob
@@ -15,20 +18,48 @@ Each of 120 pieces of 10 minutes of FLAC would else be decoded from the beginnin
 4 s."""
 
 
-def take(blob: Blob, start: int) -> Decoder:
+@contextmanager
+def taken(blob: Blob, start: int, *, more: bool) -> Iterator[Decoder]:
     """A decoder of a file that has not read what begins at ``start``; nobody else has it.
+
+    Args:
+        blob: the file.
+        start: the first frame that is wanted.
+        more: whether a later piece may be wanted too. Then the decoder is kept, unless reading
+            fails; else it is closed.
 
     Raises:
         DataError: the file cannot be read, or is no longer what it was.
         ConfigError: what decodes sounds is not installed.
     """
+    decoder = _kept_of(blob, start) or Decoder(blob.read(), blob.where)
+    try:
+        yield decoder
+    except BaseException:
+        decoder.close()
+        raise
+    if more:
+        with _LOCK:
+            decoders = [one for _, one in _kept]
+            _kept[:] = [(blob.sha256, decoder)]
+    else:
+        decoders = [decoder]
+    for one in decoders:
+        one.close()
+
+
+def _kept_of(blob: Blob, start: int) -> Decoder | None:
     with _LOCK:
         if _kept and _kept[0][0] == blob.sha256 and _kept[0][1].position <= start:
             return _kept.pop()[1]
-    return Decoder(blob.read(), blob.where)
+    return None
 
 
-def keep(blob: Blob, decoder: Decoder) -> None:
-    """Whoever wants a later piece may have it."""
+@atexit.register
+def close() -> None:
+    """Close what is kept: nobody wants a later piece."""
     with _LOCK:
-        _kept[:] = [(blob.sha256, decoder)]
+        decoders = [one for _, one in _kept]
+        _kept.clear()
+    for one in decoders:
+        one.close()

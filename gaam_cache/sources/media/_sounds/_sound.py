@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.sources.media._base import Media
 from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._sounds._kept import keep, take
+from gaam_cache.sources.media._sounds._decoder import Decoder
+from gaam_cache.sources.media._sounds._kept import taken
 from gaam_cache.sources.media._sounds._promise import damaged
 
 
@@ -46,7 +47,10 @@ class Sound:
             DataError: the file cannot be read, or is no longer what it was.
             ConfigError: what decodes sounds is not installed.
         """
-        decoder = take(self.blob, self.start)
+        with taken(self.blob, self.start, more=self.stop < self.whole) as decoder:
+            return self._decoded(decoder)
+
+    def _decoded(self, decoder: Decoder) -> NDArray[np.float32]:
         decoder.skip(self.start)
         x_T = np.empty(self.frames, np.float32)
         at = 0
@@ -59,8 +63,6 @@ class Sound:
                 f"{self.frames:,}, as before",
             )
             raise damaged(found, expected).at(self.blob.where)
-        if self.stop < self.whole:
-            keep(self.blob, decoder)
         return x_T
 
 
