@@ -49,7 +49,7 @@ class PlantSummary:
     @property
     def attn(self) -> str:
         """What can express it, as ``--attn`` takes it."""
-        return self.mechanism + (":heads=1" if GATES[self.gate].parameters else "")
+        return GATES[self.gate].attn
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

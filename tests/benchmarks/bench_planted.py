@@ -27,6 +27,7 @@ from gaam_decoder.planting.plant import plant
 from gaam_decoder.planting.plant_config import PlantConfig
 from gaam_decoder.reports._base import build_tables
 from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.specs import parse_attention
 
 SHAPES = ("laplace:heads=1", "gaam:heads=1", "student-t:heads=1", "chi2:heads=1")
 HEADS = tuple(f"gaam:heads={heads}" for heads in (1, 2, 4, 8))
@@ -108,8 +109,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for gate in options.gate:
-        mechanism = GATES[gate].mechanism
-        shape = "none" if gate == "none" else f"{mechanism}:heads=1"
+        shape = str(parse_attention(GATES[gate].attn))  # as runs spell it
         rivals = HEADS if options.heads else options.attn
         attn = tuple(dict.fromkeys(["none", shape, *rivals]))
         found = []
