@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.devices import check_device
-from gaam_cache.limits import check_at_least
 from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
     check_choices,
     check_loss,
     check_precision,
+    check_ranges,
     check_sweep,
     check_tuning,
     range_error,
 )
-from gaam_decoder.number_lists import Layers, parse_layer_sets, parse_seeds, spell_layers
+from gaam_decoder.number_lists import Layers, Sizes, parse_layer_sets, parse_seeds, parse_sizes
 from gaam_decoder.parse import (
     parse_groups,
     parse_list,
@@ -31,12 +31,12 @@ from gaam_decoder.parse import (
     yes_or_no,
 )
 from gaam_decoder.protocol_checks import TEST_SPLIT, check_protocol
-from gaam_decoder.specs import USUAL_DECAY, parse_attention, parse_head
+from gaam_decoder.specs import USUAL_DECAY
 
-MOST_EPOCHS = 1_000_000
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
+SIZES = ("train_rows", "shots")
 PATHS = ("cache", "runs")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels", "final")
 
@@ -93,7 +93,12 @@ class TrainConfig(Placing):
     val_fraction: float = 0.1
     """Share of every class of train that --select val holds out."""
     split_seed: int = 0
-    """Decides which rows --select val holds out."""
+    """Decides which rows --select val holds out, folds test, and --train-rows and --shots take."""
+    train_rows: int | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
+    """Rows of train to learn from, or several such numbers, None for all. Each class has its share,
+    at least a row; rows that choose are among them, and smaller ones lie in larger ones."""
+    shots: int | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
+    """The same by rows of every class; those that choose are among them. Default: all."""
     pool: str | tuple[str | None, ...] | None = field(default=None, metadata={"parse": parse_pools})
     """Pooling to read, or several; default: the first in the cache."""
     layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
@@ -147,29 +152,14 @@ class TrainConfig(Placing):
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
         self._settle_types()
-        check_at_least(self, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
-        check_at_least(self, 0, "split_seed")
-        if self.epochs > MOST_EPOCHS:
-            raise range_error("epochs", f"at most {MOST_EPOCHS:,}", self.epochs)
-        check_at_least(self, 2, "folds")
-        positive: list[tuple[str, float | None]] = [("lr", lr) for lr in self.lrs]
-        for name, value in [*positive, ("clip_grad_norm", self.clip_grad_norm)]:
-            if value is not None and not 0 < value < float("inf"):
-                raise range_error(name, "a positive number", value)
-        for decay in self.weight_decays:
-            if not 0 <= decay < float("inf"):
-                raise range_error("weight_decay", ">= 0", decay)
-        if not 0 < self.val_fraction <= 0.5:
-            raise range_error("val_fraction", "more than 0, at most 0.5", self.val_fraction)
-        if not 0 <= self.memory_share <= 1:
-            raise range_error("memory_share", "0 to 1", self.memory_share)
+        check_ranges(self)
         check_device(self.device)
         check_placing(self)
         check_choices(self)
         check_protocol(self, _DEFAULTS)
         check_precision(self)
         check_loss(self)
-        check_sweep(self, self._axes())
+        check_sweep(self)
         check_tuning(self)
 
     def _settle_types(self) -> None:
@@ -193,26 +183,12 @@ class TrainConfig(Placing):
             except (TypeError, ValueError, OverflowError) as error:
                 said = expected or str(error)
                 raise range_error(name, said, value) from None
-        for name in RATES:
+        lists = {**dict.fromkeys(RATES, parse_rates), **dict.fromkeys(SIZES, parse_sizes)}
+        for name, parse in lists.items():
             try:
-                parse_rates(getattr(self, name))
+                parse(getattr(self, name))
             except ValueError as error:
                 raise range_error(name, str(error), getattr(self, name)) from None
-
-    def _axes(self) -> dict[str, list[Any]]:
-        """What a sweep varies, each in one spelling, by option."""
-        try:
-            sets, pools = self.layer_sets, self.pools
-        except (TypeError, ValueError) as error:
-            raise range_error("layers", str(error), self.layers) from None
-        return {
-            "attn": [str(parse_attention(text)) for text in self.attn],
-            "head": [str(parse_head(text)) for text in self.heads],
-            "pool": list(pools),
-            "lr": list(self.lrs),
-            "weight_decay": list(self.weight_decays),
-            "layers": [spell_layers(layers) for layers in sets],
-        }
 
     @property
     def tests_on_train(self) -> bool:
@@ -243,6 +219,21 @@ class TrainConfig(Placing):
     def layer_sets(self) -> tuple[Layers, ...]:
         """All sets of layers."""
         return parse_layer_sets(self.layers)
+
+    @property
+    def sizes(self) -> Sizes:
+        """All numbers of training rows."""
+        return parse_sizes(self.train_rows)
+
+    @property
+    def shot_counts(self) -> Sizes:
+        """All numbers of rows of every class."""
+        return parse_sizes(self.shots)
+
+    @property
+    def draws(self) -> bool:
+        """Whether some of what is trained learns from some of the training rows alone."""
+        return any(size is not None for size in (*self.sizes, *self.shot_counts))
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}

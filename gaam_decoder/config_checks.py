@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import typing
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
+from gaam_cache.limits import check_at_least
 from gaam_cache.messages.checks import option_of
-from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.specs import blamed, build, head_class, parse_head, parse_loss
+from gaam_decoder.number_lists import spell_layers, spell_numbers, spell_size
+from gaam_decoder.specs import blamed, build, head_class, parse_attention, parse_head, parse_loss
 
 if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.recipe import Dtype
 
+MOST_EPOCHS = 1_000_000
 TRACKERS = "gaam_decoder.runs.trackers"
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
@@ -26,6 +27,30 @@ MOST_RECIPES = 10_000
 def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", "dynamic"]:
     """Whether losses are scaled; ``auto``: where gradients could be too small for their type."""
     return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
+
+
+def check_ranges(config: TrainConfig) -> None:
+    """Every number is one that it can be.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+    check_at_least(config, 0, "split_seed")
+    if config.epochs > MOST_EPOCHS:
+        raise range_error("epochs", f"at most {MOST_EPOCHS:,}", config.epochs)
+    check_at_least(config, 2, "folds")
+    positive: list[tuple[str, float | None]] = [("lr", lr) for lr in config.lrs]
+    for name, value in [*positive, ("clip_grad_norm", config.clip_grad_norm)]:
+        if value is not None and not 0 < value < float("inf"):
+            raise range_error(name, "a positive number", value)
+    for decay in config.weight_decays:
+        if not 0 <= decay < float("inf"):
+            raise range_error("weight_decay", ">= 0", decay)
+    if not 0 < config.val_fraction <= 0.5:
+        raise range_error("val_fraction", "more than 0, at most 0.5", config.val_fraction)
+    if not 0 <= config.memory_share <= 1:
+        raise range_error("memory_share", "0 to 1", config.memory_share)
 
 
 def check_choices(config: TrainConfig) -> None:
@@ -106,18 +131,33 @@ def check_loss(config: TrainConfig) -> None:
         )
 
 
-def check_sweep(config: TrainConfig, axes: Mapping[str, Sequence[Any]]) -> None:
-    """Something is to be trained, nothing twice, and not too much.
+def _axes(config: TrainConfig) -> dict[str, list[Any]]:
+    """What a sweep varies, each in one spelling, by option."""
+    try:
+        sets, pools = config.layer_sets, config.pools
+    except (TypeError, ValueError) as error:
+        raise range_error("layers", str(error), config.layers) from None
+    return {
+        "attn": [str(parse_attention(text)) for text in config.attn],
+        "head": [str(parse_head(text)) for text in config.heads],
+        "pool": list(pools),
+        "lr": list(config.lrs),
+        "weight_decay": list(config.weight_decays),
+        "layers": [spell_layers(layers) for layers in sets],
+        "train_rows": [spell_size(size) for size in config.sizes],
+        "shots": [spell_size(size) for size in config.shot_counts],
+    }
 
-    Args:
-        config: the whole.
-        axes: what it varies, each in one spelling, by option.
+
+def check_sweep(config: TrainConfig) -> None:
+    """Something is to be trained, nothing twice, and not too much.
 
     Raises:
         ConfigError: one of the three is not so.
     """
     if not config.seeds:
         raise ConfigError("nothing to train", expected="at least one seed: --seeds")
+    axes = _axes(config)
     for name, values in axes.items():
         if not values:
             raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
@@ -130,7 +170,8 @@ def check_sweep(config: TrainConfig, axes: Mapping[str, Sequence[Any]]) -> None:
         raise ConfigError(
             "the sweep is too large",
             expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
-            "--weight-decay, --layers, --folds and --repeats, with --final one more of each",
+            "--weight-decay, --layers, --train-rows, --shots, --folds and --repeats, with --final "
+            "one more of each",
             found=f"{count:,}",
         )
 

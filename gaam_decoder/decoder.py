@@ -18,7 +18,7 @@ from gaam_decoder.attention._base import Attention
 from gaam_decoder.heads._base import Head
 from gaam_decoder.specs import Spec, build
 
-STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4, "labels": 5, "shards": 6}
+STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4, "labels": 5, "shards": 6, "rows": 7}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
 
 

@@ -1,4 +1,4 @@
-"""Lists of whole numbers as text: ``10``, ``0-31``, ``3,5,9``, ``1-8,12``."""
+"""Lists of whole numbers as text: ``10``, ``0-31``, ``3,5,9``, ``1-8,12``, ``100,1k,all``."""
 
 from __future__ import annotations
 
@@ -98,6 +98,55 @@ def parse_layers(value: Any) -> tuple[int, ...]:
     if not all(map(_whole, layers)) or any(layer < 0 for layer in layers):
         raise ValueError("layer numbers from 1 on, or 0 of a cache that has it")
     return _each_once(layers, "layer")
+
+
+Sizes = tuple[int | None, ...]
+"""Numbers of rows; None is all rows."""
+DRAWN_BY = ("train_rows", "shots")
+"""Settings of a recipe that say how many of the training rows are learned from; not there: all."""
+
+
+def parse_sizes(value: Any) -> Sizes:
+    """Read numbers of rows, each from 1 on: ``100,1k,1_000,all``; None is all rows.
+
+    Raises:
+        ValueError: anything else.
+    """
+    several = isinstance(value, (list, tuple))
+    parts: list[Any] = [
+        one.strip() if isinstance(one, str) else one
+        for part in (value if several else [value])
+        for one in (part.split(",") if isinstance(part, str) else [part])
+    ]
+    sizes: list[int | None] = []
+    for part in parts:
+        found = re.fullmatch(r"([1-9]\d{0,2}(?:_\d{3})+|[1-9]\d{0,8})(k?)", str(part), re.ASCII)
+        if part is None or part == "all":
+            sizes.append(None)
+        elif _whole(part) and part > 0:
+            sizes.append(int(part))
+        elif isinstance(part, str) and found:
+            sizes.append(int(found[1]) * (1000 if found[2] else 1))
+        elif isinstance(part, str) and re.fullmatch(r"0\d\d", part, re.ASCII):
+            # 1,000 is a thousand to most who write it, and would be 1 and 0
+            raise ValueError(
+                f"numbers without leading zeros, there is {part} (a comma parts two numbers, not "
+                "the digits of one: 1_000 or 1k)"
+            )
+        else:
+            raise ValueError("numbers of rows from 1 on, or all: 100,1k,10_000,all")
+    return tuple(sizes)
+
+
+def spell_size(size: int | None) -> str:
+    """``100``, or ``all``."""
+    return "all" if size is None else str(size)
+
+
+def spell_budget(train_rows: int | None, shots: int | None) -> str | None:
+    """``1,000 rows`` or ``5 shots``, for people; None is all rows."""
+    size = train_rows or shots
+    return f"{size:,} {'shot' if shots else 'row'}{'s' * (size > 1)}" if size else None
 
 
 Layers = tuple[int, ...] | None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import option_of, shortened
 from gaam_decoder.config_checks import range_error
+from gaam_decoder.number_lists import spell_size
 from gaam_decoder.recipe import NO_TEST
 
 if TYPE_CHECKING:
@@ -48,13 +49,15 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
             else f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
         )
     check_final(config)
-    for option, chooses in (("val_fraction", False), ("split_seed", config.folds is not None)):
+    check_budgets(config)
+    decides = config.folds is not None or config.draws
+    for option, chooses in (("val_fraction", False), ("split_seed", decides)):
         given = getattr(config, option)
         if config.select != "val" and not chooses and given != defaults[option]:
             raise ConfigError(
                 f"{option_of(option)} plays no part with --select {config.select}",
                 expected="--select val, which holds out a part of train"
-                + (" (or --folds)" if option == "split_seed" else ""),
+                + (" (or --folds, --train-rows, --shots)" if option == "split_seed" else ""),
                 found=f"{option_of(option)} {given}",
                 hint=f"leave {option_of(option)} out",
             )
@@ -66,6 +69,40 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
         )
     if config.tests_on_train and not config.allow_train_as_test:
         raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")
+
+
+def check_budgets(config: TrainConfig) -> None:
+    """What is to be learned from some of the training rows can be.
+
+    Raises:
+        ConfigError: it cannot, or would say less than it seems to.
+    """
+    if not config.draws:
+        return
+    sizes = {"--train-rows": config.sizes, "--shots": config.shot_counts}
+    found = " and ".join(
+        f"{option} {','.join(map(spell_size, of))}" for option, of in sizes.items() if any(of)
+    )
+    if all(any(of) for of in sizes.values()):
+        raise ConfigError(
+            "--train-rows and --shots both say how many rows are learned from",
+            expected="one of the two",
+            found=found,
+        )
+    if config.groups is not None:
+        raise ConfigError(
+            "rows are drawn one by one, so of almost every group some, which teach more than as "
+            "many rows of few groups",
+            expected="--groups, or --train-rows or --shots",
+            found=f"{found} and --groups {shortened(str(config.groups))}",
+        )
+    if 1 in config.shot_counts and config.select == "val":
+        raise ConfigError(
+            "of one row of every class none can be held out to choose the epoch",
+            expected="--shots of 2 or more, or --select last, which chooses nothing",
+            found=f"{found} --select val",
+            hint="--select last for all of them, so that they can be compared",
+        )
 
 
 def check_final(config: TrainConfig) -> None:

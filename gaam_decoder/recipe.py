@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
 from gaam_cache.format.digest import digest_of
-from gaam_decoder.number_lists import Layers, spell_layers, spell_numbers
+from gaam_decoder.number_lists import Layers, spell_budget, spell_layers, spell_numbers
 from gaam_decoder.parse import window_of
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title
 
@@ -133,6 +133,8 @@ class Recipe:
     shard_rows: int | None = None
     """Of the cache, where the order of the rows depends on it."""
     class_weights: Literal["none", "balanced"] = "none"
+    train_rows: int | None = None
+    shots: int | None = None
 
     def __str__(self) -> str:
         """Decoder and what a sweep varies, for people."""
@@ -143,6 +145,7 @@ class Recipe:
             lr=None if self.fitted else self.lr,
             weight_decay=None if self.fitted else self.weight_decay,
             layers=spell_layers(self.layers) if self.layers else None,
+            budget=spell_budget(self.train_rows, self.shots),
             fold=str(self.fold) if self.fold else None,
             split_seed=self.split_seed,
             shuffled=self.shuffle_labels,
@@ -154,6 +157,11 @@ class Recipe:
     def final(self) -> bool:
         """Whether nothing is tested; a cache with a split of that name is refused before."""
         return self.fold is None and self.test_split == NO_TEST
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it learns from some of the training rows alone."""
+        return self.train_rows is not None or self.shots is not None
 
     @property
     def window(self) -> int | None:
@@ -177,7 +185,7 @@ class Recipe:
             fold=None,
             groups=None,
             allow_train_as_test=False,
-            split_seed=self.split_seed if self.select == "val" else 0,
+            split_seed=self.split_seed if self.select == "val" or self.drawn else 0,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -234,6 +234,7 @@ def row_title(
     lr: float | None = None,
     weight_decay: float | None = None,
     layers: str | None = None,
+    budget: str | None = None,
     fold: str | None = None,
     split_seed: int | None = None,
     shuffled: bool = False,
@@ -244,7 +245,7 @@ def row_title(
     title = f"{attention} + {head}" + (f", pool {pool}" if pool else "")
     title += "" if lr is None else f", lr {lr:g}"
     title += "" if weight_decay in (None, USUAL_DECAY) else f", weight decay {weight_decay:g}"
-    title += f", layers {layers}" if layers else ""
+    title += (f", layers {layers}" if layers else "") + (f", {budget}" if budget else "")
     title += f", fold {fold}" + f" of split seed {split_seed}" * bool(split_seed) if fold else ""
     title += f", shuffle {shuffle}" if shuffle not in (None, "full") else ""
     return title + ", labels shuffled" * shuffled + ", final model" * final

@@ -65,6 +65,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "Protocol": (
             *("select", "ties", "val_fraction", "split_seed", "tune_seeds"),
+            *("train_rows", "shots"),
             *("train_split", "test_split", "final", "folds", "fold", "repeats", "groups"),
             *("allow_train_as_test", "shuffle_labels"),
         ),

@@ -15,6 +15,7 @@ import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
+from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.runs.tuning import TUNED
 
@@ -181,13 +182,21 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
         if row.folds == 1
         else stats.corrected_resampled_t(
             (row.scores.part_right[mine] - other.scores.part_right[theirs]).mean(0),
-            1 / (row.folds - 1),
+            _test_per_train(row),
         ),
         other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
         mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right)
         if enough and row.repeats == 1
         else None,
     )
+
+
+def _test_per_train(row: Row) -> float:
+    """Test rows of a fold for every row that was learned from or chose."""
+    if row.drawn is None:
+        return 1 / (row.folds - 1)
+    rows: int = row.runs[0].cache["rows"][row.runs[0].recipe["train_split"]]
+    return rows / row.folds / row.drawn
 
 
 def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | None, ...]:
@@ -206,7 +215,8 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
         return None
     for probe in rows:
         # a fit's recipe holds what plays a part: states, splits, what chooses
-        alike = all(row.recipe.get(name) == value for name, value in probe.recipe.items())
+        playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
+        alike = all(row.recipe.get(name) == value for name, value in playing.items())
         if probe.fitted and not probe.shuffled and probe.scores.seeds and alike:
             theirs = probe.scores.by_row.repeat(len(row.scores.seeds), axis=0)
             return stats.claim(row.scores.by_row, theirs, margin=margin)

@@ -47,7 +47,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinalModel:
-    """A decoder that learned from all training rows, over all its seeds."""
+    """A decoder that learned from all training rows, or all that it was given, over its seeds."""
 
     attention: str
     head: str
@@ -78,7 +78,11 @@ class FinalModel:
 
     @property
     def train_rows(self) -> int:
-        """How many these are."""
+        """How many of these it was given."""
+        return sum(self.runs[0].drawn.values()) or self._all_rows
+
+    @property
+    def _all_rows(self) -> int:
         return int(self.runs[0].cache["rows"][self.train_split])
 
     @property
@@ -89,7 +93,10 @@ class FinalModel:
 
     def in_words(self) -> str:
         """One line."""
-        rows = f"all {self.train_rows:,} rows of '{brief(self.train_split, 40)}'"
+        count, split = f"all {self._all_rows:,} rows", f"'{brief(self.train_split, 40)}'"
+        if self.runs[0].drawn:
+            count = f"{self.train_rows:,} of {count}"
+        rows = f"{count} of {split}"
         rows += ", a part of them held out to choose" if self.select == "val" else ""
         line = f"final model {self.label}, {_seeds(self.seeds)}: not evaluated; it learned from "
         line += f"{rows}; {self._failures() if self.failed else ''}"

@@ -122,7 +122,8 @@ def _rows_of(final: RunResult, rows: Sequence[Row]) -> list[Row]:
     Every fold of a cross-validation may have chosen other numbers of those that were tuned; then a
     final model with any of them is one of that row.
     """
-    apart = (*OF_TEST, "split_seed") if final.select == "last" else OF_TEST
+    decides = final.select == "val" or bool(final.drawn)
+    apart = OF_TEST if decides else (*OF_TEST, "split_seed")
     found = []
     for row in rows:
         tuned = tuple(TUNED) if row.folds > 1 and _in_all_grids(final, row) else ()

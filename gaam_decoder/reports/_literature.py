@@ -79,7 +79,7 @@ def published(row: Row, about: dict[str, Any]) -> Published | None:
     name, differs = _mechanism(row.attention, layers)
     if dataset is None or name not in dataset["mechanisms"] or row.recipe.get("layers"):
         return None
-    if row.on_training_rows or row.shuffled:
+    if row.on_training_rows or row.shuffled or row.drawn:
         return None
     found = dataset["mechanisms"][name]
     if code := found.get("code"):

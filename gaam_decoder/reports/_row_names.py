@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports._rows import Row
 
 SHUFFLED = "labels shuffled"
@@ -75,7 +76,10 @@ def labels(rows: Sequence[Row]) -> list[str]:
 
 def _values(rows: Sequence[Row], setting: str) -> list[str]:
     """Of a setting, in the rows in which it plays a part."""
-    return [str(r.recipe.get(setting)) for r in rows if setting in r.recipe or not r.fitted]
+    always = setting in DRAWN_BY
+    return [
+        str(r.recipe.get(setting)) for r in rows if setting in r.recipe or always or not r.fitted
+    ]
 
 
 def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,11 @@ class Row:
     def shuffled(self) -> bool:
         """Whether it learned from shuffled labels: a check, which is compared with nothing."""
         return self.runs[0].shuffled
+
+    @property
+    def drawn(self) -> int | None:
+        """Training rows that it was given, the fewest of its folds; None is all."""
+        return min((sum(run.drawn.values()) for run in self.runs if run.drawn), default=None)
 
     @property
     def optimistic(self) -> bool:
@@ -174,9 +180,10 @@ def build_rows(groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning]) 
 
 
 def _place(row: Row) -> tuple[Any, ...]:
-    """Where a row stands; decoders on some of the layers come after those on all."""
+    """Where a row stands; those on some layers come after those on all, more rows after fewer."""
     on_some = row.recipe.get("layers") is not None
-    return on_some, row.attention, row.head, row.select, str(row.recipe)
+    size = math.inf if row.drawn is None else row.drawn
+    return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
 
 def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:

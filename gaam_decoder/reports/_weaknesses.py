@@ -104,9 +104,34 @@ def weighted(table: Table) -> Iterator[str]:
         )
 
 
+def drawn(table: Table) -> Iterator[str]:
+    """That some rows learned from some of the training rows, and what their intervals leave out."""
+    if not any(row.drawn for row in table.rows):
+        return
+    yield (
+        "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds and "
+        "mechanisms, each class in its share or in equal numbers; those that choose the epoch are "
+        "among them"
+        if any(row.select == "val" for row in table.rows)
+        else "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds "
+        "and mechanisms, each class in its share or in equal numbers"
+    )
+    if table.rows[0].repeats == 1:
+        yield (
+            "no interval covers which rows were drawn, which matters most where they are few: "
+            "--folds with --repeats draws others each time"
+        )
+
+
 def fitted_states(table: Table) -> Iterator[str]:
-    """Whether what made the states has seen the tested rows, without their labels."""
+    """Whether what made the states has seen the tested rows, or others, without their labels."""
     split = table.cache.get("fitted_on")
+    few = [row for row in table.rows if row.drawn and _splits(row)[0] == split]
+    if split is not None and few:
+        yield (
+            f"the states were fitted on the texts of all rows of '{brief(split)}', also where a "
+            "decoder learned from some of them"
+        )
     if split is not None and any(_splits(row)[1] == split for row in table.rows):
         yield (
             f"the states were fitted on the texts of '{brief(split)}', the tested rows among them "

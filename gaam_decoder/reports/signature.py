@@ -19,7 +19,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._rows import BY_FOLD, Row
 from gaam_decoder.runs.tuning import TUNED
@@ -148,7 +148,8 @@ def _settings(rows: Iterable[Row]) -> Fields:
     """What the recipes have that is not at its default, by name as an option has it."""
     values: dict[str, list[Any]] = {name: [] for name in ALWAYS}
     for row in rows:
-        for name, value in row.recipe.items():
+        # of all training rows a recipe has no number
+        for name, value in {**dict.fromkeys(DRAWN_BY), **row.recipe}.items():
             if name in TOGETHER or value == BY_FOLD:
                 continue
             tuned = name in TUNED and row.tunings

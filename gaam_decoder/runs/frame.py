@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
+from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.counting import first_runs, on_training_rows
 from gaam_decoder.runs.filters import published
 from gaam_decoder.runs.result import RunResult
@@ -28,6 +29,8 @@ COLUMNS: dict[str, str] = {
     "test_split": "category",
     "fold": "string",
     "split_seed": "Int64",
+    "train_rows": "Int64",
+    "shots": "Int64",
     "seed": "Int64",
     "counts": "bool",
     "tuning_seed": "bool",
@@ -51,6 +54,7 @@ COLUMNS: dict[str, str] = {
     "path": "string",
 }
 """Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
+``train_rows`` and ``shots`` where it learned from all rows,
 ``lr``, ``weight_decay``, ``loss`` and ``epoch`` where a head is fitted at once, ``failed`` (why)
 where a seed finished, accuracies and ``majority_accuracy`` where a run was not evaluated.
 ``parameters`` are all of a decoder, ``created`` is when the run was published, and
@@ -116,7 +120,7 @@ def _of_run(run: RunResult) -> dict[str, Any]:
         "run": run.path.name,
         "attention": run.attention,
         "head": run.head,
-        **{name: recipe.get(name) for name in (*names, "test_split", "split_seed")},
+        **{name: recipe.get(name) for name in (*names, "test_split", "split_seed", *DRAWN_BY)},
         "fold": recipe.get("fold"),
         "evaluated": run.evaluated,
         "on_training_rows": on_training_rows(recipe),

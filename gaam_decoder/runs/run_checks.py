@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.format.encoding import Encoding
-from gaam_decoder.number_lists import MAX_NUMBERS
+from gaam_decoder.number_lists import DRAWN_BY, MAX_NUMBERS
 from gaam_decoder.recipe import has_test_rows
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
@@ -51,6 +51,7 @@ _TITLE: dict[str, tuple[type, ...]] = {
     "weight_decay": (float, int, type(None)),
     "split_seed": (int, type(None)),
     "shuffle": (str, type(None)),
+    **dict.fromkeys(DRAWN_BY, (int, type(None))),
     "shuffle_labels": (bool, type(None)),
     "dtype": (str, type(None)),
     "eval_dtype": (str, type(None)),
@@ -112,6 +113,11 @@ def check_about(content: Mapping[str, Any]) -> None:
     chosen_by = content.get("tuning", {"seeds": []})
     _check_fields(chosen_by, {"seeds": list}, "tuning")
     _require(all(map(_is_count, chosen_by["seeds"])), "tuning by seeds that are none")
+    if drawn := content.get("drawn", {}):
+        _check_fields(drawn, {"learn": int, "choose": int}, "drawn")
+        fits = drawn["learn"] >= 1 and drawn["choose"] >= 0
+        most = cache["rows"][recipe["train_split"]]
+        _require(fits and sum(drawn.values()) <= most, f"drawn rows: {drawn!r:.60}")
     if groups := content.get("groups", {}):
         _check_fields(groups, {"kind": str, "source": str}, "groups")
     if (created := content.get("created")) is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaam_decoder.number_lists import parse_layers
+from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
 from gaam_decoder.recipe import has_test_rows
 from gaam_decoder.specs import row_title
 
@@ -50,6 +50,9 @@ class RunRecord:
     groups: dict[str, Any] = field(default_factory=dict)
     """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``;
     empty without groups, and in runs of earlier versions."""
+    drawn: dict[str, int] = field(default_factory=dict)
+    """Rows of the train split that it learned from, ``learn``, and that chose, ``choose``; empty
+    where these are all."""
     tuning: dict[str, Any] = field(default_factory=dict)
     """``seeds``: those that were trained to choose between candidates; empty where none were."""
     created: str | None = None
@@ -91,6 +94,7 @@ class RunRecord:
         """Decoder and what of the recipe a sweep varies."""
         names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
         part = {name: self.recipe.get(name) for name in names}
+        part["budget"] = spell_budget(*(self.recipe.get(name) for name in DRAWN_BY))
         final = not self.evaluated
         return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
 

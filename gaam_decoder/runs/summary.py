@@ -80,5 +80,6 @@ def values(run: RunResult) -> dict[str, Any]:
         "environment": run.environment,
         "engine": run.engine,
         **({"groups": run.groups} if run.groups else {}),
+        **({"drawn": run.drawn} if run.drawn else {}),
         **({"fit": run.fit} if run.fit else {}),
     }

@@ -115,7 +115,8 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     that chooses failed, or is not there, is not.
 
     A fold of a cross-validation of which one candidate is there, where other folds have several,
-    has a grid of one.
+    has a grid of one. Final models are what was chosen: only those that were trained to choose are
+    candidates of one another.
 
     Args:
         runs: all that a report is to be of.
@@ -130,6 +131,10 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     unchosen: list[str] = []
     several = {_over_folds(of) for of in families.values() if len(of) > 1}
     for by_key in families.values():
+        if not next(iter(by_key.values()))[0].evaluated:
+            by_key = {key: of for key, of in by_key.items() if any(map(_chose, of))}  # noqa: PLW2901
+            if not by_key:
+                continue
         alone = len(by_key) == 1
         folded = next(iter(by_key.values()))[0].recipe.get("fold") is not None
         if alone and not (folded and _over_folds(by_key) in several):
@@ -140,14 +145,25 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
             continue
         (winner,) = (key for key, of in by_key.items() if _values(of) == tuning.chosen)
         tunings[winner] = tuning
-        dropped |= by_key.keys() - {winner}
+        dropped |= {k for k, of in by_key.items() if k != winner and _goes(of)}
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
+
+
+def _chose(run: RunResult) -> bool:
+    """Whether its seeds were trained to choose."""
+    return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+
+
+def _goes(runs: Sequence[RunResult]) -> bool:
+    """Whether runs that were not chosen are left out; a final model that somebody made is not."""
+    return runs[0].evaluated or all(map(_chose, runs))
 
 
 def _over_folds(by_key: Mapping[str, Sequence[RunResult]]) -> str:
     """What the folds of one row have in common."""
     run = next(iter(by_key.values()))[0]
-    recipe = run.recipe | {"fold": None, "split_seed": None}
+    count = str(run.recipe.get("fold")).partition("/")[2]  # of 3 folds none is one of 2
+    recipe = run.recipe | {"fold": count, "split_seed": None}
     return family(recipe, run.attention, run.head, run.cache["fingerprint"])
 
 

@@ -32,7 +32,7 @@ from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_name import ending_of
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.tidying.free import check_free
-from gaam_decoder.tidying.named import meant
+from gaam_decoder.tidying.named import Meant, meant
 from gaam_decoder.tidying.removing import take_away
 from gaam_decoder.tidying.sizes import bytes_of, in_words
 
@@ -47,10 +47,13 @@ class Move:
     bytes: int
     unjudged: tuple[str, ...] = ()
     """Damaged runs of which filters can say nothing: they stay."""
+    there: tuple[str, ...] = ()
+    """Named runs that are there and no longer here: of the same move, which was cut off."""
 
     def in_words(self) -> str:
         """Lines for people, what goes first."""
         lines = [f"  {visible(str(folder))}" for folder in self.folders]
+        lines += [f"  is there already: {visible(name)}" for name in self.there]
         lines += [f"  stays, because it is damaged: {name}" for name in self.unjudged]
         return "\n".join([f"to be moved: {self._counted()}", *lines])
 
@@ -65,6 +68,7 @@ class Move:
             "to": str(self.to),
             "bytes": self.bytes,
             "damaged_and_kept": list(self.unjudged),
+            "there_already": list(self.there),
         }
 
     def _counted(self) -> str:
@@ -98,9 +102,11 @@ def moving(words: Sequence[str | Path], filters: Filters, runs: Path, to: str | 
         NotFoundError: no such run.
         CacheError: a run is damaged.
     """
-    found = meant(words, filters, runs)
     target = Path(to).expanduser().absolute()
     target = target.resolve() if target.is_dir() else target
+    there = [word for word in words if _is_there(Path(word), runs, target)]
+    left = [word for word in words if word not in there]
+    found = Meant(folders=()) if there and not left else meant(left, filters, runs)
     check_free(found.folders)
     _check_target(target, found.folders)
     for folder in found.folders:
@@ -108,7 +114,20 @@ def moving(words: Sequence[str | Path], filters: Filters, runs: Path, to: str | 
         if os.path.lexists(final) and not _same(run, final):
             raise _taken(final)
     size = sum(map(bytes_of, found.folders))
-    return Move(folders=found.folders, to=target, bytes=size, unjudged=found.unjudged)
+    return Move(
+        folders=found.folders,
+        to=target,
+        bytes=size,
+        unjudged=found.unjudged,
+        there=tuple(Path(word).name for word in there),
+    )
+
+
+def _is_there(word: Path, runs: Path, target: Path) -> bool:
+    """Whether a run that is not here any more lies where it is to go."""
+    here = (word.expanduser(), runs.expanduser() / word)
+    named = bool(ending_of(word.name)) and word.name not in ("", "..")
+    return named and not any(map(os.path.lexists, here)) and is_run(target / word.name)
 
 
 def _check_target(target: Path, folders: Sequence[Path]) -> None:

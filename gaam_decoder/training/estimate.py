@@ -13,7 +13,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.number_lists import spell_budget, spell_layers, spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.specs import row_title
 from gaam_decoder.training.finals import apart
@@ -39,6 +39,9 @@ class EstimatedRun:
     weight_decay: float | None
     layers: str
     """Layer numbers, or 'all'."""
+    train_rows: int | None
+    shots: int | None
+    """Rows that are learned from, or rows of every class; None is all."""
     fold: str | None
     shuffled: bool
     """Whether labels are shuffled."""
@@ -88,6 +91,7 @@ class TrainEstimate:
                 lr=run.lr,
                 weight_decay=run.weight_decay,
                 layers=layers,
+                budget=spell_budget(run.train_rows, run.shots),
                 fold=run.fold,
                 shuffled=run.shuffled,
                 shuffle=run.shuffle,
@@ -155,6 +159,8 @@ def _estimated(
         lr=recipe.lr if alone and not recipe.fitted else None,
         weight_decay=recipe.weight_decay if alone and not recipe.fitted else None,
         layers=spell_layers(recipe.layers),
+        train_rows=recipe.train_rows,
+        shots=recipe.shots,
         fold=str(recipe.fold) if recipe.fold else None,
         shuffled=recipe.shuffle_labels,
         shuffle=recipe.shuffle,

@@ -25,7 +25,7 @@ def fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """
     config = _check_splits(config, cache)
     config = _check_pools(config, cache)
-    return _check_layers(config, cache)
+    return _all_rows(_check_layers(config, cache), cache)
 
 
 def check_session() -> None:
@@ -144,6 +144,16 @@ def _not_there(
         hint=f"did you mean '{meant}'?"
         if meant
         else hint or f"extract it with {option_of_extract}",
+    )
+
+
+def _all_rows(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
+    """The config, in which the number of all rows is the same as all; folds have fewer."""
+    count = len(cache[config.train_split])
+    if config.folds is not None or count not in config.sizes:
+        return config
+    return replace(
+        config, train_rows=tuple(None if size == count else size for size in config.sizes)
     )
 
 

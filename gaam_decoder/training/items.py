@@ -23,6 +23,7 @@ from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_lo
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
+from gaam_decoder.training.rows.data import check_budgets
 from gaam_decoder.training.rows.groups import read_groups
 
 
@@ -62,7 +63,8 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     groups = None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
-    for recipe in recipes(config, dtype, groups):
+    check_budgets(asked := recipes(config, dtype, groups), cache)
+    for recipe in asked:
         item = _item(recipe, cache)
         if item.spec not in reasons:
             reasons[item.spec] = _why_impossible(item.spec, recipe)
@@ -117,7 +119,7 @@ def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:
 
 
 def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:
-    """One per mechanism, head, pooling, rate, weight decay, layers, repeat and fold, in this order.
+    """One per mechanism, head, pool, rate, weight decay, layers, rows, repeat and fold, in order.
 
     Those that mean the same, such as several rates for a head that has none, are one.
 
@@ -159,13 +161,17 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
             eval_dtype=config.eval_dtype if dtype != "float32" else "same",
             shuffle=config.shuffle,
             class_weights=config.class_weights,
+            train_rows=size,
+            shots=shots,
         )
-        for attention, head, pool, lr, weight_decay, layers, repeat, fold in product(
+        for attention, head, pool, lr, weight_decay, layers, size, shots, repeat, fold in product(
             *specs,
             config.pools,
             config.lrs,
             config.weight_decays,
             config.layer_sets,
+            config.sizes,
+            config.shot_counts,
             range(config.repeats),
             folds or [None],
         )

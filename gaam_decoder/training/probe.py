@@ -14,6 +14,7 @@ from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder, on_paper
 from gaam_decoder.heads._fitted import FittedHead
 from gaam_decoder.recipe import NO_TEST, Recipe
 from gaam_decoder.specs import Spec, head_class
+from gaam_decoder.training.rows.budget import num_rows
 from gaam_decoder.training.rows.free_memory import free_memory
 
 ATTENTION, HEAD = Spec("none"), Spec("lbfgs")
@@ -93,8 +94,7 @@ def probe_fits(
     Warns:
         GaamWarning: it is too expensive.
     """
-    rows = len(cache[recipe.train_split])
-    seconds, memory = fit_cost(spec, rows, device)
+    seconds, memory = fit_cost(spec, num_rows(recipe, cache), device)
     if seconds > MOST_SECONDS:
         _warn(f"it would take about {seconds / 60:,.0f} minutes ({recipe})")
         return False

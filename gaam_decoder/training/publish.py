@@ -73,6 +73,9 @@ def publish(
         },
         "majority_accuracy": majority,
     }
+    if recipe.drawn:
+        held = data.selection if recipe.select == "val" else None
+        about["drawn"] = {"learn": len(data.train), "choose": 0 if held is None else len(held)}
     if recipe.groups is not None:
         about["groups"] = recipe.groups.to_dict()
     if fit is not None:

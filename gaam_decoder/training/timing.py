@@ -23,6 +23,7 @@ from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import Item
 from gaam_decoder.training.probe import fit_cost
 from gaam_decoder.training.reading import Reading, reading_of
+from gaam_decoder.training.rows.budget import num_rows
 from gaam_decoder.training.rows.data import TrainData, prepare_data
 from gaam_decoder.training.rows.loaded import Loaded
 
@@ -39,7 +40,8 @@ class Timed:
         self._cache = cache
         self._device = device
         self._loaded = Loaded(config.memory_share)
-        self._per_row: dict[DecoderSpec, float] = {}
+        self._per_row: dict[tuple[DecoderSpec, int], float] = {}
+        """By decoder and rows that were timed: of few the batches are smaller."""
         self.reading: list[Reading] = []
 
     def of(self, item: Item, num_seeds: int) -> tuple[float, str]:
@@ -47,7 +49,7 @@ class Timed:
         if not num_seeds:
             return 0.0, ""
         if item.recipe.fitted:
-            rows = len(self._cache[item.recipe.train_split])
+            rows = num_rows(item.recipe, self._cache)
             return fit_cost(item.spec, rows, self._device)[0], f"fitted at once, {self._device}"
         data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
         rows = len(data.train)
@@ -64,9 +66,10 @@ class Timed:
         reading = reading_of(data, item.recipe, num_seeds, num_groups)
         if reading not in self.reading:
             self.reading.append(reading)
-        if item.spec not in self._per_row:
-            self._per_row[item.spec] = _seconds_per_row(item, data, engine)
-        seconds = self._per_row[item.spec] * rows * self._config.epochs * num_seeds
+        timed = item.spec, min(rows, item.recipe.batch_size * TIMED_STEPS)
+        if timed not in self._per_row:
+            self._per_row[timed] = _seconds_per_row(item, data, engine)
+        seconds = self._per_row[timed] * rows * self._config.epochs * num_seeds
         return seconds + (COMPILER_SECONDS if engine.compiled else 0.0), engine.in_words()
 
 

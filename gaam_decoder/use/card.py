@@ -155,10 +155,12 @@ def _use(encoding: Encoding, *, local: bool) -> list[str]:
 def _limits(run: RunResult, encoding: Encoding) -> list[str]:
     train = run.recipe["train_split"]
     rows = run.cache["rows"][train]
-    learned = f"learned from split '{brief(train)}', {rows:,} rows"
+    given = f"{sum(run.drawn.values()):,} of {rows:,}" if run.drawn else f"{rows:,}"
+    learned = f"learned from split '{brief(train)}', {given} rows"
     learned += f" without fold {run.recipe['fold']}" if run.recipe.get("fold") else ""
     if run.select == "val":
-        learned += f"; {100 * run.recipe['val_fraction']:g}% of them chose the epoch"
+        part = f"{run.drawn['choose']:,}" if run.drawn else f"{100 * run.recipe['val_fraction']:g}%"
+        learned += f"; {part} of them chose the epoch"
     said = [
         learned,
         "it knows no other classes: whatever it is given gets one of them",

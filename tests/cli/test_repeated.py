@@ -31,7 +31,7 @@ REPEATABLE = {
     "import": {"--array", "--labels", "--num-tokens", "--keep-column", "--unlabelled"}
     | {"--class-name"},
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
-    | {"--tune-seeds"},
+    | {"--tune-seeds", "--train-rows", "--shots"},
     "predict": {"--text-column"},
     "report": {"--attn", "--head"},
     **{f"runs {name}": {"--attn", "--head"} for name in ("list", "move", "remove")},
@@ -96,7 +96,11 @@ def test_specs_and_sets_of_layers_are_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["attn", "head", "pool", "lr", "weight_decay", "layers", "seeds", "tune_seeds"]
+    "name",
+    [
+        *("attn", "head", "pool", "lr", "weight_decay", "layers", "seeds", "tune_seeds"),
+        *("train_rows", "shots"),
+    ],
 )
 def test_no_value_of_a_list_is_there_twice(name: str) -> None:
     same = {
@@ -108,6 +112,8 @@ def test_no_value_of_a_list_is_there_twice(name: str) -> None:
         "tune_seeds": ["7,8", "8"],
         "layers": ["1-3", "3,2,1"],
         "seeds": ["0-3", "2"],
+        "train_rows": ["1k,all", "1_000"],
+        "shots": ["all", "5,all"],
     }
     with pytest.raises(ConfigError, match=r"twice"):
         resolve(TrainConfig, "train", {name: same[name]}, environ={})

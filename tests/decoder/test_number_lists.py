@@ -13,7 +13,9 @@ from gaam_decoder.number_lists import (
     parse_layers,
     parse_numbers,
     parse_seeds,
+    parse_sizes,
     spell_numbers,
+    spell_size,
 )
 
 
@@ -53,6 +55,40 @@ def test_a_comma_between_the_digits_of_a_number_is_not_a_list(text: str) -> None
         with pytest.raises(ValueError, match="leading zeros"):
             parse(text)
     assert parse_seeds("0,10-20") == (0, *range(10, 21))
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ("100", (100,)),
+        ("100,1000,all", (100, 1000, None)),
+        ("1k, 1_000,25k,1_000_000", (1000, 1000, 25000, 1000000)),
+        (["5,10", "all", 3, None], (5, 10, None, 3, None)),
+        ((7, 8), (7, 8)),
+        (None, (None,)),
+        (12, (12,)),
+    ],
+)
+def test_sizes_are_read_in_the_order_given(given: Any, sizes: tuple[int | None, ...]) -> None:
+    assert parse_sizes(given) == sizes
+    spelled = ",".join(map(spell_size, sizes))
+    assert parse_sizes(spelled) == sizes
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "0", "-1", "1.5", "1.5k", "k", "1-5", "1__000", "1_00", "_1", "a", "1,,2", "ALL", "01",
+     0, -3, 2.0, True, "1e3", "٣", "1" * 10],
+)  # fmt: skip
+def test_bad_sizes_are_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match="from 1 on, or all"):
+        parse_sizes(given)
+
+
+def test_a_comma_between_the_digits_of_a_size_is_not_a_list() -> None:
+    for text in ("1,000", "2,007,008", "5,000,all"):
+        with pytest.raises(ValueError, match=r"leading zeros(.|\n)*1_000 or 1k"):
+            parse_sizes(text)
 
 
 def test_seeds_count_from_0_and_a_slip_does_not_fill_the_memory() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, TextIO
 
+from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._spreadsheet import left_out, write_lines
 
+RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "loss", *DRAWN_BY)
+"""Settings that have a column."""
 FIELDS = [
     "fingerprint",
     "encoder",
@@ -65,7 +68,7 @@ FIELDS = [
     "published_mean",
     "published_std",
     "published_encoder",
-    *(f"recipe_{name}" for name in ("epochs", "batch_size", "lr", "weight_decay", "loss")),
+    *(f"recipe_{name}" for name in RECIPE),
     "evaluated",
     "left_out",
 ]
@@ -151,8 +154,7 @@ def _final(table: Table, final: FinalModel) -> dict[str, Any]:
 
 
 def _recipe(recipe: dict[str, Any]) -> dict[str, Any]:
-    names = ("epochs", "batch_size", "lr", "weight_decay", "loss")
-    return {f"recipe_{name}": recipe.get(name) for name in names}
+    return {f"recipe_{name}": recipe.get(name) for name in RECIPE}
 
 
 def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ N rows, L layers, D hidden size.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_decoder.recipe import Recipe
+from gaam_decoder.recipe import Fold, Recipe
+from gaam_decoder.training.rows.budget import class_counts, draw
 from gaam_decoder.training.rows.features import Features
 from gaam_decoder.training.rows.loaded import Loaded, Wanted
 from gaam_decoder.training.rows.protocol import Rows, grouped_folds, holdout, stratified_folds
@@ -64,20 +66,20 @@ def prepare_data(
     elif not recipe.final:
         test_split = cache[recipe.test_split]
         tested = Wanted(test_split, np.arange(len(test_split)))
-    if recipe.select == "val":
+    together = None
+    if recipe.drawn or recipe.select == "val":
         labels = train_split.labels[train_rows]
-        first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
-        if not len(second):
-            raise ConfigError(
-                "no rows can be held out to choose the epoch",
-                expected=f"a class with two or more rows in '{recipe.train_split}'",
-                found=f"{len(train_rows)} rows, each the only one of its class",
-                hint="--select last, which chooses nothing",
-            )
+        if recipe.drawn:
+            first, second = draw(labels, recipe)
+            together = np.sort(train_rows[np.concatenate([first, second])])
+        else:
+            first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
+        if recipe.select == "val" and not len(second):
+            raise _none_held_out(recipe, len(first))
         train_rows, held_rows = train_rows[first], train_rows[second]
-    wanted = {"train": Wanted(train_split, train_rows)}
-    if held_rows is not None:
-        wanted["held"] = Wanted(train_split, held_rows)
+    wanted = {"train": Wanted(train_split, train_rows, together)}
+    if held_rows is not None and len(held_rows):
+        wanted["held"] = Wanted(train_split, held_rows, together)
     if tested is not None:
         wanted["test"] = tested
     found = (loaded or Loaded()).get(list(wanted.values()), recipe, device)
@@ -92,6 +94,36 @@ def prepare_data(
     test = parts.get("test")
     selection = test if recipe.select == "test" else parts.get("held")
     return TrainData(train=parts["train"], selection=selection, test=test)
+
+
+def check_budgets(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
+    """There are as many rows as every recipe of a sweep takes; said before any is trained.
+
+    Raises:
+        ConfigError: there are not, or too few for the folds.
+    """
+    count_C: dict[tuple[Fold | None, int], Rows] = {}
+    for recipe in recipes:
+        if not recipe.drawn:
+            continue
+        labels, place = cache[recipe.train_split].labels, (recipe.fold, recipe.split_seed)
+        if place not in count_C:
+            if recipe.fold is not None:
+                labels = np.delete(labels, fold_rows(labels, recipe))
+            count_C[place] = np.unique(labels, return_counts=True)[1]
+        drawn_C = class_counts(count_C[place], recipe)
+        if recipe.select == "val" and drawn_C.max() < 2:
+            raise _none_held_out(recipe, int(drawn_C.sum()))
+
+
+def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
+    return ConfigError(
+        "no rows can be held out to choose the epoch",
+        expected=f"a class with two or more rows in '{recipe.train_split}'"
+        + (", or a larger --train-rows" if recipe.train_rows else ""),
+        found=f"{rows:,} rows, each the only one of its class",
+        hint="--select last, which chooses nothing",
+    )
 
 
 def fold_rows(labels: Rows, recipe: Recipe) -> Rows:

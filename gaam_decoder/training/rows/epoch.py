@@ -72,7 +72,7 @@ def _blocks(
     features = train.features
     if features.resident is not None and features.on_device:
         for section in sections:
-            row_SM = train.rows[section.block_M[section.order_SM]]
+            row_SM = features.places(train.rows[section.block_M[section.order_SM]])
             place_SM = torch.from_numpy(row_SM).to(features.device)
             yield features.resident, place_SM, _labels(told_SN, section)
         return

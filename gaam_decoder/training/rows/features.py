@@ -81,6 +81,10 @@ class Features:
         """Whether the rows are where they are computed with."""
         return self.resident is not None and self.resident.device.type == self.device.type
 
+    def places(self, rows: Rows) -> Rows:
+        """Where rows lie among those that are held; their numbers where these are all."""
+        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
+
     def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
         """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
 
@@ -91,8 +95,7 @@ class Features:
         Shape:
             rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
         """
-        if self._held_N is not None:
-            rows = np.searchsorted(self._held_N, rows)
+        rows = self.places(rows)
         starts = range(0, rows.shape[-1], size)
         if self.resident is not None and self.on_device:
             place = torch.from_numpy(rows).to(self.device)
@@ -126,7 +129,7 @@ class Features:
                 ready = ahead.result() if ahead is not None else None
                 if number < len(rows):
                     into = buffers[number % 2][: len(rows[number])]
-                    ahead = reader.submit(self._read, rows[number], into)
+                    ahead = reader.submit(self._read, self.places(rows[number]), into)
                 if ready is not None:
                     yield ready
 

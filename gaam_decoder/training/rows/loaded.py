@@ -32,6 +32,8 @@ class Wanted(NamedTuple):
 
     split: Split
     row_N: Rows  # noqa: N815 a shape suffix
+    together_N: Rows | None = None  # noqa: N815
+    """Those that are held with them, themselves among these, ascending; None: the whole split."""
 
 
 class Key(NamedTuple):
@@ -60,9 +62,9 @@ class Loaded:
     def get(self, wanted: Sequence[Wanted], recipe: Recipe, device: torch.device) -> list[Features]:
         """Features of all that is wanted: on the device where they fit, else in memory, or on disk.
 
-        A split is held as a whole, which the folds of a sweep share. Where it does not fit, rows
-        that are evaluated may be held alone: those that choose lie scattered among the others, and
-        are read after every epoch.
+        A split is held as a whole, which the folds of a sweep share; of a budget its rows are, and
+        no others are read. Where that does not fit, rows that are evaluated may be held alone:
+        those that choose lie scattered among the others, and are read after every epoch.
 
         Args:
             wanted: the training rows, then others; what is read more often comes first.
@@ -75,20 +77,25 @@ class Loaded:
         """
         arrays = [_array(one.split, recipe) for one in wanted]
         whole = [Key(one.split.name, recipe.pool, recipe.layers) for one in wanted]
-        alone = [
-            key._replace(rows=digest_of(one.row_N.tobytes()))
+        alone = [_of(key, one.row_N) for key, one in zip(whole, wanted, strict=True)]
+        home = [
+            key if one.together_N is None else _of(key, one.together_N)
             for key, one in zip(whole, wanted, strict=True)
         ]
-        sizes = {key: _bytes(array) for key, array in zip(whole, arrays, strict=True)}
-        missing = sum(size for key, size in sizes.items() if key not in self._held)
-        if missing > self._room(device):
-            self._keep_only({*whole, *alone}, device)
+        sizes = {
+            key: _bytes(array, one.together_N)
+            for key, all_of, one, array in zip(home, whole, wanted, arrays, strict=True)
+            if not {key, all_of} & self._held.keys()
+        }
+        if sum(sizes.values()) > self._room(device):
+            self._keep_only({*whole, *home, *alone}, device)
         found: list[Features] = []
         reserved = 0
         for place, (one, array) in enumerate(zip(wanted, arrays, strict=True)):
-            features = self._held.get(whole[place]) or self._held.get(alone[place])
-            if features is None and whole[place] not in whole[:place]:
-                features = self._load(whole[place], array, device, reserved)
+            keys = whole[place], home[place], alone[place]
+            features = next((self._held[key] for key in keys if key in self._held), None)
+            if features is None and home[place] not in home[:place]:
+                features = self._load(home[place], array, device, reserved, one.together_N)
             if features is None and place > 0:
                 features = self._load(alone[place], array, device, reserved, one.row_N)
             if features is None:
@@ -107,8 +114,7 @@ class Loaded:
         held_N: Rows | None = None,
     ) -> Features | None:
         """Hold rows where they fit; None where they do not."""
-        count = len(array) if held_N is None else len(held_N)
-        size = _bytes(array) // max(1, len(array)) * count
+        size = _bytes(array, held_N)
         kinds: list[tuple[torch.device, Place]] = [(HOST, "memory")]
         if device.type == "cuda":
             kinds.insert(0, (device, "cuda"))
@@ -140,8 +146,14 @@ def _array(split: Split, recipe: Recipe) -> ShardedArray:
     return array
 
 
-def _bytes(array: ShardedArray) -> int:
-    return math.prod(array.shape) * TYPES[array.stored].itemsize
+def _of(key: Key, row_N: Rows) -> Key:
+    return key._replace(rows=digest_of(row_N.tobytes()))
+
+
+def _bytes(array: ShardedArray, row_N: Rows | None) -> int:
+    """Of some rows; None: of all."""
+    count = len(array) if row_N is None else len(row_N)
+    return count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
 
 
 def _blocks_bytes(features: Features, row_N: Rows, recipe: Recipe) -> int:

@@ -28,10 +28,18 @@ def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]
     held = []
     for label in np.unique(labels):
         row_N = np.flatnonzero(labels == label)
-        count = min(len(row_N) - 1, max(1, round(fraction * len(row_N))))
-        held.append(generator.permutation(row_N)[:count])
+        held.append(generator.permutation(row_N)[: held_counts(len(row_N), fraction)])
     held_N = np.sort(np.concatenate(held))
     return np.setdiff1d(np.arange(len(labels)), held_N), held_N
+
+
+def held_counts(rows: int | Rows, fraction: float) -> Rows:
+    """How many of so many rows of a class are held out: the share, at least one, never all.
+
+    One row more holds out one more at most.
+    """
+    found: Rows = np.minimum(rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows))))
+    return np.maximum(0, found).astype(np.int64)
 
 
 def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:

@@ -95,7 +95,22 @@ SCENES: dict[str, tuple[list[RunResult], list[RunResult]]] = {
     "learned": (PLAIN, [final("gaam", learned={"offset": np.ones((7, 4), np.float32)})]),
     "itself tuned": (
         PLAIN,
-        [final("gaam", lr=lr, validation=v, path=str(lr)) for lr, v in ((1, 0.5), (2, 0.6))],
+        [
+            final("gaam", lr=lr, validation=v, path=str(lr), tuning_seeds=tuple(range(7)))
+            for lr, v in ((1, 0.5), (2, 0.6))
+        ],
+    ),
+    "of two recipes, one tuned": (
+        PLAIN,
+        [
+            final("gaam", lr=1, validation=0.5, path="1"),
+            final("gaam", lr=2, validation=0.4, path="2", seeds=tuple(range(10, 17)),
+                  tuning_seeds=(0, 1)),
+        ],
+    ),
+    "of folds beside a tuned one": (
+        [*tuned_folds(), *folds("gaam", 2, lr=7)],
+        [final("gaam", lr=7, path="7"), final("gaam", lr=1, path="1")],
     ),
 }  # fmt: skip
 

@@ -338,3 +338,27 @@ def test_a_fold_that_lost_a_candidate_keeps_its_place_in_the_whole() -> None:
     assert whole.rows[0].folds == 2
     assert whole.incomplete == ()
     assert "lr 0.001 (2 folds) of 0.0001, 0.001" in "\n".join(notes(whole))
+
+
+@pytest.mark.parametrize("others", [2, 4, 5])
+def test_folds_of_another_number_were_not_tuned(others: int) -> None:
+    runs = [
+        build_run(
+            "gaam", answers(3, 0.8, place), lr=lr, fold=f"{place}/3", path=f"{place}{lr}",
+            validation=0.9 if lr == 1 else 0.8, split_seed=0,
+        )
+        for place in (1, 2, 3)
+        for lr in (1, 2)
+    ]  # fmt: skip
+    runs += [
+        build_run(
+            "gaam", answers(3, 0.8, n), lr=5, fold=f"{n}/{others}", path=f"other{n}", validation=0.7
+        )
+        for n in range(1, others + 1)
+    ]
+    for run in runs:
+        vars(run)["test_rows"] = np.arange(400)
+    rows = [row for table in build_tables(runs) for row in table.rows]
+    for row in rows:
+        of_three = str(row.runs[0].recipe["fold"]).endswith("/3")
+        assert bool(row.tunings) == of_three

@@ -200,3 +200,26 @@ def test_in_a_folder_that_is_read_only_nothing_happens(study: Path) -> None:
         assert content(runs) == before
     finally:
         runs.chmod(0o755)
+
+
+@pytest.mark.parametrize("named", ["by name", "by path"])
+def test_a_move_of_several_that_was_cut_off_is_ended_by_the_same_words(
+    study: Path, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, to = study / "runs", study / "to"
+    names = sorted(path.name for path in runs.iterdir())
+    words = [str(runs / name) if named == "by path" else name for name in names]
+    monkeypatch.chdir(study)
+    before = whole(runs)
+    none = tidying.Filters.of()
+    for first in names:  # the first of any order is there, and then all are
+        if (runs / first).exists():
+            tidying.moving([first], none, runs, to).carry_out()
+        move = tidying.moving(words, none, runs, to)
+        assert first in move.there
+        assert len(move.there) + len(move.folders) == len(names)
+        assert all(name in move.in_words() for name in names)
+    move.carry_out()
+    assert whole(to) == before
+    with pytest.raises(GaamError, match="no such run"):
+        tidying.moving([*words, "laplace-linear-01234567-s0-1"], none, runs, to)

@@ -1,0 +1,255 @@
+"""Training on budgets together with all else that a training can be told."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gaam_decoder
+from gaam_cache.cache import ShardedArray, open_cache
+from gaam_cache.reading.shard_reader import ShardReader
+from gaam_decoder import RunResult, TrainConfig, load_runs
+from gaam_decoder.runs.verify import train_command, verify
+from gaam_decoder.training.items import plan_items
+from gaam_decoder.training.rows.data import prepare_data
+from gaam_decoder.training.rows.features import Features
+from gaam_decoder.training.rows.loaded import Loaded
+from tests.cache.published import number_everywhere, write_cache
+from tests.conftest import Outcome
+from tests.decoder.tensors import tensors
+
+Gaam = Callable[..., Outcome]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def config(tiny_cache: Path, tmp_path: Path) -> TrainConfig:
+    """60 rows of two classes, of which 8, 20 or all are learned from."""
+    return TrainConfig(
+        attn=("gaam",), cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1), epochs=2,
+        batch_size=8, lr=0.01, compile="off", device="cpu", train_rows="8,20,all",
+    )  # fmt: skip
+
+
+def bits(run: RunResult) -> dict[str, bytes]:
+    """All numbers that came of it."""
+    found = {}
+    for name in ("weights.safetensors", "test.safetensors"):
+        found |= {f"{name}/{key}": array.tobytes() for key, array in tensors(run, name).items()}
+    log = [{k: v for k, v in entry.items() if k != "seconds"} for entry in run.log]
+    return found | {"log": json.dumps(log).encode()}
+
+
+def by_key(runs: list[RunResult]) -> dict[Any, dict[str, bytes]]:
+    return {(run.key, run.seeds): bits(run) for run in runs}
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "as usual": {},
+    "the last epoch": {"select": "last"},
+    "chosen on test": {"select": "test"},
+    "folds": {"folds": 2},
+    "repeated folds": {"folds": 2, "repeats": 2, "select": "last"},
+    "weights of classes": {"class_weights": "balanced"},
+    "shuffled labels": {"shuffle_labels": True},
+    "a batch larger than the budget": {"batch_size": 512},
+    "batches of which the last has one row": {"batch_size": 6, "attn": ("mha-bn", "gaam")},
+    "layers and poolings": {"layers": ((1, 2), None)},
+    "a fit beside it": {"probe": True, "attn": ("none",)},
+    "final models": {"final": True},
+    "final models alone": {"test_split": "none"},
+    "final models of folds": {"final": True, "folds": 2, "repeats": 2, "select": "last"},
+    "a window": {"shuffle": "window:10"},
+    "compiled": {"compile": "on", "epochs": 1, "train_rows": "8,all"},
+    "shots": {"train_rows": None, "shots": "2,9,all", "split_seed": 3},
+    "one shot": {"train_rows": None, "shots": "1,3", "select": "last"},
+    "tuned": {"lr": (1e-3, 1e-1), "tune_seeds": (7, 8)},
+}
+
+
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, marks=[pytest.mark.slow] * (way == "compiled")) for way in WAYS],
+)
+def test_a_size_alone_is_what_it_is_among_others(way: str, config: TrainConfig) -> None:
+    """The same bits, whatever other sizes are asked for; all is the run without the option."""
+    config = replace(config, **WAYS[way])
+    together = gaam_decoder.train(config)
+    assert len({run.path for run in together}) == len(by_key(together))
+    alone = []
+    for name in ("train_rows", "shots"):
+        sizes = {"train_rows": config.sizes, "shots": config.shot_counts}[name]
+        for size in sizes if len(sizes) > 1 else ():
+            one = replace(config, runs=config.runs.parent / str(size), **{name: size})
+            alone += gaam_decoder.train(one)
+            plain = size is None
+            for run in alone[-1:]:
+                assert (name in run.recipe) != plain
+                assert bool(run.drawn) != plain
+    assert by_key(together) == by_key(alone)
+    for run in together:
+        rows, choose = sum(run.drawn.values()), run.drawn.get("choose", 0)
+        shots = run.recipe.get("shots")
+        assert rows == (run.recipe.get("train_rows") or (2 * shots if shots else 0))
+        assert (choose > 0) == (bool(run.drawn) and run.select == "val")
+        if run.drawn:
+            words = f"{shots} shot" if shots else f"{rows} rows"
+            assert words in run.title
+    assert verify(config.runs).good
+    assert by_key(gaam_decoder.train(config)) == by_key(together)
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.0])
+def test_where_rows_lie_changes_no_bit(share: float, config: TrainConfig) -> None:
+    for window in ("full", "window:10"):
+        usual = replace(config, shuffle=window, runs=config.runs / window[:3])
+        other = {"memory_share": share, "runs": config.runs / f"{window[:3]}-2"}
+        assert by_key(gaam_decoder.train(usual)) == by_key(
+            gaam_decoder.train(replace(usual, **other))
+        )
+
+
+def test_stopped_at_any_moment_a_sweep_over_sizes_goes_on_to_the_same_bits(
+    config: TrainConfig,
+) -> None:
+    config = replace(config, seed_batch=1)
+    expected = by_key(gaam_decoder.train(config))
+    for stop in (1, 2, 4, 7, 10, 13):
+        again, told = replace(config, runs=config.runs.parent / f"stopped-{stop}"), 0
+
+        def tell(done: int, total: int, text: str, stop: int = stop) -> None:
+            nonlocal told
+            told += 1
+            if told == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            gaam_decoder.train(again, progress=tell)
+        assert by_key(gaam_decoder.train(again)) == expected
+
+
+def test_the_same_rows_are_learned_by_every_mechanism_and_tuned_at_each_size(
+    config: TrainConfig,
+) -> None:
+    config = replace(config, attn=("gaam", "none"), lr=(1e-3, 1e-1))
+    cache = open_cache(config.cache)
+    of_size: dict[int | None, set[bytes]] = {}
+    for item in plan_items(config, cache, CPU):
+        data = prepare_data(cache, item.recipe, CPU)
+        assert data.selection is not None
+        rows = data.train.rows.tobytes() + b"|" + data.selection.rows.tobytes()
+        of_size.setdefault(item.recipe.train_rows, set()).add(rows)
+    assert {size: len(rows) for size, rows in of_size.items()} == {8: 1, 20: 1, None: 1}
+    chosen = gaam_decoder.train(replace(config, tune_seeds=(7, 8)))
+    sizes = [(r.attention, r.recipe.get("train_rows")) for r in chosen if set(r.seeds) == {0, 1}]
+    assert len(sizes) == len(set(sizes)) == 6
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of the rows whose states are read."""
+    found: list[int] = []
+    original = ShardReader.read
+
+    def noted(self: ShardReader, key: str, row_N: Any, *rest: Any) -> None:
+        if key.startswith("embeddings"):
+            found.extend(row_N.tolist())
+        original(self, key, row_N, *rest)
+
+    monkeypatch.setattr(ShardReader, "read", noted)
+    return found
+
+
+@pytest.mark.parametrize("share", [0.5, 0.0])
+@pytest.mark.parametrize("folds", [None, 4])
+def test_only_the_rows_of_a_budget_are_read(
+    share: float, folds: int | None, tmp_path: Path, read: list[int]
+) -> None:
+    """And they are the right ones, wherever they lie and whatever else is held."""
+    rows = {"train": 900, "test": 30}
+    write_cache(tmp_path, rows, 2, 2, number_everywhere, shard_rows=50)
+    cache = open_cache(tmp_path)
+    config = TrainConfig(attn=("none",), cache=tmp_path, folds=folds, train_rows="10,40,all,70")
+    held = Loaded(share)
+    for number, item in enumerate(plan_items(config, cache, CPU)):
+        read.clear()
+        data = prepare_data(cache, item.recipe, CPU, held)
+        assert data.selection is not None
+        for part in (data.train, data.selection):
+            [x_NLD] = part.features.batches(part.rows, len(part))
+            np.testing.assert_array_equal(x_NLD[:, 0, 1].numpy(), part.rows)
+        size = item.recipe.train_rows
+        budget = {*data.train.rows.tolist(), *data.selection.rows.tolist()}
+        assert size is None or len(budget) == size
+        if folds is None and size is not None:
+            tested = range(30) if share and not number else range(0)  # once, and then held
+            assert sorted(read) == sorted([*budget, *tested]) or (number == 3 and share)
+
+
+def test_blocks_of_rows_that_are_held_in_part_are_those_rows(tmp_path: Path) -> None:
+    """As a window reads them where memory holds them and something else computes."""
+    write_cache(tmp_path, {"train": 300}, 2, 2, number_everywhere, shard_rows=50)
+    array: ShardedArray = open_cache(tmp_path)["train"].embeddings
+    held_N = np.arange(7, 300, 13)
+    features = Features(array, CPU, "memory", held_N)
+    parts = [held_N[:5], held_N[5:6], held_N[3:]]
+    for block_MLD, row_M in zip(features.blocks(parts), parts, strict=True):
+        np.testing.assert_array_equal(block_MLD[:, 0, 0].numpy(), row_M)
+
+
+def test_a_number_that_is_all_rows_is_all_rows(config: TrainConfig) -> None:
+    (named,) = gaam_decoder.train(replace(config, train_rows=60))
+    (plain,) = gaam_decoder.train(replace(config, train_rows=None))
+    assert named.path == plain.path
+    assert "train_rows" not in plain.recipe
+
+
+def test_an_estimate_counts_the_rows_of_each_size(config: TrainConfig) -> None:
+    found = gaam_decoder.estimate(config)
+    assert [(run.train_rows, run.shots) for run in found.runs] == [
+        (8, None), (20, None), (None, None),
+    ]  # fmt: skip
+    sizes = [one.bytes["train"] + one.bytes["validation"] for one in found.reading]
+    row = 6 * 32 * 2
+    assert sizes == [8 * row, 20 * row, 60 * row]
+    assert "8 rows: seeds" in found.in_words()
+    assert not config.runs.exists()
+
+
+def test_every_command_takes_a_run_of_a_budget(
+    config: TrainConfig, gaam: Gaam, tmp_path: Path
+) -> None:
+    runs = gaam_decoder.train(replace(config, train_rows=None, shots="4,9"))
+    for run in runs:
+        rows = 2 * run.recipe["shots"]
+        assert f"shots={run.recipe['shots']}" in gaam("inspect", run.path).out
+        assert run.path.name in gaam("runs", "list", config.runs).out
+        out = tmp_path / f"export-{rows}"
+        assert gaam("export", run.path, out, "-q").code == 0
+        card = (out / "README.md").read_text()
+        assert f"learned from split 'train', {rows} of 60 rows; 2 of them chose" in card
+        assert f"shots={run.recipe['shots']}" in card
+        for where in (run.path, out):
+            told = gaam("predict", where, "--cache", config.cache, "--split", "test")
+            assert told.code == 0, told.err
+        words = shlex.split(train_command(run))[1:]
+        words[words.index("--runs") + 1] = str(tmp_path / f"again-{rows}")
+        made = gaam(*words, "--device", "cpu", "-q")
+        assert made.code == 0, made.err
+        [again] = load_runs(tmp_path / f"again-{rows}")
+        assert again.key == run.key
+        assert bits(again) == bits(run)
+        ablated = gaam("ablate", run.path, "--num-layers", 2, "--device", "cpu", "-q")
+        assert ablated.code == 0, ablated.err
+    kept = [run for run in load_runs(config.runs) if run.recipe["layers"]]
+    assert {run.recipe["shots"] for run in kept} == {4, 9}
+    status = gaam("status", config.runs)
+    assert status.code == 0, status.err
