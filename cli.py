@@ -497,6 +497,8 @@ _RUN = typer.Argument(metavar="RUN...", help="Folders of runs, or their names wi
 _Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
 _Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
 _Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
+_Layers = Annotated[Strings, _option("--layers", metavar="19-21|all", help="Only runs on these sets of layers; repeatable.")]  # fmt: skip
+_Rates = Annotated[Strings, _option("--lr", metavar="1e-4,3e-4", help="Only runs with these learning rates; repeatable.")]  # fmt: skip
 _Cache = Annotated[Optional[str], _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")]  # noqa: UP045  # fmt: skip
 _Since = Annotated[Optional[str], _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later (UTC).")]  # noqa: UP045  # fmt: skip
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -507,12 +509,17 @@ def report(
     runs: Annotated[Optional[list[Path]], typer.Argument(metavar="RUNS...", help="Folders of runs, or single runs (default: runs).", show_default=False)] = None,  # noqa: UP045
     attn: _Attn = None,
     head: _Head = None,
+    layers: _Layers = None,
+    lr: _Rates = None,
     cache: _Cache = None,
     since: _Since = None,
     format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
-    margin: Annotated[float, typer.Option("--margin", metavar="POINTS", help="Largest difference that does not matter, in accuracy points.")] = 0.5,
+    score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared.", default="accuracy")] = None,
+    margin: Annotated[float | None, _option("--margin", metavar="POINTS", help="Largest difference that does not matter, in points of the score (default: 0.5; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
+    sort: Annotated[str | None, _option("--sort", metavar="score|accuracy|difference|name|parameters|seconds", help="Order of the rows (default: name).")] = None,
+    top: Annotated[int | None, _option("--top", metavar="N", help="Show only so many rows of each table, and their baselines; nothing is computed anew.")] = None,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -532,12 +539,17 @@ def report(
         runs or ["runs"],
         attn=attn,
         head=head,
+        layers=layers,
+        lr=lr,
         cache=cache,
         since=since,
         baseline=baseline,
         margin=margin,
+        score="accuracy" if score is None else score,
         every_candidate=all_candidates,
         tune_seeds=tune_seeds,
+        sort=sort,
+        top=top,
     )
     if signature:
         tell("\n".join(found.signatures()))
@@ -577,6 +589,8 @@ def runs_list(
     folders: Annotated[Optional[list[Path]], typer.Argument(metavar="FOLDER...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
     attn: _Attn = None,
     head: _Head = None,
+    layers: _Layers = None,
+    lr: _Rates = None,
     cache: _Cache = None,
     since: _Since = None,
     as_json: AsJson = False,
@@ -584,7 +598,9 @@ def runs_list(
     """List runs, damaged and unfinished ones too; 'gaam runs' alone does it."""
     from gaam_decoder import tidying
 
-    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
+    filters = tidying.Filters.of(
+        attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since
+    )
     listing = tidying.list_runs(folders or [Path("runs")], filters)
     if as_json:
         _print_json(listing.to_dict())

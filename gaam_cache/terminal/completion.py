@@ -24,6 +24,7 @@ FOLDERS = {
     "loss": "gaam_decoder.losses",
     "pool": "gaam_cache.encoders.poolings",
     "format": "gaam_decoder.reports.formats",
+    "score": "gaam_decoder.stats.scores",
     "engine": "gaam_cache.engines",
 }
 """Folder of the plug-ins that an option takes, by what ``cli.py`` calls the variable."""

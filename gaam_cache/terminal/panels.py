@@ -89,8 +89,9 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
     "report": {
-        FIRST: ("format", "baseline", "margin", "out", "figures", "signature"),
-        "Which runs": ("attn", "head", "cache", "since"),
+        FIRST: ("format", "score", "baseline", "margin", "out", "figures", "signature"),
+        "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
+        "Which rows": ("sort", "top"),
         "Candidates": ("all_candidates", "tune_seeds"),
         OTHER: ("as_json", "help"),
     },

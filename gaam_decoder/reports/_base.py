@@ -14,6 +14,7 @@ from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
 from gaam_decoder.reports._rows import Row, build_rows
+from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
@@ -52,7 +53,13 @@ class Table:
     num_tests: int = 0
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     margin: float
-    """Largest difference that does not matter, a fraction."""
+    """Largest difference that does not matter, a fraction; or in the unit of the score."""
+    score: str = DEFAULT
+    """What is compared."""
+    uncounted: int = 0
+    """Runs that were left out before anything was read of them; Holm corrects for none of them."""
+    shown: tuple[int, ...] | None = None
+    """Places of the rows that are shown; None: all. Whatever is said is said of all rows."""
     unchosen: tuple[int, ...] = ()
     """Places of the rows that are candidates between which nothing could choose."""
     selection: Selection | None = None
@@ -61,8 +68,20 @@ class Table:
     """Final models of the rows, and others of the cache that no row is the recipe of."""
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """Places of the rows that are shown."""
+        return tuple(range(len(self.rows))) if self.shown is None else self.shown
+
+    @property
+    def unit(self) -> Unit:
+        """How values of the score that is compared are written."""
+        return Unit(score_of(self.score))
+
+    @property
     def published(self) -> tuple[Published | None, ...]:
-        """For each row what was published for its data set and mechanism."""
+        """For each row what was published for its data set and mechanism: accuracies."""
+        if self.score != DEFAULT:
+            return (None,) * len(self.rows)
         return tuple(_literature.published(row, self.cache) for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +96,8 @@ class Table:
             content["against_probe"] = _compare.claim_values(claim) if claim else None
         return {
             "cache": {name: self.cache[name] for name in CACHE_FIELDS if name in self.cache},
-            "rows": rows,
+            "rows": [rows[place] for place in self.places],
+            **({"rows_not_shown": len(rows) - len(self.places)} if self.shown is not None else {}),
             "majority_accuracy": self.majority_accuracy,
             "class_names": self.cache["class_names"],
             "tested_on": self.where,
@@ -85,7 +105,8 @@ class Table:
             "baseline": self.baseline,
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
-            "unchosen_rows": list(self.unchosen),
+            "score": self.score,
+            "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
             **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
         }
@@ -117,10 +138,12 @@ def build_tables(
     runs: Sequence[RunResult],
     baseline: str | None = None,
     *,
-    margin: float = stats.MARGIN,
+    margin: float | None = None,
+    score: str = DEFAULT,
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
+    beside: Sequence[RunResult] = (),
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -129,34 +152,51 @@ def build_tables(
     Args:
         runs: finished runs; those that were not evaluated are beside the rows, and in nothing else.
         baseline: mechanism to compare with; default: ``none`` where it is among the runs.
-        margin: largest difference that does not matter, a fraction.
+        margin: largest difference that does not matter, a fraction, or in the unit of the score;
+            default: that of the score.
+        score: what is compared.
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
         selection: what was left out of the runs.
+        beside: those that it left out, as far as they are known: they are in no table, but what
+            they were compared in counts for Holm, lest a look at the results make p smaller.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for.
+        ConfigError: no run of the baseline that was asked for, or no such score.
         CacheError: a run is damaged.
     """
+    together = [*runs, *beside]
     tunings: dict[str, Tuning] = {}
     unchosen: tuple[str, ...] = ()
+    margin = score_of(score).margin if margin is None else margin
     if not every_candidate:
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
-    row_lists = [build_rows(tested.groups, tunings) for tested in found]
+    row_lists = [build_rows(tested.groups, tunings, score) for tested in found]
     finals = [run for run in runs if not run.evaluated]
     chosen = _compare.choose_baseline(
         [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
     )
-    compared = _compare.correct(
+    family: list[Table] = []
+    if beside:
+        family = build_tables(
+            together,
+            chosen,
+            margin=margin,
+            score=score,
+            every_candidate=every_candidate,
+            tune_seeds=tune_seeds,
+        )
+    compared, num_tests = _compare.correct(
         [
             [None] * len(rows)
             if chosen is None or tested.covered
             else _compare.compare(rows, chosen, margin)
             for tested, rows in zip(found, row_lists, strict=True)
-        ]
+        ],
+        [c for table in family for c in table.comparisons],
     )
-    num_tests = sum(c is not None and c.claim.p_holm is not None for cs in compared for c in cs)
+    out = sum(selection.left_out.values()) if selection else 0
     tables = [
         Table(
             cache=rows[0].runs[0].cache,
@@ -171,18 +211,36 @@ def build_tables(
             comparisons=comparisons,
             against_probe=(None,) * len(rows)
             if tested.covered
-            else _compare.against_probe(rows, margin),
+            else _compare.against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
+            uncounted=out - len(beside),
             margin=margin,
+            score=score,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
         )
         for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
     ]
-    beside, alone = _finals.placed(finals, tables, tunings)
-    tables = [replace(table, finals=of) for table, of in zip(tables, beside, strict=True)]
-    shared: dict[str, Any] = {"where": NOT_TESTED, "margin": margin, "selection": selection}
+    placed, alone = _finals.placed(finals, tables, tunings)
+    tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
+    shared: dict[str, Any] = {
+        "where": NOT_TESTED,
+        "margin": margin,
+        "score": score,
+        "selection": selection,
+    }
     return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
+
+
+def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[stats.Claim | None]:
+    """What was compared with a probe in all tables of the same cache and test rows."""
+    fingerprint = rows[0].runs[0].cache["fingerprint"]
+    return [
+        claim
+        for table in tables
+        if table.where == where and table.cache["fingerprint"] == fingerprint
+        for claim in table.against_probe
+    ]
 
 
 class Format(ABC):

@@ -8,7 +8,8 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._compare import Comparison
-from gaam_decoder.reports._numbers import p_value, points, span
+from gaam_decoder.reports._numbers import p_value
+from gaam_decoder.reports._unit import DEFAULT, Unit
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS, FEW
 
@@ -32,7 +33,7 @@ def conclusion(table: Table) -> str:
             f"{LEAD}nothing yet of differences: {counted_seeds(most)}, and a claim needs "
             f"{stats.LEAST_SEEDS}"
         )
-    baseline, margin = brief(str(table.baseline)), _margin(table.margin)
+    baseline, margin = brief(str(table.baseline)), table.unit.margin(table.margin)
     parts = []
     for verdict, text in (
         ("better", f"better than '{baseline}'"),
@@ -43,15 +44,19 @@ def conclusion(table: Table) -> str:
         if names := [label for label, c in made if c.claim.verdict == verdict]:
             verb = "is" if len(names) == 1 else "are"
             parts.append(f"{_named(names)} {verb} {text}")
-    return LEAD + "; ".join(parts) + _conditions(table, [c for _, c in made])
+    lead = LEAD if table.score == DEFAULT else f"{LEAD}by {table.unit.score.title}, "
+    return lead + "; ".join(parts) + _conditions(table, [c for _, c in made])
 
 
 def _alone(table: Table) -> str:
     """Where nothing is compared."""
-    if len(table.rows) == 1 and (found := table.rows[0].two_level):
+    if len(table.rows) == 1 and (found := table.rows[0].chosen_two_level):
+        unit = table.unit
+        of = "" if table.score == DEFAULT else f"{unit.score.title} "
+        sign = "%" if unit.score.percent else ""
         return (
             f"other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
-            f"{span(found)}% in 95 of 100 cases" + _conditions(table, [])
+            f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table, [])
         )
     return "nothing of differences, for nothing is compared"
 
@@ -91,26 +96,28 @@ def counted_seeds(count: int) -> str:
 def claims(table: Table) -> list[str]:
     """A sentence for every comparison; with too few seeds for a claim, none."""
     return [
-        f"{label} {_in_words(comparison)}"
+        f"{label} {_in_words(comparison, table.unit)}"
         for label, comparison in zip(table.labels(), table.comparisons, strict=True)
         if comparison is not None and len(comparison.seeds) >= stats.LEAST_SEEDS
     ]
 
 
-def _in_words(comparison: Comparison) -> str:
+def _in_words(comparison: Comparison, unit: Unit) -> str:
     found, baseline = comparison.claim, brief(comparison.baseline)
-    where = f"95% {span(found.interval, signed=True)}"
+    where = f"95% {unit.span(found.interval, signed=True)}"
+    difference, by = unit.difference(found.difference), ""
+    if unit.score.title != DEFAULT:
+        by = f" in {unit.score.title}"
     if found.significant:
-        small = f", by less than the margin of {_margin(found.margin)}" if found.negligible else ""
-        text = f"is {found.verdict} than {baseline} by {abs(100 * found.difference):.2f} points"
+        margin = unit.margin(found.margin)
+        small = f", by less than the margin of {margin}" if found.negligible else ""
+        text = f"is {found.verdict} than {baseline}{by} by {unit.size(found.difference)}"
         text += f" ({where}; Holm p {_equals(found.p_decisive)}){small}"
     elif found.verdict == "equivalent":
-        text = f"is equivalent to {baseline} within {_margin(found.margin)}"
-        text += (
-            f" ({points(found.difference)}, {where}; Holm p {_equals(found.p_equivalent_decisive)})"
-        )
+        text = f"is equivalent to {baseline}{by} within {unit.margin(found.margin)}"
+        text += f" ({difference}, {where}; Holm p {_equals(found.p_equivalent_decisive)})"
     else:
-        text = f"is undecided ({points(found.difference)}, {where}): {_would_decide(found)}"
+        text = f"is undecided{by} ({difference}, {where}): {_would_decide(found)}"
     return text + _here(found) + _elsewhere(comparison)
 
 
@@ -135,6 +142,8 @@ def _elsewhere(comparison: Comparison) -> str:
 
 def _would_decide(found: Claim) -> str:
     """What more there would have to be."""
+    if found.no_claim:
+        return f"no claim is made, for {found.no_claim}"
     if found.p is None:
         return "there are too few test rows"
     seeds, rows = found.seeds_to_decide, found.rows_to_decide
@@ -159,14 +168,21 @@ def how_it_was_tested(table: Table) -> Iterator[str]:
     """What the p-values are of."""
     found = [comparison for comparison in table.comparisons if comparison is not None]
     tested = [c for c in found if c.claim.p_holm is not None]
+    if found and table.score != DEFAULT:
+        yield from _how_others_were_tested(table)
     if tested:
+        few = (
+            f"; where the two differ on fewer than {FEW} rows, an exact sign-flip test over rows "
+            "has to agree"
+            if table.unit.score.hits
+            else ""
+        )
         several = f"all {table.num_tests} comparisons" if table.num_tests > 1 else "the comparison"
         yield (
             "p and verdict: t test of crossed seeds and test rows (other seeds, other rows of the "
-            f"kind; where the two differ on fewer than {FEW} rows, an exact sign-flip test over "
-            f"rows has to agree), corrected by Holm for {several} of this report; * marks p Holm "
+            f"kind{few}), corrected by Holm for {several} of this report; * marks p Holm "
             f"< {stats.ALPHA}; equivalent: two one-sided tests of the same kind against "
-            f"{_margin(table.margin)} (--margin), corrected in a family of their own"
+            f"{table.unit.margin(table.margin)} (--margin), corrected in a family of their own"
         )
         exact = all(c.claim.on_these_rows.sign_flip.exact for c in tested
                     if c.claim.on_these_rows.sign_flip)  # fmt: skip
@@ -184,16 +200,27 @@ def how_it_was_tested(table: Table) -> Iterator[str]:
                 "p training: corrected resampled t test over folds (Nadeau and Bengio 2003), "
                 "uncorrected: what another training set would give"
             )
-    if len(tested) < len(found):
-        fewest = min(len(c.seeds) for c in found)
+    fewest = min((len(c.seeds) for c in found), default=stats.LEAST_SEEDS)
+    if fewest < stats.LEAST_SEEDS:
         yield (
             f"no claim with fewer than {stats.LEAST_SEEDS} seeds: of 2**{fewest} sign patterns "
             f"even the most extreme has p = {2 / 2**fewest:.3g}"
         )
 
 
-def _margin(fraction: float) -> str:
-    return f"{100 * fraction:.4g} points"
+def _how_others_were_tested(table: Table) -> Iterator[str]:
+    """What is another than of accuracies."""
+    score = table.unit.score
+    better = "larger" if score.larger_is_better else "smaller"
+    yield f"{score.title}: {better} is better; it alone is compared (--score {table.score})"
+    if score.no_claim:
+        yield f"of {score.title} no claim is made: {score.no_claim}"
+    elif not score.hits:
+        yield (
+            f"{score.title} is compared by what every test row adds to it (of what is no mean of "
+            "rows, its influence by the infinitesimal jackknife); every interval and p counts one "
+            "row of every kind that may be rare and was not seen"
+        )
 
 
 def _equals(p: float | None) -> str:

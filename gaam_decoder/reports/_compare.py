@@ -16,8 +16,11 @@ import numpy as np
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
+from gaam_decoder.reports._family import further, numbers
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scores import Floats
 from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.stats.scored import claim_by_score
 
 DEFAULT_BASELINE = "none"
 CONTROLS = ("none", "scalar-mix")
@@ -168,7 +171,7 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
 
 def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
     paired = [seed for seed in row.scores.seeds if seed in other.scores.seeds]
-    if not paired:
+    if not paired or row.chosen_mean is None or other.chosen_mean is None:
         return None
     mine = [row.scores.seeds.index(seed) for seed in paired]
     theirs = [other.scores.seeds.index(seed) for seed in paired]
@@ -177,18 +180,28 @@ def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
         baseline=other.attention,
         seeds=tuple(paired),
         dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(paired))),
-        claim=stats.claim(row.scores.by_row[mine], other.scores.by_row[theirs], margin=margin),
-        other_training=None
-        if row.folds == 1
-        else stats.corrected_resampled_t(
-            (row.scores.part_right[mine] - other.scores.part_right[theirs]).mean(0),
-            _test_per_train(row),
+        claim=claim_by_score(
+            row.score,
+            row.scores.chosen.scored.chosen(mine),
+            other.scores.chosen.scored.chosen(theirs),
+            margin=margin,
+        ),
+        other_training=_other_training(
+            row, row.scores.chosen.part_value[mine], other.scores.chosen.part_value[theirs]
         ),
         other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
         mcnemar=stats.mcnemar(row.scores.vote_right, other.scores.vote_right)
-        if enough and row.repeats == 1
+        if enough and row.repeats == 1 and row.score.title == "accuracy"
         else None,
     )
+
+
+def _other_training(row: Row, mine_SP: Floats, theirs_SP: Floats) -> stats.CorrectedT | None:
+    """Over the folds; None of one, and where a fold has no such score."""
+    difference_P = (mine_SP - theirs_SP).mean(0)
+    if row.folds == 1 or not np.isfinite(difference_P).all():
+        return None
+    return stats.corrected_resampled_t(difference_P, _test_per_train(row), most=row.score.highest)
 
 
 def _test_per_train(row: Row) -> float:
@@ -199,14 +212,17 @@ def _test_per_train(row: Row) -> float:
     return rows / row.folds / row.drawn
 
 
-def against_probe(rows: Sequence[Row], margin: float) -> tuple[stats.Claim | None, ...]:
+def against_probe(
+    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
     """Every row of steps minus the linear probe on the same states and splits, if there is one.
 
     The probe has no seeds: its answers are the same beside each. Corrected by Holm in a family of
-    their own.
+    their own, with ``others``, of which those that are in this one count once.
     """
     made = [_minus_probe(row, rows, margin) for row in rows]
-    corrected = iter(stats.holm_corrected([claim for claim in made if claim is not None]))
+    claims = [claim for claim in made if claim is not None]
+    corrected = iter(stats.holm_corrected([*claims, *further(claims, others, numbers)]))
     return tuple(None if claim is None else next(corrected) for claim in made)
 
 
@@ -217,24 +233,36 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
         # a fit's recipe holds what plays a part: states, splits, what chooses
         playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
         alike = all(row.recipe.get(name) == value for name, value in playing.items())
-        if probe.fitted and not probe.shuffled and probe.scores.seeds and alike:
-            theirs = probe.scores.by_row.repeat(len(row.scores.seeds), axis=0)
-            return stats.claim(row.scores.by_row, theirs, margin=margin)
+        there = row.chosen_mean is not None and probe.chosen_mean is not None
+        if probe.fitted and not probe.shuffled and there and alike:
+            theirs = probe.scores.chosen.scored.chosen([0] * len(row.scores.seeds))
+            return claim_by_score(row.score, row.scores.chosen.scored, theirs, margin=margin)
     return None
 
 
-def correct(tables: Sequence[Sequence[Comparison | None]]) -> list[tuple[Comparison | None, ...]]:
+def correct(
+    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
+) -> tuple[list[tuple[Comparison | None, ...]], int]:
     """Add Holm's p-values over all comparisons of a report that make a claim.
 
     The tests of a difference, of equivalence and of the majority votes are a family each.
+
+    Args:
+        tables: what is reported.
+        others: of runs that filters left out. Those that are in a table too count once.
+
+    Returns:
+        The tables, and for how many comparisons was corrected.
     """
     made = [c for table in tables for c in table if c is not None]
-    voted = [c for c in made if c.claim.testable and c.mcnemar]
+    family = [*made, *further(made, others, lambda c: (c.seeds, c.mcnemar, *numbers(c.claim)))]
+    voted = [c for c in family if c.claim.testable and c.mcnemar]
     votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar]))
     vote_of = dict(zip(map(id, voted), votes.tolist(), strict=True))
-    claims = stats.holm_corrected([c.claim for c in made])
+    claims = stats.holm_corrected([c.claim for c in family])
     adjusted = {
         id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
-        for c, claim in zip(made, claims, strict=True)
+        for c, claim in zip(family, claims, strict=True)
     }
-    return [tuple(c and adjusted[id(c)] for c in table) for table in tables]
+    counted = max((claim.num_tests for claim in claims if claim.testable), default=0)
+    return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted

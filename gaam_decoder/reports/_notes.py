@@ -15,6 +15,7 @@ from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._probe import probes
 from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports._shuffled import leaks, shuffled
+from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.reports._weaknesses import (
     baseline_failure,
     controls,
@@ -58,7 +59,7 @@ def notes(table: Table) -> list[str]:
         *weighted(table),
         *drawn(table),
         *fitted_states(table),
-        f"majority class alone: {percent(table.majority_accuracy)}%",
+        f"majority class alone: {_of_accuracy(table)}{percent(table.majority_accuracy)}%",
         *controls(table.rows),
         *_tuned.notes(table),
         *shuffled(table),
@@ -101,6 +102,15 @@ def warnings(table: Table) -> list[str]:
     return found
 
 
+def _of_accuracy(table: Table) -> str:
+    """What a number is of where others are not."""
+    return "" if table.score == DEFAULT else "accuracy "
+
+
+def _counts(table: Table) -> str:
+    return "the share in which it is right" if table.unit.score.hits else "the mean of all"
+
+
 def _intervals(table: Table) -> Iterator[str]:
     yield (
         "sd and the first 95% interval (Student's t) are over seeds; the test rows are taken as "
@@ -115,7 +125,7 @@ def _intervals(table: Table) -> Iterator[str]:
     if table.rows[0].repeats > 1:
         yield (
             f"every row is tested {table.rows[0].repeats} times, by decoders that did not learn "
-            "from it, and counts as the share in which it is right; a seed is all of these "
+            f"from it, and counts as {_counts(table)}; a seed is all of these "
             "cross-validations, and s/seed their time"
         )
     elif table.rows[0].folds > 1:
@@ -127,7 +137,7 @@ def _intervals(table: Table) -> Iterator[str]:
         yield f"not here, because folds are missing: {', '.join(table.incomplete)}"
     if any(len(row.scores.seeds) == 1 and not row.fitted for row in table.rows):
         yield "a row with one finished seed has no interval: train more with --seeds"
-    bounds = [row.interval for row in table.rows]
+    bounds = [row.chosen_interval for row in table.rows]
     bounds += [found.claim.on_these_rows.interval for found in table.comparisons if found]
     if any(found and found[1] - found[0] < NO_WIDTH for found in bounds):
         yield (
@@ -172,7 +182,7 @@ def _comparisons(table: Table) -> Iterator[str]:
     if not found:
         return
     yield (
-        f"differences to '{baseline}' in accuracy points, paired by seed (same head "
+        f"differences to '{baseline}' in {table.unit.of_differences}, paired by seed (same head "
         "initialisation, same order of rows), within the same head and recipe"
     )
     dropped = {

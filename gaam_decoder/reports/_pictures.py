@@ -22,7 +22,7 @@ from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import sections
-from gaam_decoder.reports._sheets import percent
+from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.counting import first_runs
 
 if TYPE_CHECKING:
@@ -39,14 +39,26 @@ def pictures(table: Table) -> Iterator[Picture]:
     """All pictures of a table, in the order in which they are shown; none without rows."""
     if not table.rows:
         return
-    yield _strip(table)
-    if any(table.comparisons):
-        yield _forest(table)
-    if table.rows[0].folds == 1:
-        yield from _curves(table)
+    yield from overviews(table)
+    if has_curves(table):
+        yield from curves(table)
     labels = table.labels()
     for index in most_accurate(table, DETAILED):
         yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])
+
+
+def has_curves(table: Table) -> bool:
+    """Whether there are learning curves of one training each."""
+    return bool(table.rows) and table.rows[0].folds == 1
+
+
+def overviews(table: Table) -> Iterator[Picture]:
+    """One row beside the other, those that are shown."""
+    if not table.rows:
+        return
+    yield _strip(table)
+    if any(table.comparisons[place] for place in table.places):
+        yield _forest(table)
 
 
 def most_accurate(table: Table, count: int) -> list[int]:
@@ -82,26 +94,33 @@ def save_pictures(tables: Sequence[Table], folder: Path) -> list[Path]:
 def _strip(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import strip
 
+    unit = table.unit
+    rows = [table.rows[place] for place in table.places]
+    every = table.labels()
+    labels = [every[place] for place in table.places]
+
     def draw() -> Figure:
         return strip(
-            table.labels(),
-            [100 * row.scores.accuracy for row in table.rows],
-            [_hundredfold(row.interval) for row in table.rows],
-            [_hundredfold(row.two_level) for row in table.rows],
+            labels,
+            [unit.factor * row.scores.chosen.scored.values for row in rows],
+            [unit.scaled(row.chosen_interval) for row in rows],
+            [unit.scaled(row.chosen_two_level) for row in rows],
+            what=unit.axis,
         )
 
     spoken = ", ".join(
-        f"{label} {percent(row.mean)}%"
-        for label, row in zip(table.labels()[:CURVES], table.rows, strict=False)
+        f"{label} {unit.mean(row.chosen_mean)}"
+        for label, row in zip(labels[:CURVES], rows, strict=False)
     )
-    more = " and more" if len(table.rows) > CURVES else ""
+    more = " and more" if len(rows) > CURVES else ""
+    title = unit.score.title
     return Picture(
         kind="accuracy",
         name="accuracy",
-        title="Accuracy of every seed",
+        title=f"{title[0].upper()}{title[1:]} of every seed",
         caption="One dot per seed, and two 95% intervals of the mean: over seeds (thick), and over "
         "seeds and test rows (thin). The second is the one to compare with another test set.",
-        alt=f"Test accuracy of every seed by decoder, with intervals. Means: {spoken}{more}. All "
+        alt=f"Test {title} of every seed by decoder, with intervals. Means: {spoken}{more}. All "
         "numbers are in the table.",
         draw=draw,
     )
@@ -110,42 +129,51 @@ def _strip(table: Table) -> Picture:
 def _forest(table: Table) -> Picture:
     from gaam_decoder.reports.figures.accuracy import forest
 
+    labels = table.labels()
+    unit = table.unit
+    points = "percentage points" if table.score == DEFAULT else unit.of_differences
+    side = "Right" if unit.score.larger_is_better else "Left"
+    spoken = "points" if table.score == DEFAULT else unit.of_differences
     shown: list[tuple[str, Comparison]] = [
-        (label, comparison)
-        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
-        if comparison is not None
+        (labels[place], comparison)
+        for place in table.places
+        if (comparison := table.comparisons[place]) is not None
     ]
 
     def draw() -> Figure:
         compared = [comparison for _, comparison in shown]
         return forest(
             [label for label, _ in shown],
-            [100 * c.claim.difference for c in compared],
-            [_hundredfold(c.claim.on_these_rows.interval) for c in compared],
-            [_hundredfold(c.claim.interval) for c in compared],
+            [unit.factor * c.claim.difference for c in compared],
+            [unit.scaled(c.claim.on_these_rows.interval) for c in compared],
+            [unit.scaled(c.claim.interval) for c in compared],
             [c.claim.significant for c in compared],
             baseline=str(table.baseline),
-            margin=100 * table.margin,
+            margin=unit.factor * table.margin,
+            unit=points,
         )
 
     found = [
-        f"{label} {100 * c.claim.difference:+.2f}" for label, c in shown if c.claim.significant
+        f"{label} {unit.difference(c.claim.difference)}"
+        for label, c in shown
+        if c.claim.significant
     ]
     return Picture(
         kind="differences",
         name="differences",
         title=f"Differences to {brief(str(table.baseline))} with intervals",
-        caption="Right of the line: better than the baseline. An interval over seeds and rows that "
-        "crosses the line leaves open which is better; the band is the margin within which a "
+        caption=f"{side} of the line: better than the baseline. An interval over seeds and rows "
+        "that crosses the line leaves open which is better; the band is the margin within which a "
         "difference does not matter.",
-        alt=f"Paired differences to {brief(str(table.baseline))} in points, with intervals. "
+        alt=f"Paired differences to {brief(str(table.baseline))} in {spoken}, with intervals. "
         + (f"Significant after correction: {', '.join(found[:CURVES])}." if found else "")
         + ("" if found else "Nothing is marked significant."),
         draw=draw,
     )
 
 
-def _curves(table: Table) -> Iterator[Picture]:
+def curves(table: Table) -> Iterator[Picture]:
+    """What was learned by epoch: loss, accuracy of training, and last that of what was held out."""
     from gaam_decoder.reports.figures.curves import learning_curves
 
     chosen = most_accurate(table, CURVES)
@@ -161,8 +189,8 @@ def _curves(table: Table) -> Iterator[Picture]:
         "accuracy": (held_out.get("".join(selects), "held-out accuracy"), 100),
     }
     for key, (name, factor) in panels.items():
-        curves = [_log(row, key, factor) for row in rows]
-        if any(curve is not None for curve in curves):
+        found = [_log(row, key, factor) for row in rows]
+        if any(curve is not None for curve in found):
             yield Picture(
                 kind="curves",
                 name=f"curves-{slug(name)}",
@@ -170,7 +198,7 @@ def _curves(table: Table) -> Iterator[Picture]:
                 caption=f"Mean over seeds; the band is one standard deviation.{left_out}",
                 alt=f"{name} by epoch for {', '.join(labels)}, mean and spread over seeds.",
                 draw=partial(
-                    learning_curves, labels, curves, what=name + (", %" if factor > 1 else "")
+                    learning_curves, labels, found, what=name + (", %" if factor > 1 else "")
                 ),
             )
 
@@ -193,7 +221,3 @@ def _log(row: Row, key: str, factor: float) -> Floats | None:
     for entry in entries:
         value_SE[seeds.index(entry["seed"]), entry["epoch"] - 1] = factor * entry[key]
     return value_SE
-
-
-def _hundredfold(interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    return (100 * interval[0], 100 * interval[1]) if interval else None

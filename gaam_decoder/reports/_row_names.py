@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from gaam_cache.messages.foreign_text import brief
@@ -45,33 +46,53 @@ def shows_head(row: Row, rows: Sequence[Row]) -> bool:
 def labels(rows: Sequence[Row]) -> list[str]:
     """For every row a name that no other row of the table has, as short as can be.
 
-    The head is in it where heads differ, and always that an epoch was chosen on test, that
-    the test rows are those that were learned from, or that labels were shuffled.
+    The head is in it where heads differ, and always that an epoch was chosen on test, that the test
+    rows are those that were learned from, or that labels were shuffled. Where names are so long
+    that what tells them apart was cut, they are numbered.
     """
+    heads = len({row.head for row in rows if not row.fitted}) > 1
     short = [
         brief(row.attention)
-        + (f" + {brief(row.head, 60)}" if shows_head(row, rows) else "")
+        + (f" + {brief(row.head, 60)}" if heads or row.fitted else "")
         + (f" {SHUFFLED}" if row.shuffled else "")
         for row in rows
     ]
+    selects: dict[str, set[str]] = {}
+    for label, row in zip(short, rows, strict=True):
+        selects.setdefault(label, set()).add(row.select)
     marked = [
-        f"{label} select={row.select}"
-        if row.select == "test" or _selects(label, short, rows) > 1
-        else label
+        f"{label} select={row.select}" if row.select == "test" or len(selects[label]) > 1 else label
         for label, row in zip(short, rows, strict=True)
     ]
+    times = Counter(marked)
     told = [
-        f"{label} {varied.replace(AT_EDGE, '').removeprefix(f'{SHUFFLED}, ')}"
-        if marked.count(label) > 1 and varied
+        f"{label} {spelt.replace(AT_EDGE, '').removeprefix(f'{SHUFFLED}, ')}"
+        if times[label] > 1 and spelt
         else label
-        for label, varied in zip(marked, settings(rows), strict=True)
+        for label, spelt in zip(marked, settings(rows), strict=True)
     ]
-    return [
-        f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
-        if row.on_training_rows
-        else label
-        for label, row in zip(told, rows, strict=True)
-    ]
+    return numbered(
+        [
+            f"{label} test={brief(row.recipe.get('train_split', 'train'), 40)}"
+            if row.on_training_rows
+            else label
+            for label, row in zip(told, rows, strict=True)
+        ]
+    )
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, those that are there several times with their place behind them."""
+    times = Counter(names)
+    taken = {name for name, count in times.items() if count == 1}
+    found = []
+    for place, name in enumerate(names, 1):
+        new = f"{name} #{place}" if times[name] > 1 else name
+        while times[name] > 1 and new in taken:
+            new += "'"
+        taken.add(new)
+        found.append(new)
+    return found
 
 
 def _values(rows: Sequence[Row], setting: str) -> list[str]:
@@ -80,8 +101,3 @@ def _values(rows: Sequence[Row], setting: str) -> list[str]:
     return [
         str(r.recipe.get(setting)) for r in rows if setting in r.recipe or always or not r.fitted
     ]
-
-
-def _selects(label: str, labels: Sequence[str], rows: Sequence[Row]) -> int:
-    """Number of selection protocols among the rows of one name."""
-    return len({row.select for row, other in zip(rows, labels, strict=True) if other == label})

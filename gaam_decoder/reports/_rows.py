@@ -14,10 +14,13 @@ from gaam_decoder import stats
 from gaam_decoder.analysis.importance import Importance, importance_of
 from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
 from gaam_decoder.reports import _learned
-from gaam_decoder.reports._scores import Part, Scores, scores_of
+from gaam_decoder.reports._scores import Floats, Part, Scores, scores_of
+from gaam_decoder.reports._unit import DEFAULT, score_of
 from gaam_decoder.runs.counting import first_runs, on_training_rows
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, reported
+from gaam_decoder.stats.scored import interval_by_score
+from gaam_decoder.stats.scores._base import Score
 
 Interval = tuple[float, float] | None
 BY_FOLD = "by fold"
@@ -53,6 +56,8 @@ class Row:
     """Seeds that more than one run has; ``first_runs`` says which counts."""
     runs: tuple[RunResult, ...] = field(repr=False)
     scores: Scores = field(repr=False)
+    score: Score = field(default_factory=lambda: score_of(DEFAULT), repr=False)
+    """What is compared."""
 
     @property
     def interval(self) -> Interval:
@@ -63,6 +68,34 @@ class Row:
     def two_level(self) -> Interval:
         """95% interval of the accuracy over seeds and test rows; of a fit, over test rows alone."""
         return stats.two_level_interval(self.scores.by_row, without_seeds=self.fitted)
+
+    @property
+    def chosen_mean(self) -> float | None:
+        """Mean of the score that is compared; None if no seed finished, or there is none."""
+        value_S = self.scores.chosen.scored.values
+        return float(value_S.mean()) if len(value_S) and np.isfinite(value_S).all() else None
+
+    @property
+    def chosen_std(self) -> float | None:
+        """Standard deviation of that score over seeds."""
+        return None if self.chosen_mean is None else stats.standard_deviation(self._chosen_S)
+
+    @property
+    def chosen_interval(self) -> Interval:
+        """95% t interval of that score over seeds, as far as it can be."""
+        if self.chosen_mean is None:
+            return None
+        return stats.within(stats.t_interval(self._chosen_S), 0, self.score.highest)
+
+    @property
+    def chosen_two_level(self) -> Interval:
+        """95% interval of that score over seeds and test rows; of a fit, over test rows alone."""
+        scored = self.scores.chosen.scored
+        return interval_by_score(self.score, scored, without_seeds=self.fitted)
+
+    @property
+    def _chosen_S(self) -> Floats:
+        return self.scores.chosen.scored.values
 
     @property
     def on_training_rows(self) -> bool:
@@ -141,6 +174,15 @@ class Row:
                 "std": stats.standard_deviation(scores.macro_f1),
                 "per_seed": [macro_f1.get(seed) for seed in self.seeds],
             },
+            "scores": {
+                name: {
+                    "mean": float(value_S.mean()) if len(value_S) else None,
+                    "std": stats.standard_deviation(value_S),
+                    "per_seed": [by_seed.get(seed) for seed in self.seeds],
+                }
+                for name, value_S in scores.every.items()
+                for by_seed in [dict(zip(scores.seeds, value_S.tolist(), strict=True))]
+            },
             "majority_vote_accuracy": float(scores.vote_right.mean()) if scores.seeds else None,
             "confusion": scores.confusion.tolist(),
             "parameters": self.parameters,
@@ -169,14 +211,17 @@ class Row:
         }
 
 
-def build_rows(groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning]) -> list[Row]:
+def build_rows(
+    groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning], score: str = DEFAULT
+) -> list[Row]:
     """Rows on the same test rows.
 
     Args:
         groups: for every row its runs in one part, or in as many as a cross-validation has folds.
         tunings: how the recipes of some were chosen, by key.
+        score: that is compared.
     """
-    return sorted((_row(parts, tunings) for parts in groups), key=_place)
+    return sorted((_row(parts, tunings, score) for parts in groups), key=_place)
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -186,7 +231,7 @@ def _place(row: Row) -> tuple[Any, ...]:
     return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
 
-def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
+def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str) -> Row:
     first, whole = parts[0][0], len(parts) == 1
     chosen = [tunings.get(part[0].key) for part in parts]
     by_part = []
@@ -224,7 +269,8 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
         learned=learned_ranges(counted[0]) if whole else {},
         repeated=tuple(sorted(repeated)),
         runs=tuple(run for part in counted for run in part),
-        scores=scores_of(parts, everywhere),
+        scores=scores_of(parts, everywhere, score),
+        score=score_of(score),
     )
 
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
+from gaam_decoder.reports._more_scores import Chosen, chosen_score, value_of_all
+from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 
@@ -40,15 +42,22 @@ class Scores:
     """Whether the class that most seeds predict is right, (N,)."""
     labels_per_class: NDArray[np.int64]
     """Test rows of every class, (C,)."""
+    chosen: Chosen
+    """What is compared."""
+    every: dict[str, Floats]
+    """Every score of every seed, by name; those that these rows and classes have."""
+    bins: Floats
+    """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
 
 
-def scores_of(parts: Sequence[Part], seeds: Collection[int]) -> Scores:
+def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAULT) -> Scores:
     """Scores of one mechanism under one recipe.
 
     Args:
         parts: one, or the folds of a cross-validation: their test rows are put one after the
             other, for the seeds that finished in all of them.
         seeds: that are reported.
+        score: that is compared.
     """
     by_part = [_logits(part) for part in parts]
     labels = np.concatenate([part[0].labels for part in parts])
@@ -62,13 +71,28 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int]) -> Scores:
     right_SN = predicted_SN == labels
     confusions = [stats.confusion(predicted_N, labels, classes) for predicted_N in predicted_SN]
     votes_N = stats.majority_votes(logits_SNC, predicted_SN) if seeds else np.full_like(labels, -1)
+    by_row = _by_row(right_SN, parts)
+    sizes = tuple(len(part[0].labels) for part in parts)
+    part_right = _part_right(right_SN, sizes)
+    repeats = len({part[0].recipe.get("split_seed") for part in parts})
+    accuracy = right_SN.mean(1, dtype=np.float64)
+    macro_f1 = np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions])
+    known = {DEFAULT: accuracy, "macro-f1": macro_f1}
+    others, bins = value_of_all(logits_SNC, labels, sizes, set(known))
     return Scores(
         seeds=seeds,
         right=right_SN,
-        by_row=_by_row(right_SN, parts),
-        part_right=_part_right(right_SN, [len(part[0].labels) for part in parts]),
-        accuracy=right_SN.mean(1, dtype=np.float64),
-        macro_f1=np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions]),
+        by_row=by_row,
+        part_right=part_right,
+        accuracy=accuracy,
+        macro_f1=macro_f1,
+        chosen=Chosen.of_hits(accuracy, by_row, part_right)
+        if score == DEFAULT
+        else chosen_score(
+            score, logits_SNC, labels, sizes, repeats, lambda row_SN: _by_row(row_SN, parts)
+        ),
+        every=known | others,
+        bins=bins,
         confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
         vote_right=votes_N == labels,
         labels_per_class=np.bincount(labels, minlength=classes),
@@ -80,7 +104,9 @@ def _part_right(right_SN: NDArray[np.bool_], sizes: Sequence[int]) -> Floats:
     return np.stack([part.mean(1, dtype=np.float64) for part in parts], axis=1)
 
 
-def _by_row(right_SN: NDArray[np.bool_], parts: Sequence[Part]) -> NDArray[np.bool_] | Floats:
+def _by_row(
+    right_SN: NDArray[np.bool_] | Floats, parts: Sequence[Part]
+) -> NDArray[np.bool_] | Floats:
     """Of rows that several cross-validations test the mean, (S, rows of the split)."""
     repeats = len({part[0].recipe.get("split_seed") for part in parts})
     rows = [part[0].test_rows for part in parts] if repeats > 1 else []

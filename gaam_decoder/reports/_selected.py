@@ -19,9 +19,13 @@ def selected(table: Table) -> Iterator[str]:
         return
     if table.num_tests:
         several = "comparisons" if table.num_tests > 1 else "comparison"
-        yield (
-            f"Holm corrects for the {table.num_tests} {several} of this report, not for those that "
-            "were left out: chosen after a look at the results, p-values are too small"
-        )
+        of = f"Holm corrects for the {table.num_tests} {several} of"
+        if table.uncounted > 0:
+            yield (
+                f"{of} this report, not for those of {table.uncounted:,} runs that were not named: "
+                "chosen after a look at the results, p-values are too small"
+            )
+        else:
+            yield f"{of} all {selection.total:,} runs, those that filters left out among them"
     if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
         yield f"the baseline '{DEFAULT_BASELINE}' is among what {by} left out"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaam_cache.messages.foreign_text import brief
-from gaam_decoder import stats
 from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import Comparison
-from gaam_decoder.reports._numbers import p_value, percent, points, span
+from gaam_decoder.reports._numbers import p_value, percent
 from gaam_decoder.reports._row_names import SHUFFLED
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._unit import Unit, score_of
 
 LEFT = ("attention", "head", "select", "settings", "parameter", "baseline", "verdict")
 """Columns of words; the others are numbers."""
@@ -43,83 +43,89 @@ def sheets(table: Table) -> list[Sheet]:
 
 
 def accuracies(table: Table) -> Sheet:
-    """Accuracy of every row, in percent."""
-    header = ["attention", "head", "accuracy %", "sd", "95% CI seeds", "95% CI + rows"]
-    header += ["macro-F1 %", "seeds", "select"]
+    """The score of every row that is shown, in percent where it is a share."""
+    rows = [table.rows[place] for place in table.places]
+    unit, beside = table.unit, "accuracy" if table.score == "macro-f1" else "macro-f1"
+    header = ["attention", "head", unit.column, "sd", "95% CI seeds", "95% CI + rows"]
+    header += [Unit(score_of(beside)).column, "seeds", "select"]
     lines = []
-    for row in table.rows:
-        f1 = row.scores.macro_f1
+    for row in rows:
+        other_S = row.scores.every[beside]
         seeds = str(len(row.seeds)) + (f" ({len(row.failed)} failed)" if row.failed else "")
-        sd = stats.standard_deviation(row.scores.accuracy)
         lines.append(
             [
                 *_named(row),
-                percent(row.mean),
-                "-" if sd is None else f"{100 * sd:.2f}",
-                span(row.interval),
-                span(row.two_level),
-                percent(float(f1.mean()) if len(f1) else None),
+                unit.value(row.chosen_mean),
+                unit.std(row.chosen_std),
+                unit.span(row.chosen_interval),
+                unit.span(row.chosen_two_level),
+                percent(float(other_S.mean()) if len(other_S) else None),
                 seeds,
                 "test (optimistic)" if row.select == "test" else brief(row.select, 40),
             ]
         )
     if any(table.published):
         header.append("published %")
-        for line, found in zip(lines, table.published, strict=True):
+        for line, found in zip(lines, (table.published[p] for p in table.places), strict=True):
             spread = f" (sd {found.std})" if found and found.std is not None else ""
             line.append(f"{found.mean}{spread}" if found else "-")
     header += ["parameters (attn / total)", "s/seed"]
-    for line, row in zip(lines, table.rows, strict=True):
+    for line, row in zip(lines, rows, strict=True):
         taken = [row.seconds[seed] for seed in row.scores.seeds]
         line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
         line.append(f"{np.mean(taken):.2f}" if taken else "-")
-    rows = list(zip(table.rows, lines, strict=True))
-    return _with_settings(table, "test accuracy", header, rows, tail=2)
+    named = list(zip(rows, lines, strict=True))
+    return _with_settings(table, f"test {unit.score.title}", header, named, tail=2)
 
 
 def differences(table: Table) -> Sheet | None:
-    """Difference of every row to its baseline, in points; None where nothing is compared."""
+    """Difference of every row to its baseline; None where nothing is compared."""
+    unit = table.unit
     header = ["attention", "head", "difference", "95% CI + rows", "p", "p Holm", "verdict"]
     header += ["95% CI on these rows", "p on these rows", "MDD", "pairs"]
-    lines = [
-        (row, [*_named(row), *_difference(comparison)])
-        for row, comparison in zip(table.rows, table.comparisons, strict=True)
-        if comparison is not None
+    made = [
+        (table.rows[place], comparison)
+        for place in table.places
+        if (comparison := table.comparisons[place]) is not None
     ]
+    lines = [(row, [*_named(row), *_difference(comparison, unit)]) for row, comparison in made]
     if not lines:
         return None
     if any(comparison and comparison.other_training for comparison in table.comparisons):
         header.append("p training")
-        made = [comparison for comparison in table.comparisons if comparison is not None]
-        for (_, cells), comparison in zip(lines, made, strict=True):
+        for (_, cells), (_, comparison) in zip(lines, made, strict=True):
             other = comparison.other_training
             cells.append(p_value(other.p if other else None))
     return _with_settings(
-        table, f"difference to '{brief(str(table.baseline))}' in accuracy points", header, lines
+        table,
+        f"difference to '{brief(str(table.baseline))}' in {unit.of_differences}",
+        header,
+        lines,
     )
 
 
 def learned(table: Table) -> Sheet | None:
     """Ranges of the learned parameters; None where no row has any."""
-    lines = [(row, [*_named(row), *cells]) for row in table.rows for cells in _learned.cells(row)]
+    rows = [table.rows[place] for place in table.places]
+    lines = [(row, [*_named(row), *cells]) for row in rows for cells in _learned.cells(row)]
     if not lines:
         return None
     return _with_settings(table, _learned.TITLE, ["attention", "head", *_learned.HEADER], lines)
 
 
-def _difference(comparison: Comparison) -> list[str]:
+def _difference(comparison: Comparison, unit: Unit) -> list[str]:
     found = comparison.claim
     here = found.on_these_rows
     small = " (within margin)" if found.significant and found.negligible else ""
     return [
-        points(found.difference) + ("*" if found.significant else ""),
-        span(found.interval, signed=True),
+        unit.difference(found.difference) + ("*" if found.significant else ""),
+        unit.span(found.interval, signed=True),
         p_value(found.p),
         p_value(found.p_holm),
         found.verdict + small,
-        span(here.interval, signed=True),
+        unit.span(here.interval, signed=True),
         p_value(here.sign_flip.p if here.sign_flip else None),
-        "-" if here.detectable is None else f"{100 * here.detectable:.2f}",
+        unit.std(here.detectable),
         str(len(comparison.seeds)),
     ]
 

@@ -10,17 +10,20 @@ from pathlib import Path
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_decoder import stats
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
+from gaam_decoder.reports._layout import check, laid_out
 from gaam_decoder.reports._output import check_outputs, write_report
 from gaam_decoder.reports._selected import selected
+from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
 from gaam_decoder.reports.signature import signature
-from gaam_decoder.runs.filters import Filters, Texts
+from gaam_decoder.runs.filter_values import Texts
+from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import parse_attention
+from gaam_decoder.stats.scores._base import Score
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -113,38 +116,53 @@ def report(
     *,
     attn: Texts = None,
     head: Texts = None,
+    layers: Texts = None,
+    lr: Texts = None,
     cache: str | Path | None = None,
     since: str | datetime | None = None,
     baseline: str | None = None,
-    margin: float = 100 * stats.MARGIN,
+    margin: float | None = None,
+    score: str = DEFAULT,
     every_candidate: bool = False,
     tune_seeds: str | Sequence[int] | None = None,
+    sort: str | None = None,
+    top: int | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
     Args:
         runs: folders of runs and single runs, or some of what ``train`` or ``load_runs`` returned.
         attn: mechanisms that are meant, as ``load_runs`` has them; the report says what filters
-            left out.
+            left out. Holm corrects for what was left out too: no filter makes p smaller.
         head: the same of heads.
+        layers: sets of layers that are meant.
+        lr: learning rates that are meant.
         cache: the cache that is meant.
         since: when the first of the runs that are meant was published.
         baseline: mechanism that the others are compared with, seed by seed; default: ``none``
             where it is among the runs.
-        margin: largest difference that does not matter, in accuracy points.
+        margin: largest difference that does not matter, in points of the score, or in its unit
+            where it is not shown in percent; default: 0.5 points, of log loss 0.01, of the Brier
+            score 0.005.
+        score: what is compared: what ``gaam report --score`` takes.
         every_candidate: show every one of the runs that differ in learning rate or weight decay
             alone; default: the one with the best mean validation accuracy.
         tune_seeds: seeds that choose between these; default: those that were trained to choose,
             else all that every candidate has.
+        sort: order of the rows: score, accuracy, difference, name, parameters or seconds.
+        top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
+            what is said, and what Holm corrects for, is of all rows.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for, a margin that is none, or a filter
-            that means nothing.
+        ConfigError: no run of the baseline that was asked for, a margin that is none, no such
+            score, a filter that means nothing, or an order that is none.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
+    meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    filters = Filters.of(attn=attn, head=head, cache=cache, since=since)
+    check(sort, top)
+    filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
     found = gathered(runs, filters)
     if found.selection is not None:
         _check_left(found.selection, spec)
@@ -152,11 +170,13 @@ def report(
         found,
         spec,
         selection=found.selection,
-        margin=_fraction(margin),
+        beside=found.others,
+        margin=_fraction(margin, meant),
+        score=score,
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
     )
-    return Report(tables=tuple(tables))
+    return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
 
 
 def _check_left(selection: Selection, baseline: str | None) -> None:
@@ -170,12 +190,21 @@ def _check_left(selection: Selection, baseline: str | None) -> None:
         )
 
 
-def _fraction(margin: float) -> float:
-    if isinstance(margin, (int, float)) and 0 < margin < 100:
-        return margin / 100
+def _fraction(margin: float | None, score: Score) -> float:
+    """A margin as claims have it.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if margin is None:
+        return score.margin
+    factor, most = Unit(score).factor, score.highest
+    if isinstance(margin, (int, float)) and 0 < margin / factor < most:
+        return margin / factor
+    points = f"{score.title} points" if score.percent else f"a difference in {score.title}"
     raise ConfigError(
         "--margin is out of range",
-        expected="accuracy points above 0 and below 100",
+        expected=f"{points} above 0" + (f" and below {factor * most:g}" if most < 1e9 else ""),
         found=str(margin),
     )
 

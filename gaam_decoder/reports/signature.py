@@ -22,6 +22,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._rows import BY_FOLD, Row
+from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.tuning import TUNED
 
 VERSION = "1"
@@ -49,7 +50,7 @@ OF_TABLE = (
         "seeds",
         "rows",
     ),
-    *("baseline", "claims", "holm", "margin", "only", "signature"),
+    *("baseline", "claims", "holm", "margin", "score", "only", "signature"),
 )
 """Fields that are no settings of a recipe."""
 AND = "+"
@@ -80,7 +81,9 @@ def signature(table: Table) -> str:
         found["baseline"] = (table.baseline,)
     if table.num_tests:
         found |= {"claims": ("seeds+rows",), "holm": (str(table.num_tests),)}
-        found["margin"] = (f"{100 * table.margin:.6g}",)
+        found["margin"] = (f"{table.unit.factor * table.margin:.6g}",)
+    if table.score != DEFAULT:
+        found["score"] = (table.score,)
     if table.selection is not None and table.selection.left_out:
         found["only"] = table.selection.asked or ("named",)
     return spell(found | {"signature": (VERSION,)})

@@ -128,7 +128,7 @@ def _report(found: Fields) -> str:
     import shlex
 
     words = ["gaam", "report", "runs"]
-    for name in ("baseline", "margin"):
+    for name in ("baseline", "score", "margin"):
         if name in found:
             words += [f"--{name}", found[name][0]]
     for asked in found.get("only", ()):

@@ -1,4 +1,7 @@
-"""Which of many runs are meant: by mechanism, head, cache and date; and what that leaves out."""
+"""Which of many runs are meant, and what that leaves out.
+
+By mechanism, head, layers, learning rate, cache and date.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gaam_cache import plugins
@@ -14,16 +17,16 @@ from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.number_lists import Layers, parse_layers, spell_layers
+from gaam_decoder.runs.filter_values import Texts, layer_sets, moment, rates
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import CREATED_FORMAT
 from gaam_decoder.runs.run_reader import RUN_FILE
 from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import KINDS, parse_spec
 
-Texts = str | Sequence[str] | None
 FEWEST_DIGITS = 4
 """Of a fingerprint: fewer name too many by chance."""
-HOURS = {"h": 1, "d": 24, "w": 168}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +38,10 @@ class Filters:
     that form alone."""
     head: tuple[str, ...] = ()
     """The same of heads."""
+    layers: tuple[Layers, ...] = ()
+    """Sets of layers; None is all layers."""
+    lr: tuple[float, ...] = ()
+    """Learning rates."""
     cache: str | None = None
     """Folder of a cache, or the beginning of its fingerprint."""
     since: datetime | None = None
@@ -46,6 +53,8 @@ class Filters:
         *,
         attn: Texts = None,
         head: Texts = None,
+        layers: Texts = None,
+        lr: Texts = None,
         cache: str | Path | None = None,
         since: str | datetime | None = None,
         now: datetime | None = None,
@@ -56,24 +65,29 @@ class Filters:
             attn: ``gaam`` is every form of it, ``gaam:heads=1`` that one, ``gaam:`` the one without
                 options.
             head: the same of heads.
+            layers: each one set, as ``gaam train --layers`` has them: ``3``, ``1-8,12``, ``all``.
+            lr: rates, of which those with the same value are meant: ``3e-4``, ``1e-4,3e-4``.
             cache: folder of a cache, or 4 or more digits that its fingerprint begins with.
             since: a date or time of ISO 8601, UTC where it does not say, or how long ago: ``12h``,
                 ``3d``, ``2w``.
             now: to count back from; default: the clock.
 
         Raises:
-            ConfigError: a date or a time span that is none.
+            ConfigError: a date, a time span, layers or a rate that are none.
         """
         return cls(
             attn=(attn,) if isinstance(attn, str) else tuple(attn or ()),
             head=(head,) if isinstance(head, str) else tuple(head or ()),
+            layers=layer_sets(layers),
+            lr=rates(lr),
             cache=None if cache is None else str(cache),
-            since=None if since is None else _moment(since, now or datetime.now(UTC)),
+            since=None if since is None else moment(since, now or datetime.now(UTC)),
         )
 
     def __bool__(self) -> bool:
         """Whether anything is asked for."""
-        return bool(self.attn or self.head or self.cache is not None or self.since is not None)
+        named = self.attn or self.head or self.layers or self.lr
+        return bool(named or self.cache is not None or self.since is not None)
 
     def choose(self, runs: Sequence[RunResult]) -> tuple[list[RunResult], Selection]:
         """The runs that are meant, and what was left out by which filter.
@@ -113,6 +127,8 @@ class Filters:
     def in_words(self) -> tuple[str, ...]:
         """As the command line has them."""
         found = [f"--attn {text}" for text in self.attn] + [f"--head {text}" for text in self.head]
+        found += [f"--layers {spell_layers(of)}" for of in self.layers]
+        found += [f"--lr {value:g}" for value in self.lr]
         found += [] if self.cache is None else [f"--cache {self.cache}"]
         found += [] if self.since is None else [f"--since {self.since:%Y-%m-%dT%H:%M:%SZ}"]
         return tuple(brief(text) for text in found)
@@ -126,6 +142,10 @@ class Filters:
         if self.head:
             heads = _specs(self.head, {run.head for run in runs}, "head")
             rules["--head"] = lambda run: run.head in heads
+        if self.layers:
+            rules["--layers"] = lambda run: _of_layers(run) in self.layers
+        if self.lr:
+            rules["--lr"] = lambda run: run.recipe.get("lr") in self.lr
         if self.cache is not None:
             digits = _fingerprint(self.cache, {run.cache["fingerprint"] for run in runs})
             rules["--cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
@@ -165,6 +185,11 @@ def _specs(texts: Sequence[str], there: set[str], kind: str) -> set[str]:
     return meant
 
 
+def _of_layers(run: RunResult) -> Layers:
+    some = run.recipe.get("layers")
+    return parse_layers(some) if some else None
+
+
 def _fingerprint(text: str, there: set[str]) -> str:
     """The fingerprint that is meant, or the digits with which it begins."""
     folder = Path(text).expanduser()
@@ -188,20 +213,3 @@ def _fingerprint(text: str, there: set[str]) -> str:
             found=", ".join(fits),
         )
     return digits
-
-
-def _moment(text: str | datetime, now: datetime) -> datetime:
-    try:
-        if isinstance(text, datetime):
-            found = text
-        elif ago := re.fullmatch(r"([0-9]{1,6})([hdw])", text.strip()):
-            return now - timedelta(hours=int(ago[1]) * HOURS[ago[2]])
-        else:
-            found = datetime.fromisoformat(text.strip())
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    except (ValueError, OverflowError) as error:
-        raise ConfigError(
-            "--since is no date",
-            expected="a date (2026-11-01, 2026-11-01T09:30, in UTC) or a time span (12h, 3d, 2w)",
-            found=f"'{shortened(str(text))}'",
-        ) from error

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
 from gaam_cache.messages.foreign_text import brief
-from gaam_decoder.runs.filters import Filters, Texts
+from gaam_decoder.runs.filter_values import Texts
+from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import TEST_FILE
@@ -28,6 +29,8 @@ def load_runs(
     *,
     attn: Texts = None,
     head: Texts = None,
+    layers: Texts = None,
+    lr: Texts = None,
     cache: str | Path | None = None,
     since: str | datetime | None = None,
 ) -> Runs:
@@ -40,6 +43,8 @@ def load_runs(
         path: folders of runs, and runs.
         attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
         head: the same of heads.
+        layers: sets of layers that are meant, such as ``1-8`` or ``all``.
+        lr: learning rates that are meant.
         cache: folder of the cache that is meant, or 4 or more digits of its fingerprint.
         since: only what was published then or later: a date, or how long ago (``12h``, ``3d``).
 
@@ -55,7 +60,7 @@ def load_runs(
     Warns:
         GaamWarning: runs that are not finished.
     """
-    filters = Filters.of(attn=attn, head=head, cache=cache, since=since)
+    filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
     runs, damaged = sound_runs(path)
     if damaged:
         raise damaged_runs(damaged, len(runs) + len(damaged))
@@ -107,7 +112,7 @@ def gathered(
     if not found:
         raise NotFoundError("nothing to report on", expected="one run or more", found="none")
     if isinstance(runs, Runs):
-        found.selection = runs.selection
+        found.selection, found.others = runs.selection, runs.others
     found = found.chosen(filters)
     if not found and found.selection is not None:
         raise nothing_left(found.selection)

@@ -19,11 +19,18 @@ class Runs(list[RunResult]):
     Args:
         runs: in order.
         selection: what was left out; None where nothing was asked for.
+        others: the runs that filters left out, which a correction for many tests has to count.
     """
 
-    def __init__(self, runs: Iterable[RunResult] = (), selection: Selection | None = None) -> None:
+    def __init__(
+        self,
+        runs: Iterable[RunResult] = (),
+        selection: Selection | None = None,
+        others: Iterable[RunResult] = (),
+    ) -> None:
         super().__init__(runs)
         self.selection = selection
+        self.others = list(others)
 
     def chosen(self, filters: Filters) -> Runs:
         """Those that the filters mean.
@@ -35,7 +42,9 @@ class Runs(list[RunResult]):
         if not filters:
             return self
         runs, selection = filters.choose(self)
-        return Runs(runs, selection.after(self.selection))
+        kept = set(runs)
+        others = [*self.others, *(run for run in self if run not in kept)]
+        return Runs(runs, selection.after(self.selection), others)
 
     def to_frame(self) -> pandas.DataFrame:
         """A row per run and seed.

@@ -15,6 +15,7 @@ import numpy as np
 from gaam_decoder.stats.crossed import crossed
 from gaam_decoder.stats.hits import Hits, difference, whole
 from gaam_decoder.stats.limits import ALPHA, Limits
+from gaam_decoder.stats.means import MeanLimits
 from gaam_decoder.stats.paired import holm, sign_flip_of_rows
 from gaam_decoder.stats.seeds_alone import (
     LEAST_SEEDS,
@@ -50,8 +51,12 @@ class Claim:
     p_equivalent_holm: float | None = None
     num_tests: int = 1
     """That it was corrected for."""
-    limits: Limits | None = field(default=None, repr=False)
+    limits: Limits | MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
+    larger_is_better: bool = True
+    """False of losses: what is smaller is better then."""
+    no_claim: str = ""
+    """Why the score allows no claim; '' where it does."""
 
     @property
     def verdict(self) -> Verdict:
@@ -60,9 +65,8 @@ class Claim:
         The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
         seeds.
         """
-        return verdict_of(
-            self.num_seeds, self.difference, self.p_decisive, self.p_equivalent_decisive
-        )
+        ahead = self.difference if self.larger_is_better else -self.difference
+        return verdict_of(self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive)
 
     @property
     def p_decisive(self) -> float | None:
@@ -89,6 +93,11 @@ class Claim:
     def testable(self) -> bool:
         """Whether there is a p, and seeds enough to go by it."""
         return self.p is not None and self.num_seeds >= LEAST_SEEDS
+
+    @property
+    def silent(self) -> bool:
+        """Whether there are seeds enough, and the data allowed no claim."""
+        return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
 
     def corrected(self, p: float, p_equivalent: float, num_tests: int) -> Claim:
         """The claim as one of several."""
@@ -150,14 +159,16 @@ class Claim:
 def holm_corrected(claims: Sequence[Claim]) -> list[Claim]:
     """Claims of one report, corrected for one another; those that are not testable as they are.
 
-    The tests of a difference and those of equivalence are a family each.
+    The tests of a difference and those of equivalence are a family each. A claim that the data
+    did not allow counts as a test that found nothing.
     """
     tested = [claim for claim in claims if claim.testable]
-    differ = holm(np.array([claim.p for claim in tested]))
-    equal = holm(np.array([claim.p_equivalent for claim in tested]))
+    silent = [1.0] * sum(claim.silent for claim in claims)
+    differ = holm(np.array([*(claim.p for claim in tested), *silent]))
+    equal = holm(np.array([*(claim.p_equivalent for claim in tested), *silent]))
     adjusted = zip(differ.tolist(), equal.tolist(), strict=True)
     return [
-        claim.corrected(*next(adjusted), len(tested)) if claim.testable else claim
+        claim.corrected(*next(adjusted), len(tested) + len(silent)) if claim.testable else claim
         for claim in claims
     ]
 

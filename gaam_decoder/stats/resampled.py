@@ -36,7 +36,7 @@ class CorrectedT:
 
 
 def corrected_resampled_t(
-    difference_J: NDArray[np.float64], test_per_train: float
+    difference_J: NDArray[np.float64], test_per_train: float, *, most: float = 1.0
 ) -> CorrectedT | None:
     """The corrected resampled t test of differences over folds, or folds of several repeats.
 
@@ -47,6 +47,7 @@ def corrected_resampled_t(
     Args:
         difference_J: of every split.
         test_per_train: test rows of a split per training row: ``1 / (folds - 1)``.
+        most: largest difference that can be; of two accuracies 1.
 
     Raises:
         ValueError: NaN or infinity.
@@ -61,6 +62,6 @@ def corrected_resampled_t(
     error = float(np.sqrt((1 / splits + test_per_train) * np.var(difference_J, ddof=1)))
     p = float(mean == 0) if error < 1e-15 else 2 * float(stdtr(splits - 1, -abs(mean) / error))
     half = float(stdtrit(splits - 1, 0.975)) * error
-    interval = within((mean - half, mean + half), -1, 1)
+    interval = within((mean - half, mean + half), -most, most)
     assert interval is not None
     return CorrectedT(splits, mean, interval, p)

@@ -44,8 +44,21 @@ class OnTheseRows:
     verdict: Verdict
 
 
-def on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRows:
-    """What the differences of S seeds say, against zero and against the margin."""
+def on_these_rows(
+    difference_S: NDArray[np.float64],
+    margin: float,
+    *,
+    most: float = 1.0,
+    larger_is_better: bool = True,
+) -> OnTheseRows:
+    """What the differences of S seeds say, against zero and against the margin.
+
+    Args:
+        difference_S: of every seed.
+        margin: largest that does not matter.
+        most: largest that can be; of two accuracies 1.
+        larger_is_better: False of losses.
+    """
     num_seeds, mean = len(difference_S), float(difference_S.mean())
     sd = standard_deviation(difference_S)
     flipped = sign_flip(difference_S) if num_seeds >= LEAST_SEEDS else None
@@ -57,12 +70,17 @@ def on_these_rows(difference_S: NDArray[np.float64], margin: float) -> OnTheseRo
     detectable = minimum_detectable_difference(difference_S, alpha=ALPHA)
     return OnTheseRows(
         std=sd,
-        interval=within(t_interval(difference_S), -1, 1),
+        interval=within(t_interval(difference_S), -most, most),
         sign_flip=flipped,
         p_equivalent=equivalent,
-        # two accuracies are never further apart: then no difference would be found
-        detectable=None if detectable is None or detectable > 1 else detectable,
-        verdict=verdict_of(num_seeds, mean, flipped.p if flipped else None, equivalent),
+        # two scores are never further apart: then no difference would be found
+        detectable=None if detectable is None or detectable > most else detectable,
+        verdict=verdict_of(
+            num_seeds,
+            mean if larger_is_better else -mean,
+            flipped.p if flipped else None,
+            equivalent,
+        ),
     )
 
 

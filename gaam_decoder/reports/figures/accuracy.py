@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from gaam_decoder.reports.figures.names import distinct, wrapped
 from gaam_decoder.reports.figures.style import PALETTE, name_rows, new_figure, shorten
 
 Interval = tuple[float, float] | None
 ROW = 0.36
-"""Inches of one row."""
+"""Inches of one row: two lines of text."""
+LONGEST = 26
+"""Characters of a line beside a row."""
 
 
 def strip(
@@ -24,6 +27,8 @@ def strip(
     accuracies: Sequence[NDArray[np.float64]],
     over_seeds: Sequence[Interval],
     two_level: Sequence[Interval],
+    *,
+    what: str = "test accuracy, %",
 ) -> Figure:
     """One row per mechanism: a dot for each seed, the mean, and both intervals.
 
@@ -32,6 +37,7 @@ def strip(
         accuracies: (S,) for every row, in percent; may be empty.
         over_seeds: t interval of every row.
         two_level: interval over seeds and test rows.
+        what: label of the axis.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
@@ -48,8 +54,8 @@ def strip(
                 alpha=0.6,
             )  # fmt: skip
             axes.plot([value_S.mean()] * 2, [row - 0.36, row + 0.32], color=PALETTE["ink"], lw=1.4)
-    name_rows(axes, labels)
-    axes.set_xlabel("test accuracy, %")
+    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
+    axes.set_xlabel(what)
     _legend(
         figure,
         Line2D([], [], marker="o", ls="", ms=3.4, mew=0, color=PALETTE["c0"], alpha=0.6),
@@ -67,6 +73,7 @@ def forest(
     *,
     baseline: str,
     margin: float,
+    unit: str = "percentage points",
 ) -> Figure:
     """Differences to a baseline with both intervals; filled where the corrected test finds one.
 
@@ -78,6 +85,7 @@ def forest(
         significant: whether Holm's p is below 0.05.
         baseline: what is subtracted.
         margin: differences that do not matter, in points; a band.
+        unit: what differences are in.
     """
     figure = new_figure(0.95 + ROW * len(labels))
     axes = figure.add_subplot()
@@ -94,8 +102,8 @@ def forest(
             difference, row, "o", ms=6, mew=1.4, mec=PALETTE["ink"],
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
-    name_rows(axes, labels)
-    axes.set_xlabel(f"difference to {shorten(baseline)}, percentage points")
+    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
+    axes.set_xlabel(f"difference to {shorten(baseline)}, {unit}")
     _legend(
         figure,
         _mean_dot(filled=False),

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import DASHES, SERIES, new_figure, shorten
+from gaam_decoder.reports.figures.names import distinct
+from gaam_decoder.reports.figures.style import DASHES, SERIES, new_figure
 
 
 def learning_curves(
@@ -30,7 +31,8 @@ def learning_curves(
     figure = new_figure(2.3 + 0.19 * -(-len(labels) // columns))
     axes = figure.add_subplot()
     handles, names = [], []
-    for number, (label, value_SE) in enumerate(zip(labels, curves, strict=True)):
+    short = distinct(labels, 40)
+    for number, (label, value_SE) in enumerate(zip(short, curves, strict=True)):
         if value_SE is None:
             continue
         seen_E = np.flatnonzero(np.isfinite(value_SE).any(0))
@@ -43,7 +45,7 @@ def learning_curves(
         )  # fmt: skip
         axes.fill_between(seen_E + 1, mean_E - sd_E, mean_E + sd_E, color=color, alpha=0.18, lw=0)
         handles.append(line)
-        names.append(shorten(label, 40))
+        names.append(label)
     axes.set_ylabel(what)
     axes.set_xlabel("epoch")
     axes.grid(axis="y")

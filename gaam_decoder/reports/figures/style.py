@@ -104,8 +104,8 @@ def new_figure(height: float, *, width: float = WIDTH) -> Figure:
 
 
 def name_rows(axes: Axes, labels: Sequence[str]) -> None:
-    """Write labels beside rows 0, 1, ... that go downwards; long ones are cut in the middle."""
-    axes.set_yticks(range(len(labels)), [shorten(label) for label in labels])
+    """Write labels, short enough, beside rows 0, 1, ... that go downwards."""
+    axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -116,10 +116,16 @@ def name_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 def shorten(text: str, longest: int = 26) -> str:
     """A label of bounded length that can be drawn; what is left out is marked."""
-    text = visible(text)
-    if _ONLY_OURS.get():
-        text = "".join(c if ord(c) in _glyphs() else ascii(c)[1:-1] for c in text)
+    text = drawable(text)
     if len(text) <= longest:
         return text
     front = (longest - 1) // 2
     return f"{text[:front]}\N{HORIZONTAL ELLIPSIS}{text[front - longest + 1 :]}"
+
+
+def drawable(text: str) -> str:
+    """A label with escapes for what cannot be drawn."""
+    text = visible(text)
+    if _ONLY_OURS.get():
+        text = "".join(c if ord(c) in _glyphs() else ascii(c)[1:-1] for c in text)
+    return text

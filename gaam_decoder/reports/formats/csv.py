@@ -10,9 +10,12 @@ from gaam_decoder.reports import _learned
 from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._spreadsheet import left_out, write_lines
+from gaam_decoder.reports._unit import all_scores
 
 RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "loss", *DRAWN_BY)
 """Settings that have a column."""
+OTHERS = [name for name in all_scores() if name not in ("accuracy", "macro-f1")]
+"""Scores that stand at the end."""
 FIELDS = [
     "fingerprint",
     "encoder",
@@ -71,6 +74,8 @@ FIELDS = [
     *(f"recipe_{name}" for name in RECIPE),
     "evaluated",
     "left_out",
+    "compared_by",
+    *(f"{name.replace('-', '_')}_{of}" for name in OTHERS for of in ("mean", "std")),
 ]
 
 FROM_COMPARISON = (
@@ -112,7 +117,9 @@ class Csv(Format):
 
     def _lines(self, table: Table) -> list[dict[str, Any]]:
         lines = []
-        for row, settings in zip(table.to_dict()["rows"], table.settings(), strict=True):
+        spelt = table.settings()
+        settings_of = [spelt[place] for place in table.places]
+        for row, settings in zip(table.to_dict()["rows"], settings_of, strict=True):
             low, high = row["accuracy"]["ci95"] or (None, None)
             lines.append(
                 {
@@ -173,6 +180,12 @@ def _more(table: Table, row: dict[str, Any]) -> dict[str, Any]:
         "published_encoder": found.get("encoder"),
         "evaluated": True,
         **_recipe(row["recipe"]),
+        "compared_by": table.score,
+        **{
+            f"{name.replace('-', '_')}_{of}": row["scores"].get(name, {}).get(of)
+            for name in OTHERS
+            for of in ("mean", "std")
+        },
     }
 
 

@@ -9,7 +9,10 @@ from gaam_decoder.reports._base import Format, Table
 from gaam_decoder.reports._final_model import FinalModel
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._spreadsheet import left_out, write_lines
+from gaam_decoder.reports._unit import all_scores
 
+OTHERS = [name for name in all_scores() if name not in ("accuracy", "macro-f1")]
+"""Scores that stand at the end."""
 FIELDS = [
     "fingerprint",
     "encoder",
@@ -30,6 +33,7 @@ FIELDS = [
     "seconds",
     "failed",
     "left_out",
+    *(name.replace("-", "_") for name in OTHERS),
 ]
 
 
@@ -45,7 +49,8 @@ class CsvSeeds(Format):
         """Write a header and one line per seed of every row of every table."""
         lines: list[dict[str, object]] = []
         for table in tables:
-            for row, settings in zip(table.rows, table.settings(), strict=True):
+            spelt = table.settings()
+            for row, settings in ((table.rows[place], spelt[place]) for place in table.places):
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
                 shared |= {"left_out": left_out(table)}
                 shared |= {"tested_on": table.where, "test_rows": table.num_test_rows}
@@ -78,6 +83,11 @@ def _seeds(row: Row) -> list[dict[str, object]]:
     scores = row.scores
     accuracy = dict(zip(scores.seeds, scores.accuracy.tolist(), strict=True))
     macro_f1 = dict(zip(scores.seeds, scores.macro_f1.tolist(), strict=True))
+    every = {
+        name: dict(zip(scores.seeds, scores.every[name].tolist(), strict=True))
+        for name in OTHERS
+        if name in scores.every
+    }
     return [
         {
             "seed": seed,
@@ -86,6 +96,7 @@ def _seeds(row: Row) -> list[dict[str, object]]:
             "epoch": row.epochs[seed] if row.folds == 1 else None,
             "seconds": row.seconds[seed],
             "failed": row.failed.get(seed),
+            **{name.replace("-", "_"): of.get(seed) for name, of in every.items()},
         }
         for seed in row.seeds
     ]

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 import gaam_cache
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports import _finals, _learned, _sheets
+from gaam_decoder.reports._album import Album
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._notes import notes, versions, warnings
+from gaam_decoder.reports._layout import MOST_LINES, MOST_ROWS, left_out, summarised
+from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._numbers import percent
 from gaam_decoder.reports._page import STYLE, escape
-from gaam_decoder.reports._picture import Picture
-from gaam_decoder.reports._pictures import DETAILED, pictures
+from gaam_decoder.reports._page_parts import figure, list_html, part, sheet_html
+from gaam_decoder.reports._provenance import provenance
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports.figures.output import inline_svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser is told to load nothing, even if a name in the data should contain an address."""
-
-MOST_NAMES = 100
-"""Classes that are listed."""
 
 ALIASES = ("htm", "web")
 
@@ -44,6 +42,11 @@ class Html(Format):
             f'<link rel="icon" href="data:,"><title>{title}</title>'
             f"<style>{STYLE}</style></head>\n<body><header><h1>{title}</h1>\n"
         )
+        album = Album(tables)
+        if album.large:
+            tables = summarised(tables, MOST_ROWS)
+        parts = [table for table in tables if table.covered] if album.large else []
+        tables = [table for table in tables if not (album.large and table.covered)]
         if len(tables) > 1:
             stream.write(f'<p class="warn">{len(tables)} separate tables: {SEPARATE}.</p><nav><ul>')
             for number, table in enumerate(tables, 1):
@@ -51,70 +54,132 @@ class Html(Format):
             stream.write("</ul></nav>")
         stream.write("</header>\n<main>\n")
         for number, table in enumerate(tables, 1):
-            for part in _section(table, number):
-                stream.write(part + "\n")
+            for text in _section(table, number, album):
+                stream.write(text + "\n")
+        if parts:
+            bare = Album(parts, bare=True)
+            inside = [
+                text
+                for number, table in enumerate(parts, len(tables) + 1)
+                for text in _section(table, number, bare)
+            ]
+            heading = f"{len(parts)} tables of parts of these"
+            stream.write(part(heading, "\n".join(inside), folded=True, key="parts") + "\n")
         stream.write(
             f'</main><footer class="muted">Made by gaam {gaam_cache.__version__} from finished '
             "runs; every number is computed from their test logits.</footer></body></html>\n"
         )
 
 
-def _section(table: Table, number: int) -> Iterator[str]:
+def _section(table: Table, number: int, album: Album) -> Iterator[str]:
+    """A table; of a large report most of it folded."""
+    large, key = album.large, f"t{number}"
     by_kind: dict[str, list[str]] = {}
-    for count, picture in enumerate(pictures(table)):
-        by_kind.setdefault(picture.kind, []).append(_figure(picture, f"t{number}p{count}"))
-    yield f'<section aria-labelledby="t{number}"><h2 id="t{number}">{escape(table.title())}</h2>'
+    for count, picture in enumerate(album.of(table)):
+        by_kind.setdefault(picture.kind, []).append(figure(picture, f"{key}p{count}"))
+    yield f'<section aria-labelledby="{key}"><h2 id="{key}">{escape(table.title())}</h2>'
     if lead := conclusion(table):
         yield f'<p class="lead">{escape(lead[0].upper() + lead[1:])}.</p>'
     if table.rows:
         yield _facts(table)
     yield from (f'<p class="warn">{escape(text)}</p>' for text in warnings(table))
+    further = [] if album.bare else sections(table)
+    if large and not album.bare:
+        yield _links(further, key)
+    whole = replace(table, shown=None) if large else table
     if table.rows:
-        yield "<h3>Test accuracy</h3>"
-        yield _sheet(_sheets.accuracies(table), [False] * len(table.rows))
+        title = escape(table.unit.score.title)
+        yield f"<h3{_id(key, 'accuracy', large)}>Test {title}</h3>"
+        yield sheet_html(_sheets.accuracies(table))
+        if hidden := left_out(table):
+            yield f'<p class="muted">{escape(hidden)}.</p>'
+        if large and hidden:
+            every = sheet_html(_sheets.accuracies(whole))
+            yield part(f"All {len(table.rows)} rows", every, folded=True)
     if final := _finals.lines(table):
-        yield f"<h3>{_finals.HEADING.capitalize()}</h3>{_list(final)}"
-    compared = _sheets.differences(table)
-    if compared:
-        made = [comparison for comparison in table.comparisons if comparison is not None]
-        found = [comparison.claim.significant for comparison in made]
-        yield f"<h3>Differences to {escape(brief(str(table.baseline)))}</h3>"
-        yield _list(claims(table)) or (
-            f"<p>No claim: fewer than {stats.LEAST_SEEDS} paired seeds.</p>"
-        )
-        yield _sheet(compared, found)
+        heading = f"{_finals.HEADING.capitalize()}"
+        yield part(heading, list_html(final), folded=large and len(final) > MOST_LINES)
+    if compared := _sheets.differences(table):
+        yield from _differences(table, whole, compared, key, large)
     yield _grid(by_kind, "accuracy", "differences")
-    yield "<h3>How to read this</h3>" + _list(notes(table))
+    told = [_further(section, f"{key}s{place}", album) for place, section in enumerate(further)]
+    if large:  # what a sweep is about stands before what explains it
+        yield from told
+    yield part("How to read this", list_html(notes(table)), folded=large, key=f"{key}notes")
     if "curves" in by_kind:
-        yield "<h3>Learning curves</h3>" + _grid(by_kind, "curves")
-    if len(table.rows) > DETAILED:
+        yield part("Learning curves", _grid(by_kind, "curves"), folded=large)
+    if len(table.rows) > album.detailed and not album.bare:
+        most = "most accurate" if album.detailed == 1 else f"{album.detailed} most accurate"
         yield (
-            f'<p class="muted">The pictures below are of the {DETAILED} most accurate of '
+            f'<p class="muted">The pictures below are of the {most} of '
             f"{len(table.rows)} decoders.</p>"
         )
     if "attention" in by_kind:
-        yield "<h3>What the mechanisms attend to</h3>" + _grid(by_kind, "attention")
-    learned = _sheets.learned(table)
-    if learned:
-        yield "<h3>Learned parameters</h3>" + _sheet(learned, [False] * len(learned.lines))
-        yield _list(_learned.notes(table.rows)) + _grid(by_kind, "learned")
+        found = _grid(by_kind, "attention")
+        yield part("What the mechanisms attend to", found, folded=large)
+    if learned := _sheets.learned(whole):
+        body = f"{sheet_html(learned)}\n{list_html(_learned.notes(table.rows))}"
+        body += _grid(by_kind, "learned")
+        yield part("Learned parameters", body, folded=large)
     if "confusion" in by_kind:
-        yield "<h3>Confusion between classes</h3>" + _grid(by_kind, "confusion")
-    for place, section in enumerate(sections(table)):
-        yield _further(section, f"t{number}s{place}")
-    yield "<h3>Provenance</h3>" + _provenance(table) + "</section>"
+        found = _grid(by_kind, "confusion")
+        yield part("Confusion between classes", found, folded=large)
+    if not large:
+        yield from told
+    yield part("Provenance", provenance(table), folded=large, key=f"{key}origin") + "</section>"
 
 
-def _further(section: Section, key: str) -> str:
+def _differences(
+    table: Table, whole: Table, compared: Sheet, key: str, large: bool
+) -> Iterator[str]:
+    def found(of: Table) -> list[bool]:
+        made = [of.comparisons[place] for place in of.places]
+        return [comparison.claim.significant for comparison in made if comparison is not None]
+
+    baseline = escape(brief(str(table.baseline)))
+    yield f"<h3{_id(key, 'differences', large)}>Differences to {baseline}</h3>"
+    in_words = list_html(claims(table)) or (
+        f"<p>No claim: fewer than {stats.LEAST_SEEDS} paired seeds.</p>"
+    )
+    if not large:
+        yield in_words
+    yield sheet_html(compared, found(table))
+    if large:
+        if table.shown is not None and (every := _sheets.differences(whole)) is not None:
+            yield part(
+                f"All {len(every.lines)} differences", sheet_html(every, found(whole)), folded=True
+            )
+        yield part("The same in words", in_words, folded=True)
+
+
+def _id(key: str, name: str, large: bool) -> str:
+    return f' id="{key}{name}"' if large else ""
+
+
+def _links(further: Sequence[Section], key: str) -> str:
+    """What stands below, for who does not want to look for it."""
+    names = {"accuracy": "Test accuracy", "notes": "How to read this"}
+    names |= {f"s{place}": section.heading for place, section in enumerate(further)}
+    names |= {"origin": "Provenance"}
+    links = (f'<a href="#{key}{name}">{escape(text)}</a>' for name, text in names.items())
+    return f'<nav class="muted">{" | ".join(links)}</nav>'
+
+
+def _further(section: Section, key: str, album: Album) -> str:
     heading = f"<h3>{escape(section.heading)}</h3>"
-    body = "".join(_sheet(sheet, [False] * len(sheet.lines)) for sheet in section.sheets)
-    body += _list(section.lines)
+    body = "".join(sheet_html(sheet) for sheet in section.sheets)
+    body += list_html(section.lines)
     body += f"<pre><code>{escape(section.verbatim)}</code></pre>" if section.verbatim else ""
-    drawn = [_figure(picture, f"{key}p{i}") for i, picture in enumerate(section.pictures)]
+    shown = album.taken(section.pictures)
+    drawn = [figure(picture, f"{key}p{i}") for i, picture in enumerate(shown)]
     body += f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
+    if rest := len(section.pictures) - len(shown):
+        body += f'<p class="muted">Not drawn, for there are many: {rest}. --figures has all.</p>'
     lead = escape(section.lead[0].upper() + section.lead[1:])
+    name = _id(key, "", album.large)
     if section.folded and body and not section.verbatim:
-        return f"<details><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
+        return f"<details{name}><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
+    heading = f"<h3{name}>{escape(section.heading)}</h3>"
     return f"{heading}<p>{lead}.</p>{body}"
 
 
@@ -136,103 +201,6 @@ def _facts(table: Table) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def _breakable(name: str) -> str:
-    """A name that a narrow column may break where one option ends and the next begins.
-
-    And somewhere in a word that is longer than any of ours.
-    """
-    parts = re.findall("[^:=,]{1,24}[:=,]?|[:=,]", visible(name))
-    return "<wbr>".join(map(escape, parts))
-
-
-def _sheet(sheet: Sheet, found: Sequence[bool]) -> str:
-    caption = escape(sheet.caption[0].upper() + sheet.caption[1:])
-    head = "".join(
-        f'<th scope="col"{_word(name, sheet)}>{escape(name)}</th>' for name in sheet.header
-    )
-    body = []
-    for line, marked in zip(sheet.lines, found, strict=True):
-        cells = [f'<th scope="row">{_breakable(line[0])}</th>']
-        cells += [
-            f"<td{_word(name, sheet)}>{escape(cell)}</td>"
-            for name, cell in zip(sheet.header[1:], line[1:], strict=True)
-        ]
-        body.append(f"<tr{' class=found' if marked else ''}>{''.join(cells)}</tr>")
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table>'
-        f'<caption class="hidden">{caption}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def _word(name: str, sheet: Sheet) -> str:
-    return ' class="word"' if name in sheet.words else ""
-
-
-def _figure(picture: Picture, key: str) -> str:
-    svg = inline_svg(picture.draw, key=key, alt=picture.alt)
-    return (
-        f"<figure><h4>{escape(picture.title)}</h4>{svg}"
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
-    )
-
-
 def _grid(by_kind: dict[str, list[str]], *kinds: str) -> str:
     found = [figure for kind in kinds for figure in by_kind.get(kind, ())]
     return f'<div class="figures">{"".join(found)}</div>' if found else ""
-
-
-def _list(lines: Sequence[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if lines else ""
-
-
-def _provenance(table: Table) -> str:
-    cache = table.cache
-    facts = {
-        "data set": brief(cache["dataset"]),
-        "encoder": brief(cache["encoder"]),
-        "classes": _listed(cache["class_names"]),
-        "cache fingerprint": cache["fingerprint"],
-        "made with": f"{versions(table)}; report by gaam {gaam_cache.__version__}",
-        **_recipes(table),
-        "runs": ", ".join(brief(run.path.name) for run in _finals.all_runs(table)),
-    }
-    rows = "".join(
-        f'<tr><th scope="row">{_breakable(name)}</th>'
-        f'<td class="word long">{escape(value)}</td></tr>'
-        for name, value in facts.items()
-    )
-    return (
-        '<div class="scroll" role="region" tabindex="0" aria-label="Provenance"><table>'
-        '<caption class="hidden">Where these numbers come from</caption>'
-        '<thead><tr><th scope="col" class="word">what</th><th scope="col" class="word">value</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _recipes(table: Table) -> dict[str, str]:
-    """What all rows share, and for each row what it has otherwise."""
-    found = [row.recipe for row in table.rows] + [final.recipe for final in table.finals]
-    recipes = [{k: v for k, v in recipe.items() if v is not None} for recipe in found]
-    shared = {
-        key: value
-        for key, value in recipes[0].items()
-        if all(key in recipe and recipe[key] == value for recipe in recipes)
-    }
-    spelt = {"recipe": _spell(shared)}
-    labels = [*table.labels(), *(f"the final model {final.label}" for final in table.finals)]
-    for label, recipe in zip(labels, recipes, strict=True):
-        if own := {key: value for key, value in recipe.items() if key not in shared}:
-            spelt[f"recipe of {label}"] = _spell(own)
-    return spelt
-
-
-def _spell(recipe: dict[str, object]) -> str:
-    return ", ".join(brief(f"{key}={value}") for key, value in recipe.items())
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names, or the first of very many."""
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(brief(name, 60) for name in names[:MOST_NAMES]) + more

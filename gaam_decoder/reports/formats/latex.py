@@ -10,6 +10,7 @@ from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
+from gaam_decoder.reports._layout import left_out
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._section import sections
 from gaam_decoder.reports._sheets import Sheet, sheets
@@ -81,7 +82,14 @@ class Latex(Format):
                 r"}",
                 r"\end{table}",
             ]
-        below = [*_finals.lines(table), *claims(table), *notes(table), *_learned.notes(table.rows)]
+        hidden = [left_out(table)] if left_out(table) else []
+        below = [
+            *hidden,
+            *_finals.lines(table),
+            *claims(table),
+            *notes(table),
+            *_learned.notes(table.rows),
+        ]
         for found in further:
             below += [f"{found.heading}: {found.lead}", *found.lines]
             below += [found.verbatim] if found.verbatim else []

@@ -9,6 +9,7 @@ from gaam_cache.messages.markdown import items, pipes, plain
 from gaam_decoder.reports import _finals, _learned
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
+from gaam_decoder.reports._layout import left_out
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet, accuracies, differences, learned
@@ -31,6 +32,8 @@ class Markdown(Format):
             parts += [plain(lead[0].upper() + lead[1:]), ""]
         if table.rows:
             parts += _pipes(accuracies(table))
+        if hidden := left_out(table):
+            parts += ["", *items([hidden])]
         if final := _finals.lines(table):
             parts += ["", *items(final)]
         if compared := differences(table):

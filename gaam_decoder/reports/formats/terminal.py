@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
-from rich.text import Text
 
-from gaam_cache.messages.foreign_text import brief, visible
-from gaam_decoder.reports import _finals, _learned, _sheets
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.reports import _finals, _layout, _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
+from gaam_decoder.reports._condensed import WHOLE, condensed, condensed_notes
+from gaam_decoder.reports._drawn import cell, empty, fitting, say, short
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports._unit import DEFAULT
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -39,7 +40,6 @@ ACCURACY = {
     "seeds": "seeds",
 }
 """Columns that are shown, and headers short enough for them."""
-INTERVAL = "95% CI\n"
 DIFFERENCE = {
     "difference": "diff",
     "95% CI + rows": "95% CI\n+ rows",
@@ -50,6 +50,11 @@ DIFFERENCE = {
     "pairs": "pairs",
 }
 
+OF_LARGE = ("accuracy %", "sd", "95% CI + rows", "macro-F1 %", "seeds", "difference", "p Holm",
+            "verdict", "pairs", "p training")  # fmt: skip
+"""Columns of a large report, whose names are long."""
+UNSHOWN = ("sd and the first 95% interval", "on these rows:", "MDD:")
+"""How notes begin that explain other columns."""
 ALIASES = ("text", "txt", "table", "console")
 
 
@@ -61,111 +66,97 @@ class Terminal(Format):
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
         console.width = max(console.width, LEAST_WIDTH)
+        if _layout.large(tables):
+            _write_large(_layout.summarised(tables), console)
+            return
         for number, table in enumerate(tables):
             if number:
                 console.print()
             self._write(table, console)
         if len(tables) > 1:
-            _say(console, f"{len(tables)} separate tables: {SEPARATE}")
+            say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
     def _write(self, table: Table, console: Console) -> None:
-        _say(console, table.title(), style="bold")
+        say(console, table.title(), style="bold")
         if lead := conclusion(table):
-            _say(console, lead)
+            say(console, lead)
         if table.rows:
-            console.print(_fitting(*_accuracies(table), console), "")
+            console.print(fitting(*_accuracies(table), console), "")
+        if hidden := _layout.left_out(table):
+            say(console, hidden)
         for line in _finals.lines(table):
-            _say(console, line)
+            say(console, line)
         if table.covered:  # what there is to say stands below the table over all folds
             return
         compared = _sheets.differences(table)
         if compared:
-            _say(console, compared.caption, style="bold")
-            console.print(_fitting(*_differences(table, compared), console), "")
+            say(console, compared.caption, style="bold")
+            console.print(fitting(*_differences(table, compared), console), "")
             for claim in claims(table):
-                _say(console, f"- {claim}")
+                say(console, f"- {claim}")
         if heads := {row.head for row in table.rows if not table.shows_head(row)}:
-            _say(console, f"head: {brief(heads.pop())}")
+            say(console, f"head: {brief(heads.pop())}")
         for note in notes(table):
-            _say(console, note)
+            say(console, note)
         _write_learned(table, console)
         for section in sections(table):
             _write_section(section, console)
 
 
-def _accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
+def _accuracies(table: Table, *, folded: bool = True) -> tuple[list[str], list[list[str]]]:
     """Headers and rows of cells, the decoder not among the headers."""
+    names = _names(table, folded=folded)
     sheet = _sheets.accuracies(table)
-    shown = ACCURACY | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
+    columns = _columns(table)
+    columns = columns if folded else {k: v for k, v in columns.items() if k in OF_LARGE}
+    shown = columns | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
     if "published %" in shown:
-        shown.pop("s/seed")  # what others found is of more interest than the time
+        shown.pop("s/seed", None)  # what others found is of more interest than the time
     rows = []
-    for row, cells, setting in zip(table.rows, sheet.dicts(), table.settings(), strict=True):
+    for place, cells in zip(table.places, sheet.dicts(), strict=True):
+        row = table.rows[place]
         counts = (row.parameters["attention"], row.parameters["total"])
-        cells["parameters (attn / total)"] = "/".join(map(_short, counts))
+        cells["parameters (attn / total)"] = "/".join(map(short, counts))
         if row.failed:
             cells["seeds"] = f"{len(row.scores.seeds)}/{len(row.seeds)}"
         if "published %" in cells:
             cells["published %"] = cells["published %"].partition(" ")[0]
-        rows.append([_label(row, table, setting), *(cells[name] for name in shown)])
+        rows.append([names[place], *(cells[name] for name in shown)])
     return list(shown.values()), rows
 
 
-def _differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]]:
-    labels = [
-        _label(row, table, setting)
-        for row, setting, comparison in zip(
-            table.rows, table.settings(), table.comparisons, strict=True
-        )
-        if comparison is not None
-    ]
-    shown = DIFFERENCE | ({"p training": "p\ntraining"} if "p training" in sheet.header else {})
+def _columns(table: Table) -> dict[str, str]:
+    """Columns of the accuracies, or of the score that stands in their place."""
+    if table.score == DEFAULT:
+        return ACCURACY
+    column = table.unit.column
+    instead = {"accuracy %": (column, column.replace(" ", "\n", 1))}
+    if table.score == "macro-f1":
+        instead |= {"macro-F1 %": ("accuracy %", "acc %")}
+    return dict(instead.get(name, (name, short)) for name, short in ACCURACY.items())
+
+
+def _differences(
+    table: Table, sheet: Sheet, *, folded: bool = True
+) -> tuple[list[str], list[list[str]]]:
+    names = _names(table, folded=folded)
+    labels = [names[place] for place in table.places if table.comparisons[place] is not None]
+    columns = DIFFERENCE if folded else {k: v for k, v in DIFFERENCE.items() if k in OF_LARGE}
+    shown = columns | ({"p training": "p\ntraining"} if "p training" in sheet.header else {})
     rows = []
     for label, cells in zip(labels, sheet.dicts(), strict=True):
         rows.append([label, *(cells[name] for name in shown)])
     return list(shown.values()), rows
 
 
-def _fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
-    """A table; where the screen is too narrow for it, the second interval is below the first.
-
-    The two stand beside one another.
-    """
-    widest = [max(column, key=_width) for column in zip(*rows, strict=True)]
-    measured = console.measure(
-        _drawn(headers, [widest]), options=console.options.update(width=1000)
-    )
-    if measured.maximum <= console.width:
-        return _drawn(headers, rows)
-    place = next(place for place, header in enumerate(headers) if header.startswith(INTERVAL))
-    both = "/".join(
-        header.removeprefix(INTERVAL).removeprefix("+ ") for header in headers[place : place + 2]
-    )
-    headers = [*headers[:place], f"{INTERVAL}{both}", *headers[place + 2 :]]
-    rows = [
-        [*row[: place + 1], f"{row[place + 1]}\n{row[place + 2]}", *row[place + 3 :]]
-        for row in rows
+def _names(table: Table, *, folded: bool) -> list[str]:
+    """Names of all rows, over several lines or in one."""
+    if not folded:
+        return table.labels()
+    return [
+        _label(row, table, settings)
+        for row, settings in zip(table.rows, table.settings(), strict=True)
     ]
-    return _drawn(headers, rows)
-
-
-def _width(cell: str) -> int:
-    return max(map(cell_len, cell.split("\n")))
-
-
-def _drawn(headers: list[str], rows: list[list[str]]) -> RichTable:
-    rich_table = _empty(headers)
-    for row in rows:
-        rich_table.add_row(*map(_cell, row))
-    return rich_table
-
-
-def _empty(headers: list[str]) -> RichTable:
-    rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-    rich_table.add_column("decoder", overflow="fold")
-    for header in headers:
-        rich_table.add_column(_cell(header), justify="right", no_wrap=True)
-    return rich_table
 
 
 def _label(row: Row, table: Table, settings: str) -> str:
@@ -191,61 +182,78 @@ def _label(row: Row, table: Table, settings: str) -> str:
 def _write_learned(table: Table, console: Console) -> None:
     if not any(row.learned for row in table.rows):
         return
-    rich_table = _empty([*_learned.HEADER[:-1], "sd of\nmedians"])
+    rich_table = empty([*_learned.HEADER[:-1], "sd of\nmedians"])
     rich_table.columns[1].justify = "left"
-    for row, settings in zip(table.rows, table.settings(), strict=True):
-        if lines := _learned.cells(row):
+    names = _names(table, folded=True)
+    for place in table.places:
+        if lines := _learned.cells(table.rows[place]):
             stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
-            rich_table.add_row(*map(_cell, [_label(row, table, settings), *stacked]))
+            rich_table.add_row(*map(cell, [names[place], *stacked]))
     console.print()
-    _say(console, _learned.TITLE, style="bold")
+    say(console, _learned.TITLE, style="bold")
     console.print(rich_table, "")
-    _say(console, "sd of medians: over seeds, of each seed's median")
+    say(console, "sd of medians: over seeds, of each seed's median")
     for note in _learned.notes(table.rows):
-        _say(console, note)
+        say(console, note)
+
+
+def _write_large(tables: Sequence[Table], console: Console) -> None:
+    """What fits a few screens of a report of many rows; nothing that warns is left out."""
+    said: set[str] = set()
+    whole = [table for table in tables if not table.covered]
+    for table in whole:
+        say(console, table.title(), style="bold")
+        if lead := conclusion(table):
+            say(console, lead)
+        if table.rows:
+            console.print(fitting(*_accuracies(table, folded=False), console), "")
+        if hidden := _layout.left_out(table):
+            say(console, hidden)
+        for line in condensed(_finals.lines(table), [final.label for final in table.finals]):
+            say(console, line)
+        if compared := _sheets.differences(table):
+            say(console, compared.caption, style="bold")
+            console.print(fitting(*_differences(table, compared, folded=False), console), "")
+        if heads := {row.head for row in table.rows if not table.shows_head(row)}:
+            say(console, f"head: {brief(heads.pop())}")
+        for note in condensed_notes(table, said):
+            if not note.startswith(UNSHOWN):
+                say(console, note)
+        for section in sections(table):
+            whole_line = f"{section.heading}: {section.lead}"
+            if not section.folded or section.verbatim or whole_line not in said:
+                _write_section(section, console)
+            said.add(whole_line)
+    if parts := [table.where for table in tables if table.covered]:
+        say(
+            console,
+            f"{len(parts)} tables of parts of these are not shown ({brief('; '.join(parts))})",
+        )
+    if any(row.learned for table in whole for row in table.rows):
+        say(console, "ranges of the learned parameters are not shown")
+    if len(whole) > 1:
+        say(console, f"{len(whole)} separate tables: {SEPARATE}")
+    say(console, f"this is short: {WHOLE}, --format csv all rows, --top N the best of them here")
 
 
 def _write_section(section: Section, console: Console) -> None:
     """A folded one is its first line; --format html or markdown shows all of it."""
     if section.verbatim:
-        _say(console, f"{section.heading.lower()}: {section.verbatim}")
+        say(console, f"{section.heading.lower()}: {section.verbatim}")
         return
-    _say(console, f"{section.heading}: {section.lead}")
+    say(console, f"{section.heading}: {section.lead}")
     if section.folded:
         return
     for sheet in section.sheets:
-        _say(console, sheet.caption, style="bold")
+        say(console, sheet.caption, style="bold")
         drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
         for name in sheet.header:
             left = name in sheet.words
             drawn.add_column(
-                _cell(name), justify="left" if left else "right", overflow="fold", no_wrap=not left
+                cell(name), justify="left" if left else "right", overflow="fold", no_wrap=not left
             )
         for cells in sheet.lines:
-            drawn.add_row(*map(_cell, cells))
+            drawn.add_row(*map(cell, cells))
         console.print(drawn, "")
     for line in section.lines:
-        _say(console, f"- {line}")
-
-
-def _say(console: Console, text: str, *, style: str | None = None) -> None:
-    """A line that wraps at words, at the width of a table where the screen is wider."""
-    console.print(_text(text), style=style, soft_wrap=not console.is_terminal)
-
-
-def _text(text: str, *, keep: str = "") -> Text:
-    """Text as it is: nothing in it is markup, an emoji code, or anything else but text."""
-    return Text(visible(text, keep=keep))
-
-
-def _cell(text: str) -> Text:
-    """A cell of several lines; what names are made of was made visible where they were joined."""
-    return _text(text, keep="\n")
-
-
-def _short(count: int) -> str:
-    """``591360`` as ``591k``."""
-    for size, letter in ((10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return f"{count / size:.{0 if count >= 100 * size else 1}f}{letter}"
-    return str(count)
+        say(console, f"- {line}")

@@ -110,8 +110,8 @@ def _errors(table: Table) -> Iterator[str]:
     if any(c.claim.testable for c in made):
         yield (
             f"differences: t test of crossed seeds and rows, corrected by Holm for "
-            f"{table.num_tests}, at {stats.ALPHA}; equivalence within {100 * table.margin:.4g} "
-            "points by two one-sided tests"
+            f"{table.num_tests}, at {stats.ALPHA}; equivalence within "
+            f"{table.unit.margin(table.margin)} by two one-sided tests"
         )
     else:
         yield "no claim of a difference is made"

@@ -16,12 +16,11 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports import _finals
+from gaam_decoder.reports import _finals, _page_parts
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._pictures import pictures
-from gaam_decoder.reports.formats import html as html_format
 from gaam_decoder.runs.tuning import TUNED
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -160,7 +159,7 @@ def test_no_number_of_what_was_evaluated_changes(scene: str) -> None:
 def test_every_format_says_once_that_a_final_model_was_not_evaluated(
     format: str, scene: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(html_format, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     runs, finals = SCENES[scene]
     tables = build_tables([*runs, *finals])
     found = [one for table in tables for one in table.finals]

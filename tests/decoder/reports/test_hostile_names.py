@@ -27,10 +27,10 @@ from rich.cells import cell_len
 from gaam_cache import plugins
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder import RunResult
+from gaam_decoder.reports import _page_parts
 from gaam_decoder.reports._base import Table, build_tables
 from gaam_decoder.reports._pictures import save_pictures
 from gaam_decoder.reports.figures import accuracy, confusion, curves, learned, output
-from gaam_decoder.reports.formats import html as html_format
 from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -112,7 +112,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def text_of(draw: Callable[[], Any], *, key: str, alt: str) -> str:
         return f'<svg aria-label="{html.escape(visible(alt))}"></svg>'
 
-    monkeypatch.setattr(html_format, "inline_svg", text_of)
+    monkeypatch.setattr(_page_parts, "inline_svg", text_of)
 
 
 def same_for_all(shape: Callable[[str], Any], format: str) -> None:

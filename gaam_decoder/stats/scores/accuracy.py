@@ -1,0 +1,19 @@
+"""Accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gaam_decoder.stats.scores._base import Answers, Found, Score
+
+
+class Accuracy(Score):
+    """Share of the rows whose predicted class is right."""
+
+    title = "accuracy"
+    hits = True
+
+    def of(self, answers: Answers) -> Found:
+        """Right or wrong, row by row."""
+        right_N = answers.predicted_N == answers.labels
+        return Found(value=float(right_N.mean(dtype=np.float64)), by_row=right_N)

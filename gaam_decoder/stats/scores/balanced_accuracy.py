@@ -1,0 +1,27 @@
+"""Balanced accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gaam_decoder.stats.scores._base import Answers, Found, Score
+
+
+class BalancedAccuracy(Score):
+    """Unweighted mean of the recall of the classes that have test rows."""
+
+    title = "balanced accuracy"
+
+    def of(self, answers: Answers) -> Found:
+        """A row of class c counts ``N / (C n_c)`` times."""
+        right_N = answers.predicted_N == answers.labels
+        count_C = answers.count_C
+        there_C = count_C > 0
+        weight_C = 1 / (there_C.sum() * np.maximum(count_C, 1))
+        hits_C = np.bincount(answers.labels, right_N, minlength=len(count_C))
+        recall_C = hits_C / np.maximum(count_C, 1)
+        value = float(recall_C[there_C].mean())
+        from_recall_N = right_N - recall_C[answers.labels]
+        by_row_N = value + answers.num_rows * weight_C[answers.labels] * from_recall_N
+        unseen = float(np.sum((answers.repeats * weight_C[there_C]) ** 2))
+        return Found(value=value, by_row=by_row_N, unseen=unseen)

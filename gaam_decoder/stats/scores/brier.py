@@ -1,0 +1,31 @@
+"""Brier score."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gaam_decoder.stats.scores._base import Answers, Found, Score
+
+
+class Brier(Score):
+    """Mean of the squared distance between the probabilities and what is right, from 0 to 2.
+
+    ``sum_c (p_c - [y = c])^2``, as Brier 1950 defines it for any number of classes; what is shown
+    elsewhere of two classes is half of it.
+    """
+
+    title = "Brier score"
+    larger_is_better = False
+    percent = False
+    margin = 0.005
+    """As much as half a point of accuracy; all that is wrong for sure adds twice its share."""
+    highest = 2.0
+    of_probabilities = True
+
+    def of(self, answers: Answers) -> Found:
+        """The distance of every row."""
+        miss_NC = np.exp(answers.log_p_NC)
+        miss_NC[np.arange(answers.num_rows), answers.labels] -= 1
+        miss_N = np.square(miss_NC).sum(-1)
+        unseen = (answers.repeats * self.highest / answers.num_rows) ** 2
+        return Found(value=float(miss_N.mean()), by_row=miss_N, unseen=unseen)

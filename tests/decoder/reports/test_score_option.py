@@ -1,0 +1,141 @@
+"""``report(score=...)``: every score that is listed is compared, and named wherever it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gaam_decoder import RunResult
+from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._section import sections
+from gaam_decoder.reports._unit import all_scores
+from gaam_decoder.reports.report import Report
+from tests.decoder.reports.conftest import build_run
+
+CLASSES = tuple(f"class {number}" for number in range(12))
+SCORES = all_scores()
+FORMATS = ("terminal", "markdown", "latex", "html", "json", "csv", "csv-seeds")
+
+
+def run(attention: str, strength: float, *, num_seeds: int = 7, **settings: object) -> RunResult:
+    made = build_run(attention, np.ones((num_seeds, 200), bool), classes=CLASSES, **settings)
+    generator = np.random.default_rng([*attention.encode()])
+    logits = 2 * generator.normal(size=(num_seeds, 200, 12)).astype(np.float32)
+    logits[:, np.arange(200), made.labels] += strength
+    logits[[made.seeds.index(seed) for seed in made.failed]] = np.nan
+    vars(made)["logits"] = logits
+    return made
+
+
+def runs() -> list[RunResult]:
+    return [
+        run("none", 2.0),
+        run("mha", 4.0, failed={3: "loss is nan"}),
+        run("laplace", 2.0, num_seeds=1),
+        run("gaam", 2.0, num_seeds=2, failed={0: "loss is nan", 1: "loss is nan"}),
+    ]
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_what_is_compared_is_the_score_that_was_asked_for(name: str) -> None:
+    [table] = build_tables(runs(), score=name)
+    score = SCORES[name]
+    rows = dict(zip([row.attention for row in table.rows], table.rows, strict=True))
+    [found] = [c for c in table.comparisons if c is not None and len(c.seeds) > 1]
+    mine, theirs = (rows[attention].scores.every[name] for attention in ("mha", "none"))
+    assert found.claim.difference == pytest.approx((mine - np.delete(theirs, 3)).mean())
+    assert table.margin == score.margin
+    assert found.claim.verdict == ("undecided" if score.no_claim else "better")
+    assert (found.claim.p is None) == bool(score.no_claim)
+    assert rows["gaam"].chosen_mean is None
+
+
+@cache
+def report_by(name: str) -> Report:
+    return Report(tables=tuple(build_tables(runs(), score=name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [(name, form) for name in SCORES for form in FORMATS if form != "html" or name == "log-loss"],
+)
+def test_every_format_names_the_score(name: str, format: str) -> None:
+    text = report_by(name).text(format)
+    title = SCORES[name].title
+    if not format.startswith("csv"):
+        assert title in text
+    if name != "accuracy" and format not in ("csv", "csv-seeds"):
+        assert "in accuracy points" not in text
+        assert f"(--score {name})" in text or format == "latex"
+    if format == "csv":
+        [line] = [r for r in csv.DictReader(io.StringIO(text)) if r["attention"] == "mha"]
+        assert line["compared_by"] == name
+        assert float(line["log_loss_mean"]) > 0
+    if format == "json":
+        content = json.loads(text)
+        assert content["score"] == name
+        assert set(content["rows"][0]["scores"]) <= set(SCORES)
+
+
+def test_a_default_report_says_nothing_of_scores_but_in_their_sections() -> None:
+    report = Report(tables=tuple(build_tables(runs())))
+    same = Report(tables=tuple(build_tables(runs(), score="accuracy", margin=0.005)))
+    for format in set(FORMATS) - {"html"}:
+        assert report.text(format) == same.text(format)
+    before = report.text("terminal").partition("Other scores:")[0]
+    for word in ("log loss", "AUROC", "Brier", "--score"):
+        assert word not in before
+
+
+def test_sections_hold_every_score_the_recall_and_the_bins() -> None:
+    [table] = build_tables(runs())
+    found = {section.name: section for section in sections(table)}
+    every, recall = found["scores"].sheets
+    assert every.header[1:] == [
+        score.title + (" %" if score.percent else "") for score in SCORES.values()
+    ]
+    assert len(every.lines) == len(table.rows)
+    [of_one] = [line for line in every.dicts() if line["decoder"] == "gaam"]
+    assert set(of_one.values()) == {"gaam", "-"}
+    row = table.rows[[row.attention for row in table.rows].index("none")]
+    shown = [float(line["recall %"]) for line in recall.dicts() if line["decoder"] == "none"]
+    hits = [100 * row.scores.right[:, row.runs[0].labels == label].mean() for label in range(12)]
+    assert shown == pytest.approx(hits, abs=0.051)
+    assert found["calibration"].pictures[0].draw() is not None
+    assert sum(found["calibration"].values[-1]["rows"]) == 7 * 200
+
+
+def test_of_many_classes_the_most_frequent_are_listed() -> None:
+    names = tuple(f"c{number}" for number in range(45))
+    [table] = build_tables([build_run("none", np.ones((2, 500), bool), classes=names)])
+    [found] = [section for section in sections(table) if section.name == "scores"]
+    assert len(found.sheets[1].lines) == 30
+    assert any("30 most frequent of 45" in line for line in found.lines)
+
+
+def test_folds_and_repeats_are_rows_of_one_test() -> None:
+    for repeats in (1, 2):
+        parts = []
+        for attention, strength in (("none", 2.0), ("mha", 4.0)):
+            for split_seed in range(repeats):
+                for fold in range(2):
+                    where = {"fold": f"{fold + 1}/2", "split_seed": split_seed}
+                    path = f"{attention}-{split_seed}-{fold}"
+                    one = run(attention, strength, path=path, **where)
+                    vars(one)["test_rows"] = np.arange(200) + 200 * fold
+                    parts.append(one)
+        for name, score in SCORES.items():
+            [table] = [t for t in build_tables(parts, score=name) if not t.covered]
+            row = table.rows[0]
+            assert (row.folds, row.repeats) == (2, repeats)
+            by_row = row.scores.chosen.scored.by_row
+            if by_row is not None:
+                assert by_row.shape == (7, 400)
+                assert by_row.mean(1) == pytest.approx(row.scores.chosen.scored.values)
+            [found] = [c for c in table.comparisons if c is not None]
+            assert found.claim.verdict == ("undecided" if score.no_claim else "better"), name
