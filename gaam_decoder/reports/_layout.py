@@ -55,8 +55,8 @@ SORTS: dict[str, _Key] = {
     "parameters": lambda table, place: table.rows[place].parameters["total"],
     "seconds": _taken,
 }
-"""What ``--sort`` takes: the best (by the score that is compared, or by accuracy), the largest difference, the fewest or the fastest first; what
-is equal, and ``name``, in the order of the names."""
+"""What ``--sort`` takes: the best by what is compared or by accuracy, the largest difference, the
+fewest or the fastest first; what is equal, and ``name``, in the order of the names."""
 
 
 def check(sort: str | None, top: int | None) -> None:
