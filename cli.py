@@ -268,7 +268,7 @@ def import_(
 @app.command(cls=_Command)
 def plant(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")],
-    gate: Annotated[str | None, _plant("gate", "--gate", metavar="laplace|gaussian|student-t|two-peaks|none", help="Through which the labels depend on the states; none: through their mean over the layers.")] = None,
+    gate: Annotated[str | None, _plant("gate", "--gate", metavar="NAME", help="Through which the labels depend on the states: laplace, gaussian, student-t, two-peaks; none: through their mean over the layers.")] = None,
     strength: Annotated[float | None, _plant("strength", "--strength", help="How sure the labels are: standard deviation of the teacher's logits.")] = None,
     from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the states of this cache; their labels are drawn anew.")] = None,
     layers: Annotated[int | None, _plant("layers", "--layers", help="Layers of Gaussian states.")] = None,
@@ -518,7 +518,7 @@ def report(
     score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared.", default="accuracy")] = None,
     margin: Annotated[float | None, _option("--margin", metavar="POINTS", help="Largest difference that does not matter, in points of the score (default: 0.5; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
-    sort: Annotated[str | None, _option("--sort", metavar="score|accuracy|difference|name|parameters|seconds", help="Order of the rows (default: name).")] = None,
+    sort: Annotated[str | None, _option("--sort", metavar="NAME", help="Order of the rows: score, accuracy, difference, name, parameters, seconds (default: name).")] = None,
     top: Annotated[int | None, _option("--top", metavar="N", help="Show only so many rows of each table, and their baselines; nothing is computed anew.")] = None,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
