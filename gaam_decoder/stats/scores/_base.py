@@ -103,6 +103,9 @@ class Score(ABC):
     """Whether every row is right or wrong."""
     of_probabilities: ClassVar[bool] = False
     """Whether a temperature changes it."""
+    of_sizes: ClassVar[bool] = False
+    """Whether it says how good the sizes of probabilities are, so that it is of scaled logits where
+    a temperature was fitted; what only ranks them (AUROC) is of logits as they are."""
     fewest_classes: ClassVar[int] = 1
     """With which it says anything."""
     no_claim: ClassVar[str] = ""
