@@ -26,6 +26,7 @@ from gaam_cache.terminal.streams import careful_streams, write_stdout
 from gaam_cache.terminal.usage import Command, Commands
 from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.planting.plant_config import PlantConfig
 
 if TYPE_CHECKING:
     from gaam_decoder.runs.result import RunResult
@@ -64,6 +65,14 @@ TRAIN = settings.defaults(
     layers="all",
     gpus_per_worker="1, or 0 on a CPU",
 )
+PLANT = settings.defaults(
+    PlantConfig,
+    from_cache="Gaussian states",
+    layers="16",
+    width="8",
+    rows="6000, or all of the cache",
+    storage_dtype="float32, or that of the cache",
+)
 Strings = Optional[list[str]]  # noqa: UP045 typer reads annotations at run time
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -99,6 +108,10 @@ def _import(field: str, *names: str, help: str, metavar: str | None = None) -> A
 
 def _train(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
     return _option(*names, help=help, default=TRAIN.get(field), metavar=metavar)
+
+
+def _plant(field: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return _option(*names, help=help, default=PLANT.get(field), metavar=metavar)
 
 
 def _version(show: bool) -> None:
@@ -250,6 +263,39 @@ def import_(
     else:
         tell(summary.in_words())
         tell(f"next: {next_step.after_extract(summary.path)}")
+
+
+@app.command(cls=_Command)
+def plant(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")],
+    gate: Annotated[str | None, _plant("gate", "--gate", metavar="laplace|gaussian|student-t|two-peaks|none", help="Through which the labels depend on the states; none: through their mean over the layers.")] = None,
+    strength: Annotated[float | None, _plant("strength", "--strength", help="How sure the labels are: standard deviation of the teacher's logits.")] = None,
+    from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the states of this cache; their labels are drawn anew.")] = None,
+    layers: Annotated[int | None, _plant("layers", "--layers", help="Layers of Gaussian states.")] = None,
+    width: Annotated[int | None, _plant("width", "--width", help="Hidden size of Gaussian states.")] = None,
+    classes: Annotated[int | None, _plant("classes", "--classes", help="Classes that the labels name.")] = None,
+    rows: Annotated[int | None, _plant("rows", "--rows", help="Rows in all, of which a third is 'test'.")] = None,
+    seed: Annotated[int | None, _plant("seed", "--seed", help="Decides states, teacher and labels.")] = None,
+    storage_dtype: Annotated[str | None, _plant("storage_dtype", "--storage-dtype", metavar="float16|float32", help="What the cache stores.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Make a cache whose labels depend on the states through a known gate: a positive control.
+
+    The mechanism of that shape must win on it, and a report must say so; where the gate is none,
+    no mechanism may.
+    """
+    import gaam_decoder
+
+    given = _given(locals(), "quiet", "as_json", "gaam_decoder")
+    resolved = settings.resolve(PlantConfig, "plant", given, environ={})
+    with show_progress("plant", "rows", quiet=quiet) as progress:
+        planted = gaam_decoder.plant(resolved, progress=progress)
+    if as_json:
+        _print_json(planted.to_dict())
+    else:
+        tell(planted.in_words())
+        tell(f"next: {next_step.after_planting(planted.path, planted.attn)}")
 
 
 @app.command(cls=_Command)

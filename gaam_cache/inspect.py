@@ -12,6 +12,7 @@ from gaam_cache.cache import Split
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
+from gaam_cache.format.planted import in_one_line, planted_in
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
 from gaam_cache.messages.checks import excerpt
 from gaam_cache.reading.check_memory import CheckMemory
@@ -78,6 +79,7 @@ def describe(path: Path) -> dict[str, Any]:
         "prompt": encoder.get("prompt"),
         "pool_over": encoder.get("pool_over", "all"),
         "imported_from": encoder.get("imported", {}).get("files"),
+        "planted": planted_in(plan),
         "max_length": encoder["max_length"],
         "class_names": list(plan.class_names),
         "columns": list(plan.columns),
@@ -161,6 +163,8 @@ def in_words(about: dict[str, Any]) -> str:
         lines.append(f"  prompt       {excerpt(about['prompt'])}{over}")
     elif over:
         lines.append(f"  pooling      {over.removeprefix(', ')}")
+    if about["planted"]:
+        lines.append(f"  labels       {in_one_line(about['planted'])}")
     if about["columns"]:
         lines.append(f"  columns      {', '.join(about['columns'])}")
     for name, split in about["splits"].items():

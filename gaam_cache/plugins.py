@@ -95,9 +95,10 @@ def origin(package: str, name: str) -> str | None:
 
 
 def _own(package: str) -> list[str]:
-    spec = importlib.util.find_spec(package)
+    top, *rooms = package.split(".")
+    spec = importlib.util.find_spec(top)  # of a room it would import what lies around it
     folders = (spec and spec.submodule_search_locations) or []
-    stems = {file.stem for folder in folders for file in Path(folder).glob("[!_]*.py")}
+    stems = {file.stem for folder in folders for file in Path(folder, *rooms).glob("[!_]*.py")}
     return sorted(stem.replace("_", "-") for stem in stems)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gaam_decoder import stats
     from gaam_decoder.analysis.ablate import ablate
     from gaam_decoder.config import TrainConfig
+    from gaam_decoder.planting.plant import plant
+    from gaam_decoder.planting.plant_config import PlantConfig
     from gaam_decoder.reports.report import Report, report
     from gaam_decoder.runs.loading import load_runs
     from gaam_decoder.runs.result import RunResult
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from gaam_decoder.use.predict_config import PredictConfig
 
 __all__ = [
+    "PlantConfig",
     "PredictConfig",
     "Report",
     "RunResult",
@@ -44,6 +47,7 @@ __all__ = [
     "export_run",
     "load",
     "load_runs",
+    "plant",
     "predict",
     "report",
     "stats",
@@ -59,6 +63,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 lazy_attributes(
     __name__,
     {
+        "PlantConfig": "planting.plant_config",
         "PredictConfig": "use.predict_config",
         "Report": "reports.report",
         "RunResult": "runs.result",
@@ -70,6 +75,7 @@ lazy_attributes(
         "load_runs": "runs.loading",
         "estimate": "training.estimate",
         "export_run": "use.export",
+        "plant": "planting.plant",
         "predict": "use.predict",
         "report": "reports.report",
         "stats": "stats",

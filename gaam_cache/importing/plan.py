@@ -17,6 +17,7 @@ from gaam_cache.format.plan import (
     read_plan,
     rows_per_shard,
 )
+from gaam_cache.format.planted import KEY, Planted
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.import_config import IMPORTED
@@ -27,14 +28,16 @@ LAYERS = "as in the files"
 UNKNOWN = "unknown"
 
 
-def fields_of(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, Any]:
+def fields_of(
+    job: ImportJob, files: Mapping[str, str], pool: str, planted: Planted | None = None
+) -> dict[str, Any]:
     """All that decides the numbers of the cache, but for the numbers themselves."""
     tokens = {
         split: digest_of(material.num_tokens.data)
         for split, material in job.materials.items()
         if material.num_tokens is not None
     }
-    fields = {
+    fields: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "encoder": {
             "imported": {"files": dict(files), "taken": job.taken, "num_tokens": tokens},
@@ -52,6 +55,8 @@ def fields_of(job: ImportJob, files: Mapping[str, str], pool: str) -> dict[str, 
         column: {split: hash_values(one.kept[column]) for split, one in job.materials.items()}
         for column in job.columns
     }
+    if planted is not None:
+        fields["encoder"]["imported"][KEY] = dict(planted.parameters)
     if columns:
         fields["columns"] = columns
     if job.unlabelled:
@@ -79,6 +84,7 @@ def plan_of(
     again: Mapping[str, Any] | None,
     pool: str,
     shard_rows: int,
+    planted: Planted | None = None,
 ) -> Plan:
     """The plan, but for what rows the splits share."""
     return Plan(
@@ -98,6 +104,7 @@ def plan_of(
             "origin": dict(job.origins),
             "shared_texts": {},
             **({} if again is None else {"import": dict(again)}),
+            **({} if planted is None else {KEY: dict(planted.figures)}),
         },
         num_layers=job.num_layers,
         hidden_size=job.hidden_size,

@@ -25,6 +25,7 @@ from gaam_cache.format.plan import (
     Plan,
     ShardSpec,
 )
+from gaam_cache.format.planted import Planted
 from gaam_cache.format.receipt import receipt_path
 from gaam_cache.format.shard import build_image, prepare_folder, publish
 from gaam_cache.format.write_plan import write_plan
@@ -50,6 +51,7 @@ def publish_states(
     pool: str,
     shard_rows: int,
     report: Report,
+    planted: Planted | None = None,
 ) -> ImportSummary:
     """Make what a cache of these states lacks.
 
@@ -62,6 +64,7 @@ def publish_states(
         pool: name of the pooling.
         shard_rows: rows of a shard at most.
         report: called with (rows done, rows in all, what is going on).
+        planted: what is known of the teacher of the labels, where there was one.
 
     Raises:
         ConfigError: the folder holds another cache.
@@ -73,7 +76,7 @@ def publish_states(
         GaamWarning: splits share states, or a split lacks a class.
     """
     began = time.perf_counter()
-    fields = fields_of(job, files, pool)
+    fields = fields_of(job, files, pool, planted)
     check_folder(out, fields)
     rows = look_at(job.materials, job.origins, job.storage_dtype, report)
     job.check_unchanged()
@@ -81,7 +84,7 @@ def publish_states(
     for message in row_checks.check_rows(rows, job.class_names, groups):
         warnings.warn(message, GaamWarning, stacklevel=4)
     fields["content"] = content_of(rows, report)
-    plan = plan_of(job, fields, names, again, pool, shard_rows)
+    plan = plan_of(job, fields, names, again, pool, shard_rows, planted)
     plan.dataset["shared_texts"] = row_checks.shared_texts(groups)
     in_thread(prepare_folder, out)
     plan = in_thread(write_plan, out, plan)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
+from gaam_cache.format.planted import Planted
 from gaam_cache.format.targets import check_folder
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.importing.choose import Taken
@@ -34,6 +35,7 @@ def write(
     dataset_name: str = NAME_OF_DATA,
     pool: str = IMPORTED,
     shard_rows: int = 2048,
+    planted: Planted | None = None,
     progress: Report | None = None,
 ) -> ImportSummary:
     """Make a cache of states that this program has, or complete one.
@@ -63,6 +65,7 @@ def write(
         dataset_name: what reports call the data.
         pool: what reports call the way in which states were pooled: 1 to 16 lower-case letters.
         shard_rows: rows of one shard at most.
+        planted: what is known of the teacher of the labels, where there was one.
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
@@ -120,6 +123,7 @@ def write(
         pool=pool,
         shard_rows=shard_rows,
         report=progress or silent,
+        planted=planted,
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 EXACT = 2**53
 """Whole numbers up to this one are themselves in float64."""
+DEEPEST = 100
+"""Arrays and objects within one another: what the stack of a thread always has room for."""
 SAFE_DIGITS = 15
 """Every number of so many digits can be had back from float64 (DBL_DIG of C), if it is neither as
 large nor as small as ``SAFE_RANGE``."""
@@ -73,19 +75,26 @@ def _digits(mantissa: str) -> str:
     return _ZEROS.sub("", mantissa.lstrip("-").replace(".", ""))
 
 
-def spelled(value: Any) -> str:
+def spelled(value: Any, depth: int = 0) -> str:
     """A value of JSON as JSON; numbers are as they were.
+
+    Args:
+        value: as the reader of this module gives it.
+        depth: how many arrays and objects it lies in.
 
     Raises:
         ValueError: a number in it that JSON does not have.
-        RecursionError: it is nested too deeply.
+        RecursionError: more than ``DEEPEST`` arrays and objects within one another.
     """
+    if depth > DEEPEST:
+        raise RecursionError
     if isinstance(value, Number):
         if not value.finite:
             raise ValueError(value.text)
         return value.text
     if isinstance(value, Mapping):
-        return f"{{{', '.join([f'{json.dumps(k)}: {spelled(v)}' for k, v in value.items()])}}}"
+        parts = [f"{json.dumps(k)}: {spelled(v, depth + 1)}" for k, v in value.items()]
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, list):
-        return f"[{', '.join([spelled(one) for one in value])}]"
+        return f"[{', '.join([spelled(one, depth + 1) for one in value])}]"
     return json.dumps(value)

@@ -36,6 +36,12 @@ def after_extract(path: str | Path) -> str:
     return " ".join(words)
 
 
+def after_planting(path: str | Path, attn: str) -> str:
+    """The training that shows whether a planted gate is found."""
+    words = ["gaam train", "--attn", "none", "--attn", attn, "--attn", "mha"]
+    return " ".join([*words, "--lr", "1e-3,3e-3,1e-2", "--cache", in_shell(path)])
+
+
 def after_training(runs: str | Path) -> str:
     """The report of a folder of runs."""
     return f"gaam report {in_shell(runs)}"

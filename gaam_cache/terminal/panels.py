@@ -18,7 +18,7 @@ WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
     "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
-    "Understand": ("describe", "ablate"),
+    "Understand": ("describe", "ablate", "plant"),
     "Use and share": ("predict", "export"),
 }
 OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -46,6 +46,11 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         FIRST: ("out", "arrays", "labels", "axes", "class_names", "dry_run"),
         "Data": ("unlabelled", "keep_columns", "num_tokens"),
         "Cache": ("storage_dtype", "shard_rows", "encoder_name", "dataset_name", "pool"),
+        OTHER: ("quiet", "as_json", "help"),
+    },
+    "plant": {
+        FIRST: ("gate", "strength", "from_cache", "classes", "rows", "seed"),
+        "States": ("layers", "width", "storage_dtype"),
         OTHER: ("quiet", "as_json", "help"),
     },
     "train": {

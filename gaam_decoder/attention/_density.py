@@ -6,6 +6,7 @@ B batch, L layers, D hidden size, H heads, G = L / H layers of one head.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -147,6 +148,11 @@ class DensityGate(Attention):
     @abstractmethod
     def constant(*args: Any, **kwargs: Any) -> Tensor:
         """What makes ``density`` integrate to 1 over r: a function of ``learns`` by name."""
+
+    @classmethod
+    def curve(cls, r: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
+        """The density at r, peak 1, of parameters as ``learned`` names them, which broadcast."""
+        return cls.density(r, **{one.name: learned[one.name] for one in cls.learns})
 
     def gate(self, r_BHGD: Tensor) -> Tensor:
         """The density of every residual, normalised as asked for, (B, H, G, D)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +77,11 @@ class Chi2(DensityGate):
             + 0.5 * m * (math.log(2) + 1 - torch.log(m + LOG_EPSILON))
         )
         return torch.exp(-log_integral)
+
+    @classmethod
+    def curve(cls, r: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
+        """See ``DensityGate.curve``; k stands in place of the excess."""
+        return cls.density(r, learned["k"] - 2, learned["xi"])
 
     def learned(self) -> dict[str, Tensor]:
         """``offset``, ``k`` in place of the excess, and ``xi``, each (H, D)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.plan import Plan
+from gaam_cache.messages.foreign_text import brief
 from gaam_cache.rerun import extract_again
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -21,6 +23,8 @@ from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.training.items import recipes
 from gaam_decoder.training.rows.groups import read_groups
 
+GAUSSIAN, STORED = "gaussian", "float32"
+"""What a plan calls states that were drawn, and how these are stored."""
 IMPLIED = ("plugins", "shard_rows", "groups")
 """What a recipe holds that is no option: it follows from plug-ins, cache and groups."""
 
@@ -47,6 +51,8 @@ def commands_of(runs: Sequence[RunResult]) -> Rerun:
 
 def _extract(run: RunResult, out: Path) -> str:
     """The command that makes the cache of a run: from its plan, or from what the run says."""
+    if "planted" in run.cache:
+        return _plant(run, out)
     known: Plan | Encoding | None = None
     given = {"shard_rows": rows} if (rows := run.recipe.get("shard_rows")) else {}
     try:
@@ -61,6 +67,32 @@ def _extract(run: RunResult, out: Path) -> str:
             ) from error
         known = Encoding.from_dict(run.cache["encoding"])
     return extract_again(known, out, **given)
+
+
+def _plant(run: RunResult, out: Path) -> str:
+    """The command that plants the labels of a cache again, where its states are Gaussian ones."""
+    planted = run.cache["planted"]
+    if planted["states"] != GAUSSIAN:
+        raise CacheError(
+            "no command makes the cache of this run again by itself",
+            expected="labels planted in Gaussian states",
+            found=f"in those of the cache {brief(str(planted['states']))[:12]}",
+            where=str((run.path / RUN_FILE).absolute()),
+            hint="gaam rerun of a run on that cache, then gaam plant --from it",
+        )
+    values = {
+        "gate": planted["gate"],
+        "strength": planted["strength"],
+        "layers": run.cache["layers"],
+        "width": run.cache["hidden_size"],
+        "classes": len(run.cache["class_names"]),
+        "rows": sum(run.cache["rows"].values()),
+        "seed": planted["seed"],
+    }
+    words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
+    if (stored := run.cache.get("encoding", {}).get("storage_dtype", STORED)) != STORED:
+        words += ["--storage-dtype", str(stored)]
+    return shlex.join(["gaam", "plant", str(out), *words])
 
 
 def _configs(runs: Sequence[RunResult], cache: Path) -> list[TrainConfig]:

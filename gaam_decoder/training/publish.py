@@ -13,6 +13,8 @@ import torch
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.format.encoding import Encoding
+from gaam_cache.format.planted import KEY as PLANTED
+from gaam_cache.format.planted import planted_in
 from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
@@ -89,6 +91,7 @@ def publish(
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
+    planted = planted_in(cache.plan)
     return {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
@@ -106,6 +109,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
             for name, value in cache.plan.fingerprint_fields["encoder"].items()
             if name == "fitted_on"
         },
+        **({} if planted is None else {PLANTED: planted}),
     }
 
 

@@ -91,6 +91,7 @@ def arguments(
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],
         "import": [*files, "--out", tmp_path / "new" / "c", "--quiet"],
+        "plant": [tmp_path / "new" / "c", "--classes", 2, "--rows", 30, "--quiet"],
         "train": train,
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
         "predict": [next(runs.glob("gaam*")), *rows],

@@ -16,6 +16,7 @@ import gaam_cache
 from gaam_cache.terminal import panels
 from gaam_cache.terminal.help import row
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.planting.plant_config import PlantConfig
 
 MANY = 10
 """Options that a person finds without headings."""
@@ -23,10 +24,11 @@ COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ign
 CONFIGS = {
     "extract": gaam_cache.ExtractConfig,
     "import": gaam_cache.ImportConfig,
+    "plant": PlantConfig,
     "train": TrainConfig,
 }
-NOT_TYPED = {"import": {"files"}}
-"""Fields that are no option: the files are arguments."""
+NOT_TYPED = {"import": {"files"}, "plant": {"out"}}
+"""Fields that are no option: these are arguments."""
 pytestmark = pytest.mark.parametrize("command", COMMANDS)
 
 

@@ -27,7 +27,11 @@ ALLOWED_FROM_CACHE = {
 }
 
 
-ASKS = {"use": {"encode", "hub", "tables"}, "rerun": {"rerun"}}
+ASKS = {
+    "use": {"encode", "hub", "tables"},
+    "rerun": {"rerun"},
+    "planting": {"importing"},
+}
 """Rooms that ask the cache to do something, and what they ask."""
 
 

@@ -276,3 +276,32 @@ def test_as_json(trained: Callable[[Gaam, str], Path], gaam: Gaam) -> None:
     lines = gaam("rerun", runs).out.splitlines()
     assert found["commands"] == [line for line in lines if not line.startswith("# ")]
     assert [f"# {note}" for note in found["notes"]] == [x for x in lines if x.startswith("# ")]
+
+
+@pytest.mark.parametrize("gate", ["laplace", "two-peaks", "none"])
+def test_planted_labels_come_again(
+    gate: str, gaam: Gaam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = ("--layers", 3, "--width", 4, "--classes", 3, "--rows", 61, "--seed", 5)
+    kept = ("--strength", 2.5, "--storage-dtype", "float16")
+    assert gaam("plant", "first", "--gate", gate, *few, *kept).code == 0
+    assert (
+        gaam("train", "--cache", "first", "--attn", "none", "--epochs", 1, "--seeds", 1).code == 0
+    )
+    script = gaam("rerun", "runs").out
+    assert gaam("plant", "other", "--from", "first", "--gate", gate).code == 0
+    assert gaam("train", "--cache", "other", "--runs", "of-other", "--attn", "none",
+                "--epochs", 1, "--seeds", 1).code == 0  # fmt: skip
+    refused = gaam("rerun", "of-other")
+    assert (refused.code, refused.out) == (3, "")
+    assert "plant --from" in refused.err
+    (tmp_path / "again").mkdir()
+    monkeypatch.chdir(tmp_path / "again")
+    for line in script.splitlines():
+        if words := shlex.split(line, comments=True):
+            assert gaam(*words[1:]).code == 0, line
+    (run,) = load_runs("runs")
+    (before,) = load_runs(tmp_path / "runs")
+    assert run.key == before.key
+    assert run.logits.tobytes() == before.logits.tobytes()

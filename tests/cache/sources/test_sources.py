@@ -213,7 +213,7 @@ BAD_ROWS = [
         b'\n{"label": ' + b"[" * 10**5 + b"]" * 10**5 + b"}",
         r"too deeply(.|\n)*line 2",
     ),
-    ("train.jsonl", b'{"label": ' + b"1" * 5000 + b', "text": "b"}', r"not JSON(.|\n)*line 1"),
+    ("train.jsonl", b'{"label": ' + b"1" * 5000 + b', "text": "b"}', r"too long(.|\n)*line 1"),
     ("train.jsonl", b'[{"label": "a", "text": "b"}]', r"no JSON object(.|\n)*line 1(.|\n)*jq"),
     ("train.jsonl", b'{\n  "label": "a",\n  "text": "b"\n}\n', r"one JSON object on each line"),
     ("train.parquet", b"PAR1 not really", r"Parquet"),

@@ -330,7 +330,7 @@ def test_the_file_that_is_read_is_never_written(work: Predicts, tmp_path: Path) 
                 predict(PredictConfig(**{**paths, "out": tmp_path / out}, overwrite=overwrite))
     assert paths["file"].read_bytes() == content
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="nothing can be written"):
         predict(PredictConfig(**{**paths, "out": tmp_path / "folder.csv"}, overwrite=True))
 
 

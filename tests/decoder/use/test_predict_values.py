@@ -45,6 +45,8 @@ JSON: dict[str, set[str]] = {
     '"-0"': set(), '"NaN"': set(), '"nul \\u0000"': {"csv"}, '["nul \\u0000"]': set(),
     '"half \\ud83d"': {"csv", "parquet"}, '["half \\ud83d"]': set(), "true": set(), "null": set(),
     '""': set(), '"two\\nlines \\u2028 \\" , ; \\\\"': set(), "[" * 600 + "]" * 600: {"deep"},
+    "[" * 101 + "]" * 101: set(),
+    "[" * 102 + "]" * 102: {"deep"},
 }  # fmt: skip
 """Spellings of JSON, and in which formats they cannot be written."""
 PARQUET: dict[str, tuple[pyarrow.Array, set[str]]] = {

@@ -1,0 +1,94 @@
+"""What to plant: one frozen dataclass that validates itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from gaam_cache.errors import ConfigError
+from gaam_cache.limits import check_at_least
+from gaam_decoder.planting.gates import GateName
+
+ROWS = 6000
+"""Of Gaussian states where nobody says: 4,000 to learn from, on which the head of the default size
+(512 numbers) is within 2 points of its teacher, and 2,000 to test on."""
+LAYERS, WIDTH = 16, 8
+"""Of Gaussian states where nobody says: enough layers for 1, 2, 4 and 8 heads."""
+MOST_NUMBERS = 2**33
+"""Of Gaussian states in all: 34 GB in float32."""
+STRONGEST = 100.0
+"""A softmax of such logits is sure of nearly every row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlantConfig:
+    """Everything ``gaam plant`` can be told.
+
+    Raises:
+        ConfigError: on construction, when a value is out of its range.
+    """
+
+    out: Path = Path("planted")
+    """Folder of the cache."""
+    gate: GateName = "laplace"
+    """Through which the labels depend on the states; none: through their mean over the layers."""
+    strength: float = 4.0
+    """Standard deviation of the teacher's logits over the training rows."""
+    from_cache: Path | None = field(default=None, metadata={"option": "--from"})
+    """A cache whose states are taken; default: Gaussian ones."""
+    layers: int | None = None
+    """Of Gaussian states; default: 16."""
+    width: int | None = None
+    """Hidden size of Gaussian states; default: 8."""
+    classes: int = 4
+    """That the labels name."""
+    rows: int | None = None
+    """In all, of which a third is ``test``; default: 6,000, or all of a given cache."""
+    seed: int = 0
+    """Decides states, head and labels."""
+    storage_dtype: Literal["float16", "float32"] | None = None
+    """What the cache stores; default: float32, or what a given cache stores."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work, before anything is read."""
+        check_at_least(self, 2, "classes")
+        check_at_least(self, 3, "rows")
+        check_at_least(self, 1, "width")
+        check_at_least(self, 1 if self.gate == "none" else 2, "layers")
+        check_at_least(self, 0, "seed")
+        if not (math.isfinite(self.strength) and 0 < self.strength <= STRONGEST):
+            raise ConfigError(
+                "--strength is out of range",
+                expected=f"above 0 and at most {STRONGEST:g}",
+                found=str(self.strength),
+            )
+        if self.from_cache is not None:
+            for name in ("layers", "width"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        f"--{name} is of Gaussian states", expected=f"--from without --{name}"
+                    )
+            return
+        rows = ROWS if self.rows is None else self.rows
+        self.check_rows(rows)
+        if rows * (self.layers or LAYERS) * (self.width or WIDTH) > MOST_NUMBERS:
+            raise ConfigError(
+                "--rows x --layers x --width is more than is planted",
+                expected=f"at most {MOST_NUMBERS:,} numbers",
+                found=f"{rows:,} x {self.layers or LAYERS:,} x {self.width or WIDTH:,}",
+            )
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse fewer rows to learn from, or to test on, than classes.
+
+        Raises:
+            ConfigError: naming both numbers.
+        """
+        if rows // 3 < self.classes:
+            raise ConfigError(
+                "there are more classes than rows",
+                expected=f"--rows of at least {3 * self.classes:,} for --classes {self.classes:,}",
+                found=f"{rows:,} rows, of which {rows // 3:,} are 'test'",
+            )
