@@ -89,7 +89,16 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
     "report": {
-        FIRST: ("format", "score", "baseline", "margin", "out", "figures", "signature"),
+        FIRST: (
+            "format",
+            "score",
+            "temperature",
+            "baseline",
+            "margin",
+            "out",
+            "figures",
+            "signature",
+        ),
         "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
         "Which rows": ("sort", "top"),
         "Candidates": ("all_candidates", "tune_seeds"),

@@ -56,6 +56,8 @@ class Table:
     """Largest difference that does not matter, a fraction; or in the unit of the score."""
     score: str = DEFAULT
     """What is compared."""
+    temperature: bool = False
+    """Whether one was fitted, where that could be."""
     uncounted: int = 0
     """Runs that were left out before anything was read of them; Holm corrects for none of them."""
     shown: tuple[int, ...] | None = None
@@ -91,6 +93,9 @@ class Table:
             content = row.to_dict()
             content["comparison"] = comparison.to_dict() if comparison else None
             content["published"] = found.to_dict() if found else None
+            if self.temperature:
+                by = row.scores.temperatures
+                content["temperature"] = by.to_dict() if by else None
             rows.append(content)
         for content, claim in zip(rows, self.against_probe, strict=True):
             content["against_probe"] = _compare.claim_values(claim) if claim else None
@@ -106,6 +111,7 @@ class Table:
             "comparisons_corrected_for": self.num_tests,
             "margin": self.margin,
             "score": self.score,
+            **({"temperature": True} if self.temperature else {}),
             "unchosen_rows": [i for i, p in enumerate(self.places) if p in self.unchosen],
             **({"selection": self.selection.to_dict()} if self.selection else {}),
             "final_models": [final.to_dict() for final in self.finals],
@@ -140,6 +146,7 @@ def build_tables(
     *,
     margin: float | None = None,
     score: str = DEFAULT,
+    temperature: bool = False,
     every_candidate: bool = False,
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
@@ -155,6 +162,7 @@ def build_tables(
         margin: largest difference that does not matter, a fraction, or in the unit of the score;
             default: that of the score.
         score: what is compared.
+        temperature: fit one for every seed on the rows that chose its epoch.
         every_candidate: choose nothing: every one is a row.
         tune_seeds: seeds that choose; default: those that were trained to, else all.
         selection: what was left out of the runs.
@@ -172,7 +180,9 @@ def build_tables(
     if not every_candidate:
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
-    row_lists = [build_rows(tested.groups, tunings, score) for tested in found]
+    row_lists = [
+        build_rows(tested.groups, tunings, score, temperature=temperature) for tested in found
+    ]
     finals = [run for run in runs if not run.evaluated]
     chosen = _compare.choose_baseline(
         [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
@@ -184,6 +194,7 @@ def build_tables(
             chosen,
             margin=margin,
             score=score,
+            temperature=temperature,
             every_candidate=every_candidate,
             tune_seeds=tune_seeds,
         )
@@ -216,6 +227,7 @@ def build_tables(
             uncounted=out - len(beside),
             margin=margin,
             score=score,
+            temperature=temperature,
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
         )

@@ -18,6 +18,7 @@ from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports._family import further, numbers
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scaled import same_scale
 from gaam_decoder.reports._scores import Floats
 from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import claim_by_score
@@ -171,7 +172,12 @@ def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
 
 def _compared(row: Row, other: Row, margin: float) -> Comparison | None:
     paired = [seed for seed in row.scores.seeds if seed in other.scores.seeds]
-    if not paired or row.chosen_mean is None or other.chosen_mean is None:
+    if (
+        not same_scale(row, other)
+        or not paired
+        or row.chosen_mean is None
+        or other.chosen_mean is None
+    ):
         return None
     mine = [row.scores.seeds.index(seed) for seed in paired]
     theirs = [other.scores.seeds.index(seed) for seed in paired]
@@ -234,7 +240,7 @@ def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | 
         playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
         alike = all(row.recipe.get(name) == value for name, value in playing.items())
         there = row.chosen_mean is not None and probe.chosen_mean is not None
-        if probe.fitted and not probe.shuffled and there and alike:
+        if probe.fitted and not probe.shuffled and there and alike and same_scale(row, probe):
             theirs = probe.scores.chosen.scored.chosen([0] * len(row.scores.seeds))
             return claim_by_score(row.score, row.scores.chosen.scored, theirs, margin=margin)
     return None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gaam_decoder.reports._scaled import scaled
 from gaam_decoder.reports._unit import all_scores, score_of
 from gaam_decoder.stats.scored import Scored
 from gaam_decoder.stats.scores._base import Answers, Score
@@ -42,6 +43,7 @@ def chosen_score(
     sizes: tuple[int, ...],
     repeats: int,
     by_row: Callable[[Rows], Rows],
+    temperature_SP: Floats | None = None,
 ) -> Chosen:
     """A score with what every row adds.
 
@@ -52,6 +54,7 @@ def chosen_score(
         sizes: rows of every part.
         repeats: how often every row is tested.
         by_row: puts together what is of one row.
+        temperature_SP: by which logits are divided, of every part, in scores of probabilities.
     """
     score = score_of(name)
     if not len(logits_SNC):
@@ -61,6 +64,8 @@ def chosen_score(
             part_value=np.empty((0, len(sizes))),
         )
     answers = [Answers(logits_NC, label_N, sizes, repeats) for logits_NC in logits_SNC]
+    if temperature_SP is not None and score.of_sizes:
+        answers = [scaled(*each) for each in zip(answers, temperature_SP, strict=True)]
     found = [score.of(one) for one in answers]
     there = [one for one in found if one is not None]
     if len(there) < len(found):
@@ -91,6 +96,7 @@ def value_of_all(
     label_N: NDArray[np.int64],
     sizes: tuple[int, ...],
     known: set[str],
+    temperature_SP: Floats | None = None,
 ) -> tuple[dict[str, Floats], Floats]:
     """Every score of every seed but those that are known and those that there are not.
 
@@ -100,10 +106,12 @@ def value_of_all(
     found: dict[str, list[float]] = {}
     bins = np.zeros((3, BINS))
     scores = {name: score for name, score in all_scores().items() if name not in known}
-    for logits_NC in logits_SNC:
-        answers = Answers(logits_NC, label_N, sizes)
+    for place, logits_NC in enumerate(logits_SNC):
+        answers = sure = Answers(logits_NC, label_N, sizes)
+        if temperature_SP is not None:
+            sure = scaled(answers, temperature_SP[place])
         for name, score in scores.items():
-            if (value := score.value(answers)) is not None:
+            if (value := score.value(sure if score.of_sizes else answers)) is not None:
                 found.setdefault(name, []).append(value)
-        bins += np.stack(reliability(answers))
+        bins += np.stack(reliability(sure))
     return {name: np.array(values) for name, values in found.items()}, bins

@@ -7,7 +7,7 @@ from typing import Any
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _claims, _literature, _tuned
+from gaam_decoder.reports import _claims, _literature, _scaled, _tuned
 from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports._compare import CONTROLS, counterpart
 from gaam_decoder.reports._finals import all_runs
@@ -66,6 +66,8 @@ def notes(table: Table) -> list[str]:
         *probes(table),
         *_intervals(table),
         *_comparisons(table),
+        *_scaled.notes(table),
+        *_scaled.warnings(table),
         *_literature.notes(table.cache, shown),
         *_provenance(table),
     ]
@@ -91,6 +93,7 @@ def warnings(table: Table) -> list[str]:
     if why := baseline_failure(table):
         found.append(f"{why[0].upper()}{why[1:]}.")
     found += leaks(table)
+    found += _scaled.warnings(table)
     stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
     if stepped and not any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
         found.append(
@@ -168,6 +171,8 @@ def _comparisons(table: Table) -> Iterator[str]:
         open_ = comparison is None and row.scores.seeds and not row.shuffled
         if open_ and row.attention != table.baseline:
             other = counterpart(row, table.rows, table.baseline)
+            if other is not None and not _scaled.same_scale(row, other):
+                continue  # a warning says it
             (alone if other is None or other.scores.seeds else without).append(label)
     if alone:
         yield (

@@ -212,7 +212,11 @@ class Row:
 
 
 def build_rows(
-    groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning], score: str = DEFAULT
+    groups: Sequence[Sequence[Part]],
+    tunings: Mapping[str, Tuning],
+    score: str = DEFAULT,
+    *,
+    temperature: bool = False,
 ) -> list[Row]:
     """Rows on the same test rows.
 
@@ -220,8 +224,9 @@ def build_rows(
         groups: for every row its runs in one part, or in as many as a cross-validation has folds.
         tunings: how the recipes of some were chosen, by key.
         score: that is compared.
+        temperature: whether one is fitted, where that can be.
     """
-    return sorted((_row(parts, tunings, score) for parts in groups), key=_place)
+    return sorted((_row(parts, tunings, score, temperature) for parts in groups), key=_place)
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -231,7 +236,9 @@ def _place(row: Row) -> tuple[Any, ...]:
     return on_some, row.attention, row.head, row.select, size, str(row.recipe)
 
 
-def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str) -> Row:
+def _row(
+    parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str, temperature: bool
+) -> Row:
     first, whole = parts[0][0], len(parts) == 1
     chosen = [tunings.get(part[0].key) for part in parts]
     by_part = []
@@ -269,7 +276,7 @@ def _row(parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str) -> Ro
         learned=learned_ranges(counted[0]) if whole else {},
         repeated=tuple(sorted(repeated)),
         runs=tuple(run for part in counted for run in part),
-        scores=scores_of(parts, everywhere, score),
+        scores=scores_of(parts, everywhere, score, temperature=temperature),
         score=score_of(score),
     )
 

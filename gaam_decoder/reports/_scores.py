@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gaam_cache.errors import CacheError
 from gaam_decoder import stats
 from gaam_decoder.reports._more_scores import Chosen, chosen_score, value_of_all
+from gaam_decoder.reports._scaled import Temperatures, fitted
 from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
@@ -46,11 +47,19 @@ class Scores:
     """What is compared."""
     every: dict[str, Floats]
     """Every score of every seed, by name; those that these rows and classes have."""
+    temperatures: Temperatures | None
+    """By which logits are divided in scores of probabilities; None: by nothing."""
     bins: Floats
     """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
 
 
-def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAULT) -> Scores:
+def scores_of(
+    parts: Sequence[Part],
+    seeds: Collection[int],
+    score: str = DEFAULT,
+    *,
+    temperature: bool = False,
+) -> Scores:
     """Scores of one mechanism under one recipe.
 
     Args:
@@ -58,6 +67,7 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAUL
             other, for the seeds that finished in all of them.
         seeds: that are reported.
         score: that is compared.
+        temperature: whether one is fitted, where that can be.
     """
     by_part = [_logits(part) for part in parts]
     labels = np.concatenate([part[0].labels for part in parts])
@@ -78,7 +88,9 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAUL
     accuracy = right_SN.mean(1, dtype=np.float64)
     macro_f1 = np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions])
     known = {DEFAULT: accuracy, "macro-f1": macro_f1}
-    others, bins = value_of_all(logits_SNC, labels, sizes, set(known))
+    found = fitted(parts, seeds) if temperature else None
+    value_SP = None if found is None else found.value_SP
+    others, bins = value_of_all(logits_SNC, labels, sizes, set(known), value_SP)
     return Scores(
         seeds=seeds,
         right=right_SN,
@@ -89,9 +101,16 @@ def scores_of(parts: Sequence[Part], seeds: Collection[int], score: str = DEFAUL
         chosen=Chosen.of_hits(accuracy, by_row, part_right)
         if score == DEFAULT
         else chosen_score(
-            score, logits_SNC, labels, sizes, repeats, lambda row_SN: _by_row(row_SN, parts)
+            score,
+            logits_SNC,
+            labels,
+            sizes,
+            repeats,
+            lambda row_SN: _by_row(row_SN, parts),
+            value_SP,
         ),
         every=known | others,
+        temperatures=found,
         bins=bins,
         confusion=sum(confusions, np.zeros((classes, classes), np.int64)),
         vote_right=votes_N == labels,

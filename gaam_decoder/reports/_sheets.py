@@ -13,6 +13,7 @@ from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._numbers import p_value, percent
 from gaam_decoder.reports._row_names import SHUFFLED
 from gaam_decoder.reports._rows import Row
+from gaam_decoder.reports._scaled import SCALED
 from gaam_decoder.reports._unit import Unit, score_of
 
 LEFT = ("attention", "head", "select", "settings", "parameter", "baseline", "verdict")
@@ -75,7 +76,7 @@ def accuracies(table: Table) -> Sheet:
         line.append(f"{row.parameters['attention']:,} / {row.parameters['total']:,}")
         line.append(f"{np.mean(taken):.2f}" if taken else "-")
     named = list(zip(rows, lines, strict=True))
-    return _with_settings(table, f"test {unit.score.title}", header, named, tail=2)
+    return _with_settings(table, f"test {unit.score.title}{_scale(table)}", header, named, tail=2)
 
 
 def differences(table: Table) -> Sheet | None:
@@ -157,3 +158,7 @@ def _with_settings(
             for row, line in lines
         ],
     )
+
+
+def _scale(table: Table) -> str:
+    return SCALED if table.temperature and table.unit.score.of_sizes else ""

@@ -14,6 +14,7 @@ from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports._base import Format, Table, build_tables
 from gaam_decoder.reports._layout import check, laid_out
 from gaam_decoder.reports._output import check_outputs, write_report
+from gaam_decoder.reports._scaled import check_fitted
 from gaam_decoder.reports._selected import selected
 from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
 from gaam_decoder.reports.signature import signature
@@ -123,6 +124,7 @@ def report(
     baseline: str | None = None,
     margin: float | None = None,
     score: str = DEFAULT,
+    temperature: bool = False,
     every_candidate: bool = False,
     tune_seeds: str | Sequence[int] | None = None,
     sort: str | None = None,
@@ -145,6 +147,8 @@ def report(
             where it is not shown in percent; default: 0.5 points, of log loss 0.01, of the Brier
             score 0.005.
         score: what is compared: what ``gaam report --score`` takes.
+        temperature: fit one for every seed and fold on the rows of train that chose its epoch, by
+            their log loss, and divide logits by it in log loss, Brier score and ECE.
         every_candidate: show every one of the runs that differ in learning rate or weight decay
             alone; default: the one with the best mean validation accuracy.
         tune_seeds: seeds that choose between these; default: those that were trained to choose,
@@ -155,7 +159,8 @@ def report(
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, no such
-            score, a filter that means nothing, or an order that is none.
+            score, a filter that means nothing, an order that is none, or no run of which a
+            temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
@@ -173,9 +178,12 @@ def report(
         beside=found.others,
         margin=_fraction(margin, meant),
         score=score,
+        temperature=temperature,
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
     )
+    if temperature:
+        check_fitted(tables)
     return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
 
 

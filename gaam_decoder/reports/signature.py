@@ -50,7 +50,7 @@ OF_TABLE = (
         "seeds",
         "rows",
     ),
-    *("baseline", "claims", "holm", "margin", "score", "only", "signature"),
+    *("baseline", "claims", "holm", "margin", "score", "temperature", "only", "signature"),
 )
 """Fields that are no settings of a recipe."""
 AND = "+"
@@ -86,6 +86,8 @@ def signature(table: Table) -> str:
         found["margin"] = (f"{table.unit.factor * table.margin:.6g}",)
     if table.score != DEFAULT:
         found["score"] = (table.score,)
+    if table.temperature:
+        found["temperature"] = ("yes",)
     if table.selection is not None and table.selection.left_out:
         found["only"] = table.selection.asked or ("named",)
     return spell(found | {"signature": (VERSION,)})

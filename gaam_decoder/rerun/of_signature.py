@@ -137,6 +137,8 @@ def _report(found: Fields) -> str:
     for name in ("baseline", "score", "margin"):
         if name in found:
             words += [f"--{name}", found[name][0]]
+    if "temperature" in found:
+        words.append("--temperature")
     for asked in found.get("only", ()):
         if asked.startswith("--"):
             words += asked.split(" ", 1)

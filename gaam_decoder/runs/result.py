@@ -1,6 +1,6 @@
 """A run directory <-> RunResult.
 
-S seeds, N test rows, C classes.
+S seeds, N test rows, V rows that choose, C classes.
 
 A run is one mechanism trained under one recipe on one cache, over some seeds::
 
@@ -12,6 +12,9 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),
                            mean attention map (S, ...), and learned parameters as they are used,
                            learned.NAME (S, ...); of a final model N is 0, and there is no map
+      validation.safetensors  of rows of train that chose the epoch: logits of the epoch that was
+                           kept (S, V, C), labels (V,), rows (V,), their numbers in the train split;
+                           not there where no such rows chose, and of earlier versions
 
 It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
 its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
@@ -32,11 +35,12 @@ from numpy.typing import NDArray
 
 from gaam_decoder import stats
 from gaam_decoder.runs import run_checks
-from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
+from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, VALIDATION_FILE
 from gaam_decoder.runs.run_files import HashedFiles
 from gaam_decoder.runs.run_record import RunRecord
 from gaam_decoder.runs.summary import summary, values
 from gaam_decoder.runs.tensor_files import TensorFile
+from gaam_decoder.runs.validation import Validation, read_validation
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -139,6 +143,32 @@ class RunResult(RunRecord):
         if logits is None:
             logits = self._logits()
         return logits[np.logical_not(self._failures())] if self.failed else logits
+
+    @property
+    def validation(self) -> Validation | None:
+        """What was said of the rows of train that chose the epoch; it is not kept in memory.
+
+        None where there are no such rows, and of runs of earlier versions.
+        """
+        if VALIDATION_FILE not in self.files:
+            return None
+        with self.opened(VALIDATION_FILE) as file:
+            return read_validation(self, file)
+
+    @property
+    def validation_logits(self) -> NDArray[np.float32] | None:
+        """Logits of these rows, (S, V, C), as the epoch that was kept has them.
+
+        NaN for failed seeds, and where they are not finite.
+        """
+        found = self.validation
+        return None if found is None else found.logits
+
+    @property
+    def validation_labels(self) -> NDArray[np.int64] | None:
+        """Labels of these rows, (V,)."""
+        found = self.validation
+        return None if found is None else found.labels
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:

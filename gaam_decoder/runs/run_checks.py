@@ -22,6 +22,9 @@ from gaam_decoder.recipe import has_test_rows
 
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+VALIDATION_FILE = "validation.safetensors"
+ALL_FILES = (*RUN_FILES, VALIDATION_FILE)
+"""Those that every run has, and the one of runs whose epoch rows of train chose."""
 CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """When a run was published, UTC."""
 _ABOUT: dict[str, type] = {
@@ -133,7 +136,10 @@ def check_about(content: Mapping[str, Any]) -> None:
         fits = epoch == 0 if failed else 1 <= epoch <= recipe["epochs"]
         _require(fits, f"seed {entry['seed']} keeps epoch {epoch} of {recipe['epochs']}")
     _require(len({entry["seed"] for entry in seeds}) == len(seeds), "a seed is there twice")
-    _require(set(content["files"]) == set(RUN_FILES), f"files: {', '.join(content['files'])}")
+    there = set(content["files"])
+    _require(there in (set(RUN_FILES), set(ALL_FILES)), f"files: {', '.join(there)}")
+    fits = VALIDATION_FILE not in there or recipe["select"] == "val"
+    _require(fits, "logits of rows that chose, where none did")
     for name, about in content["files"].items():
         _check_fields(about, {"bytes": int, "sha256": str}, name)
 
@@ -174,13 +180,24 @@ def check_rows(
     _require(inside and (np.diff(rows) > 0).all(), "rows are no ascending rows of the split")
 
 
-def check_logits(logits: NDArray[Any], failed: Sequence[bool], rows: int, classes: int) -> None:
-    """(S, N, C) float32: numbers for the seeds that finished, NaN for those that failed."""
+def check_logits(
+    logits: NDArray[Any], failed: Sequence[bool], rows: int, classes: int, *, some: bool = False
+) -> None:
+    """(S, N, C) float32: numbers for the seeds that finished, NaN for those that failed.
+
+    Args:
+        logits: of all seeds.
+        failed: which of them did.
+        rows: N.
+        classes: C.
+        some: whether a seed that finished may have none, all NaN: of rows that chose.
+    """
     shape = (len(failed), rows, classes)
     fits = logits.dtype == np.float32 and logits.shape == shape
     _require(fits, f"logits are {logits.dtype} {logits.shape}, they must be float32 {shape}")
     for place, lost in enumerate(failed):
-        fits = np.isnan(logits[place]).all() if lost else np.isfinite(logits[place]).all()
+        none = np.isnan(logits[place]).all()
+        fits = none if lost else np.isfinite(logits[place]).all() or (some and none)
         _require(fits, f"logits of seed number {place} are {'' if lost else 'not '}finite")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from gaam_cache.errors import CacheError
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import RUN_FILES
+from gaam_decoder.runs.run_checks import ALL_FILES
 from gaam_decoder.runs.run_files import damaged_run, reading, repair
 from gaam_decoder.runs.run_name import is_named_as_run, of_key, unfinished_folders, work_of
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
@@ -46,7 +46,7 @@ def is_run(folder: Path) -> bool:
     """
     with reading(folder):
         try:
-            return not {RUN_FILE, *RUN_FILES}.isdisjoint(path.name for path in folder.iterdir())
+            return not {RUN_FILE, *ALL_FILES}.isdisjoint(path.name for path in folder.iterdir())
         except _NOT_THERE:
             return False
 

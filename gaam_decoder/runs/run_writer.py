@@ -18,11 +18,17 @@ from gaam_cache.format.digest import digest_of_stream
 from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_path, write_synced
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.sealed import sealed_text
-from gaam_decoder.runs.run_checks import CREATED_FORMAT, LOG_FILE, TEST_FILE, WEIGHTS_FILE
+from gaam_decoder.runs.run_checks import (
+    CREATED_FORMAT,
+    LOG_FILE,
+    TEST_FILE,
+    VALIDATION_FILE,
+    WEIGHTS_FILE,
+)
 from gaam_decoder.runs.run_name import of_key
 from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
 from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.runs.tensor_files import tensor_parts
+from gaam_decoder.runs.tensor_files import Arrays, tensor_parts
 
 
 def write_run(
@@ -32,6 +38,7 @@ def write_run(
     labels: torch.Tensor,
     about: dict[str, Any],
     rows: NDArray[np.int64] | None = None,
+    held: Arrays | None = None,
 ) -> Path:
     """Publish a finished run by one rename; a run of that name that is there already wins.
 
@@ -42,6 +49,7 @@ def write_run(
         labels: test labels, (N,).
         about: the part of run.json that the seeds share.
         rows: numbers of the test rows in the train split, (N,), of a fold.
+        held: labels and rows of those that choose, (V,) each, where they are a part of train.
     """
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
@@ -66,6 +74,10 @@ def write_run(
         TEST_FILE: tensor_parts(test, order),
         LOG_FILE: [log.encode()],
     }
+    logits = [r.validation_logits for r in results if r.validation_logits is not None]
+    if held is not None and len(logits) == len(results):  # a seed of an earlier version has none
+        held = {"logits": _stacked(logits), **held}
+        contents[VALIDATION_FILE] = tensor_parts(held, order)
     files = {name: _about_file(parts) for name, parts in contents.items()}
     created = time.strftime(CREATED_FORMAT, time.gmtime())
     content = {"run_version": RUN_VERSION, **about, "created": created}

@@ -1,6 +1,6 @@
 """What a seed leaves behind when it is trained.
 
-N test rows, C classes.
+N test rows, V rows that choose, C classes.
 """
 
 from __future__ import annotations
@@ -30,3 +30,6 @@ class SeedResult:
     learned: dict[str, Tensor]
     """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
     log: list[dict[str, Any]]
+    validation_logits: Tensor | None = None
+    """Of the rows of train that chose the epoch, as it was kept, (V, C); NaN where it failed, or
+    they are not finite. None where no rows of train chose."""

@@ -15,7 +15,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import RUN_FILES, WEIGHTS_FILE
+from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_files import repair
 from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
 from gaam_decoder.runs.run_reader import read_run
@@ -128,9 +128,10 @@ def check_run(run: RunResult) -> None:
         CacheError: what is wrong first.
         StorageError: it cannot be read now.
     """
-    for name in RUN_FILES:
+    for name in run.files:
         run.check_digest(name)
     run.finished_logits()
+    _ = run.validation
     _ = run.log, run.attention_map, run.learned
     with run.opened(WEIGHTS_FILE) as file:
         tensors = TensorFile(file)

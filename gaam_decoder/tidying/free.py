@@ -7,13 +7,13 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.messages.foreign_text import brief, visible
-from gaam_decoder.runs.run_checks import RUN_FILES
+from gaam_decoder.runs.run_checks import ALL_FILES
 from gaam_decoder.runs.run_files import reading
 from gaam_decoder.runs.run_name import key_digits
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.tidying.at_work import at_work, trains
 
-OWN_FILES = {RUN_FILE, *RUN_FILES}
+OWN_FILES = {RUN_FILE, *ALL_FILES}
 """What a run consists of; anything else in its folder was put there by somebody."""
 
 

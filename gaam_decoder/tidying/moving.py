@@ -27,7 +27,6 @@ from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import RUN_FILES
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_name import ending_of
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
@@ -189,7 +188,7 @@ def _copy(folder: Path, final: Path) -> None:
     temporary = temporary_path(final.parent, f"moved{ending_of(folder.name)}")
     temporary.mkdir()
     try:
-        for name in (*RUN_FILES, RUN_FILE):
+        for name in (*read_run(folder).files, RUN_FILE):
             with open_regular(folder / name) as file:
                 write_synced(temporary / name, chunks(file))
                 status = os.fstat(file.fileno())
@@ -215,7 +214,7 @@ def _same(run: RunResult, other: Path) -> bool:
     """Whether a run lies there whole, every byte as in this one."""
     try:
         there = read_run(other)
-        for name in RUN_FILES:
+        for name in there.files:
             there.check_digest(name)
         here = (run.path / RUN_FILE).read_bytes()
         return there.files == run.files and here == (other / RUN_FILE).read_bytes()

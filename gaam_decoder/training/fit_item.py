@@ -22,9 +22,9 @@ from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.group import EVAL_BATCH_SIZE
 from gaam_decoder.training.room import room_for
-from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.data import Subset, TrainData, choosing
 from gaam_decoder.training.rows.labels import told_labels
-from gaam_decoder.training.train_group import mean_attention_maps, why_unusable
+from gaam_decoder.training.train_group import kept_logits, mean_attention_maps, why_unusable
 
 SEED = 0
 """Of every fit: there is nothing that a seed decides."""
@@ -98,6 +98,8 @@ def fit_item(
         learned={},
         log=[{"seed": SEED, **entry} for entry in fit.log],
     )
+    if (held := choosing(data, recipe)) is not None:
+        result.validation_logits = kept_logits(_logits(decoder, held), failed)
     if not failed and data.test is not None:
         [result.attention_map] = mean_attention_maps(
             [decoder.attention], data.test, _batch_size(data.test)

@@ -24,7 +24,7 @@ from gaam_decoder.runs.run_writer import write_run
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.items import Item
-from gaam_decoder.training.rows.data import TrainData
+from gaam_decoder.training.rows.data import TrainData, choosing
 
 
 def publish(
@@ -84,7 +84,10 @@ def publish(
         about["tuning"] = {"seeds": list(config.tune_seeds)}
     seeds = [result.seed for result in results]
     name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
-    return write_run(config.runs, name, results, label_N, about, rows)
+    chose = None
+    if (subset := choosing(data, recipe)) is not None:
+        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
+    return write_run(config.runs, name, results, label_N, about, rows, chose)
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:

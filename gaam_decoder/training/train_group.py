@@ -1,6 +1,6 @@
 """Seeds of one decoder from initialisation to results.
 
-N rows, C classes.
+N rows, V rows that choose, C classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.room import room_for
-from gaam_decoder.training.rows.data import Subset, TrainData
+from gaam_decoder.training.rows.data import Subset, TrainData, choosing
 from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 
@@ -87,10 +87,14 @@ def _train_group(
     logits_SNC = torch.empty(len(seeds), 0, spec.num_classes)
     if data.test is not None:
         logits_SNC = group.logits(data.test, group.kept).float().cpu()
+    held = choosing(data, recipe)
+    held_SVC = None if held is None else group.logits(held, group.kept).float().cpu()
     results = []
     finished: list[tuple[SeedResult, Attention]] = []
     for place in range(len(seeds)):
         result = _result(group, place, logits_SNC[place])
+        if held_SVC is not None:
+            result.validation_logits = kept_logits(held_SVC[place], result.failed)
         results.append(result)
         if result.failed is None:
             finished.append((result, copy.deepcopy(group.decoder.attention)))
@@ -130,6 +134,12 @@ def _result(group: Group, place: int, logits_NC: Tensor) -> SeedResult:
         },
         log=member.log,
     )
+
+
+def kept_logits(logits_VC: Tensor, failed: str | None) -> Tensor:
+    """Of the rows that choose; NaN of a seed that failed, and where they are not finite."""
+    usable = failed is None and bool(torch.isfinite(logits_VC).all())
+    return logits_VC if usable else torch.full_like(logits_VC, torch.nan)
 
 
 def why_unusable(weights: Mapping[str, Tensor], logits_NC: Tensor) -> str | None:

@@ -89,6 +89,8 @@ class SeedStore:
             own["logits"] = result.test_logits
             if result.attention_map is not None:
                 own["attention_map"] = result.attention_map
+            if result.validation_logits is not None:
+                own["validation_logits"] = result.validation_logits
             tensors |= {f"{result.seed}.{name}": value for name, value in own.items()}
         names = ("seed", "failed", "epoch", "seconds", "log")
         about = [{name: getattr(result, name) for name in names} for result in results]
@@ -215,6 +217,7 @@ def _result(entry: dict[str, Any], own: dict[str, Tensor]) -> SeedResult:
         learned=_with_prefix(own, "learned."),
         test_logits=own["logits"],
         attention_map=own.get("attention_map"),
+        validation_logits=own.get("validation_logits"),
         **entry,
     )
 

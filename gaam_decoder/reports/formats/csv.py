@@ -141,9 +141,15 @@ class Csv(Format):
                     **_more(table, row),
                     **_comparison(row["comparison"]),
                     **_learned.flat(row),
+                    **({"temperature": _mean(row["temperature"])} if table.temperature else {}),
                 }
             )
         return lines + [_final(table, final) for final in table.finals]
+
+
+def _mean(temperature: dict[str, Any] | None) -> float | None:
+    """Of all seeds and folds; nothing where none was fitted."""
+    return temperature["mean"] if temperature else None
 
 
 def _final(table: Table, final: FinalModel) -> dict[str, Any]:

@@ -58,13 +58,20 @@ class CsvSeeds(Format):
                 shared |= {"optimistic": row.optimistic, "settings": settings}
                 shared |= {"tested_on_training_rows": row.on_training_rows, "evaluated": True}
                 lines += [shared | line for line in _seeds(row)]
+                if table.temperature:
+                    by = row.scores.temperatures
+                    mean_S = [] if by is None else by.value_SP.mean(1).tolist()
+                    mean = dict(zip(row.scores.seeds, mean_S, strict=by is not None))
+                    for line, seed in zip(lines[-len(row.seeds) :], row.seeds, strict=True):
+                        line["temperature"] = mean.get(seed)
             for final in table.finals:
                 shared = {key: table.cache[key] for key in ("fingerprint", "encoder", "dataset")}
                 shared |= {"left_out": left_out(table)}
                 names = ("attention", "head", "select", "settings")
                 shared |= {name: getattr(final, name) for name in names} | {"evaluated": False}
                 lines += [shared | line for line in _seeds_of_final(final)]
-        write_lines(stream, FIELDS, lines)
+        further = ["temperature"] if any("temperature" in line for line in lines) else []
+        write_lines(stream, [*FIELDS, *further], lines)
 
 
 def _seeds_of_final(final: FinalModel) -> list[dict[str, object]]:

@@ -101,8 +101,9 @@ class Score(ABC):
     """Largest value that can be."""
     hits: ClassVar[bool] = False
     """Whether every row is right or wrong."""
-    of_probabilities: ClassVar[bool] = False
-    """Whether a temperature changes it."""
+    of_sizes: ClassVar[bool] = False
+    """Whether it says how good the sizes of probabilities are, so that it is of scaled logits where
+    a temperature was fitted; what only ranks them (AUROC) is of logits as they are."""
     fewest_classes: ClassVar[int] = 1
     """With which it says anything."""
     no_claim: ClassVar[str] = ""

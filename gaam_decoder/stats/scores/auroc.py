@@ -27,7 +27,6 @@ class Auroc(Score):
     """
 
     title = "AUROC"
-    of_probabilities = True
     """Of two classes it does not matter; of more, the odds of rows change places."""
 
     def of(self, answers: Answers) -> Found | None:

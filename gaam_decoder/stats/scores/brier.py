@@ -20,7 +20,7 @@ class Brier(Score):
     margin = 0.005
     """As much as half a point of accuracy; all that is wrong for sure adds twice its share."""
     highest = 2.0
-    of_probabilities = True
+    of_sizes = True
 
     def of(self, answers: Answers) -> Found:
         """The distance of every row."""

@@ -24,7 +24,7 @@ class Ece(Score):
 
     title = "ECE"
     larger_is_better = False
-    of_probabilities = True
+    of_sizes = True
     no_claim = (
         "it is biased by the number of rows and has a kink where a bin is calibrated, so that no "
         "test over rows is known to hold"

@@ -22,7 +22,7 @@ class LogLoss(Score):
     margin = 0.01
     """Probabilities of what is right that are by 1% larger throughout."""
     highest = float("inf")
-    of_probabilities = True
+    of_sizes = True
 
     def of(self, answers: Answers) -> Found:
         """The loss of every row."""

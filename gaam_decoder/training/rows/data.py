@@ -45,6 +45,15 @@ class TrainData:
     """None of a final model, which learns from all rows."""
 
 
+def choosing(data: TrainData, recipe: Recipe) -> Subset | None:
+    """The rows of train that select the epoch, of which a run keeps the logits.
+
+    None where none do. None of shuffled labels too, which every seed is told others of.
+    """
+    held = recipe.select == "val" and not recipe.shuffle_labels
+    return data.selection if held else None
+
+
 def prepare_data(
     cache: EmbeddingCache,
     recipe: Recipe,

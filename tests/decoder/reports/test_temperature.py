@@ -1,0 +1,165 @@
+"""Probabilities that are scaled by a temperature that validation gave, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+import gaam_decoder
+from gaam_cache import plugins
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_decoder import RunResult, TrainConfig, load_runs, report
+from gaam_decoder.reports._section import sections
+from gaam_decoder.reports._unit import all_scores
+from gaam_decoder.reports.signature import read, signature
+from gaam_decoder.rerun.of_signature import commands_of_signature
+from gaam_decoder.runs.run_checks import VALIDATION_FILE
+
+SEEDS = tuple(range(6))
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of two mechanisms on the test split, and in two folds."""
+    folder = tmp_path_factory.mktemp("temperature")
+    for folds in (1, 2):
+        gaam_decoder.train(
+            TrainConfig(
+                attn=("none", "gaam"),
+                cache=tiny_cache,
+                runs=folder,
+                seeds=SEEDS,
+                epochs=4,
+                lr=0.05,
+                folds=folds if folds > 1 else None,
+                probe=False,
+            )
+        )
+    return folder
+
+
+def as_before(run: RunResult) -> None:
+    """A run as an earlier version wrote it."""
+    (run.path / VALIDATION_FILE).unlink()
+    about = unsealed(json.loads((run.path / "run.json").read_text()))
+    del about["files"][VALIDATION_FILE]
+    (run.path / "run.json").write_text(sealed_text(about))
+
+
+def temperature_of(run: RunResult, place: int) -> float:
+    """By SciPy; 1 where the loss has no minimum."""
+    found = run.validation
+    assert found is not None
+    logits_VC = found.logits[place].astype(np.float64)
+
+    def loss(log_t: float) -> float:
+        log_p_VC = log_softmax(logits_VC / np.exp(log_t), axis=-1)
+        return -log_p_VC[np.arange(len(found.labels)), found.labels].mean()
+
+    best = minimize_scalar(loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10})
+    return float(np.exp(best.x)) if abs(best.x) < 8.9 else 1.0
+
+
+def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs: Path) -> None:
+    plain, scaled = report(runs), report(runs, temperature=True)
+    of_probabilities = {name for name, one in all_scores().items() if one.of_sizes}
+    assert of_probabilities == {"log-loss", "brier", "ece"}
+    changed = 0
+    for before, after in zip(plain.tables, scaled.tables, strict=True):
+        for one, other in zip(before.rows, after.rows, strict=True):
+            assert one.scores.temperatures is None
+            for name in one.scores.every.keys() - of_probabilities:
+                np.testing.assert_array_equal(one.scores.every[name], other.scores.every[name])
+            np.testing.assert_array_equal(one.scores.confusion, other.scores.confusion)
+            np.testing.assert_array_equal(one.scores.vote_right, other.scores.vote_right)
+            by = other.scores.temperatures
+            assert by is not None
+            for place in range(len(SEEDS)):
+                loss = []
+                for part, run in enumerate(other.runs):
+                    expected = temperature_of(run, place)
+                    assert by.value_SP[place, part] == pytest.approx(expected, rel=1e-3)
+                    logits_NC = run.logits[place].astype(np.float64) / expected
+                    loss += list(
+                        -log_softmax(logits_NC, axis=-1)[np.arange(len(run.labels)), run.labels]
+                    )
+                found = other.scores.every["log-loss"][place]
+                assert found == pytest.approx(np.mean(loss), rel=1e-3)
+                changed += found != one.scores.every["log-loss"][place]
+    assert changed > len(SEEDS)
+
+
+def test_what_is_compared_is_scaled_too(runs: Path) -> None:
+    for score in ("log-loss", "brier", "ece"):
+        for table in report(runs, score=score, temperature=True).tables:
+            for row in table.rows:
+                np.testing.assert_allclose(
+                    row.scores.chosen.scored.values, row.scores.every[score], atol=1e-12
+                )
+            if not table.covered:
+                assert any(table.comparisons)
+
+
+def test_every_format_says_it(runs: Path) -> None:
+    for score in ("accuracy", "log-loss"):
+        plain, scaled = report(runs, score=score), report(runs, score=score, temperature=True)
+        for format in plugins.names("gaam_decoder.reports.formats"):
+            assert "temperature" in scaled.text(format), format
+            if format.startswith("csv"):
+                assert "temperature" not in plain.text(format)
+        table = json.loads(scaled.text("json"))
+        assert table["temperature"] is True
+        for row in table["rows"]:
+            assert len(row["temperature"]["per_seed"]) == len(SEEDS)
+        assert "temperature" not in json.loads(plain.text("json"))
+        lines = [line for line in map(signature, scaled.tables) if line]
+        for line in lines:
+            assert read(line)["temperature"] == ("yes",)
+            assert commands_of_signature(line).commands[-1].split().count("--temperature") == 1
+        assert all("temperature" not in signature(table) for table in plain.tables)
+    (found,) = [one for one in sections(scaled.tables[0]) if one.name == "calibration"]
+    assert found.sheets[0].header[-1] == "temperature"
+    assert "temperature" in found.sheets[0].caption
+    assert "divided by a temperature" in found.pictures[0].caption
+
+
+def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(
+    runs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    there = [run for run in load_runs(tmp_path / "runs") if not run.recipe.get("fold")]
+    as_before(next(run for run in there if run.attention == "gaam"))
+    mixed = load_runs([run.path for run in there])
+    for score, compared in (("accuracy", 1), ("auroc", 1), ("log-loss", 0), ("brier", 0)):
+        found = report(mixed, score=score, temperature=True)
+        assert sum(c is not None for t in found.tables for c in t.comparisons) == compared, score
+        assert "No temperature was fitted for gaam" in found.text("terminal")
+        by = {
+            row["attention"]: row["temperature"] for row in json.loads(found.text("json"))["rows"]
+        }
+        assert by["gaam"] is None
+        assert by["none"]["mean"] > 0
+        both = report(mixed, score=score)
+        assert sum(c is not None for t in both.tables for c in t.comparisons) == 1
+    as_before(next(run for run in there if run.attention == "none"))
+    with pytest.raises(ConfigError, match="no run has what a temperature is fitted on"):
+        report([run.path for run in there], temperature=True)
+    assert report([run.path for run in there])
+
+
+def test_damage_is_said(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    for path in (tmp_path / "runs").glob(f"gaam*/{VALIDATION_FILE}"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    report(tmp_path / "runs")
+    with pytest.raises(CacheError, match="damaged"):
+        report(tmp_path / "runs", temperature=True)
