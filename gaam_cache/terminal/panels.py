@@ -84,7 +84,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("encoder", "quiet", "as_json", "help"),
     },
     "report": {
-        FIRST: ("format", "baseline", "margin", "out", "figures", "signature"),
+        FIRST: ("format", "baseline", "margin", "pairs", "out", "figures", "signature"),
         "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
         "Which rows": ("sort", "top"),
         "Candidates": ("all_candidates", "tune_seeds"),

@@ -125,6 +125,7 @@ def report(
     tune_seeds: str | Sequence[int] | None = None,
     sort: str | None = None,
     top: int | None = None,
+    pairs: str | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
@@ -147,10 +148,12 @@ def report(
         sort: order of the rows: accuracy, difference, name, parameters or seconds.
         top: rows of each table that are shown, by ``sort`` or accuracy, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
+        pairs: setting in which the rows of every pair differ: attn, head, layers, lr or any other
+            of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, a filter
-            that means nothing, or an order that is none.
+            that means nothing, an order that is none, or pairs along what does not vary.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
@@ -168,6 +171,7 @@ def report(
         margin=_fraction(margin),
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
+        pairs=pairs,
     )
     return Report(tables=tuple(laid_out(table, sort, top) for table in tables))
 
