@@ -81,12 +81,12 @@ def critical_difference(
     axes.text(1, 1.75, f"critical difference {distance:.2f}", ha="left", va="bottom")
     for number, group in enumerate(alike):
         ends = [mean_ranks[group[0]], mean_ranks[group[-1]]]
-        level = -0.35 * (number + 1)
+        level = -0.35 * (number + 1.0)
         axes.plot(ends, [level, level], color=PALETTE["accent"], lw=2.5, solid_capstyle="butt")
     for number, place in enumerate(order):
         left = number < half
         below = -deep - (number if left else count - 1 - number) - 0.3
-        end = 0.8 if left else count + 0.2
+        end: float = 0.8 if left else count + 0.2
         rank = mean_ranks[place]
         axes.plot([rank, rank, end], [0, below, below], color=PALETTE["muted"], lw=0.8)
         side = "right" if left else "left"

@@ -26,11 +26,9 @@ def hits_of_many(
     for way in range(num_ways):
         special = way == 0 and scenario.first_seed is not None
         spread = scenario.first_seed if special else scenario.seed
-        if scenario.skewed:
-            seed_S = 1 - generator.exponential(size=num_seeds)
-        else:
-            seed_S = normal(num_seeds)
-        seed_S = (scenario.constant + spread * seed_S).astype(np.float32)
+        skewed = scenario.skewed
+        luck_S = 1 - generator.exponential(size=num_seeds) if skewed else normal(num_seeds)
+        seed_S = (scenario.constant + spread * luck_S).astype(np.float32)
         latent_SN = row_N + scenario.own * normal(num_rows, np.float32) + seed_S[:, None]
         latent_SN = latent_SN + scenario.noise * normal((num_seeds, num_rows), np.float32)
         found.append(latent_SN > 0)
