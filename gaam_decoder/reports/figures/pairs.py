@@ -74,10 +74,10 @@ def critical_difference(
     figure = new_figure(0.7 + 0.2 * (half + deep))
     axes = figure.add_subplot()
     axes.plot([1, count], [0, 0], color=PALETTE["ink"], lw=0.8)
-    for rank in range(1, count + 1):
-        axes.plot([rank, rank], [0, 0.2], color=PALETTE["ink"], lw=0.8)
-        axes.text(rank, 0.3, str(rank), ha="center", va="bottom")
-    axes.plot([1, min(1 + distance, count)], [1.6, 1.6], color=PALETTE["accent"], lw=2)
+    for tick in range(1, count + 1):
+        axes.plot([tick, tick], [0, 0.2], color=PALETTE["ink"], lw=0.8)
+        axes.text(tick, 0.3, str(tick), ha="center", va="bottom")
+    axes.plot([1, 1 + distance], [1.6, 1.6], color=PALETTE["accent"], lw=2)
     axes.text(1, 1.75, f"critical difference {distance:.2f}", ha="left", va="bottom")
     for number, group in enumerate(alike):
         ends = [mean_ranks[group[0]], mean_ranks[group[-1]]]
@@ -86,7 +86,7 @@ def critical_difference(
     for number, place in enumerate(order):
         left = number < half
         below = -deep - (number if left else count - 1 - number) - 0.3
-        end: float = 0.8 if left else count + 0.2
+        end = 0.8 if left else count + 0.2
         rank = mean_ranks[place]
         axes.plot([rank, rank, end], [0, below, below], color=PALETTE["muted"], lw=0.8)
         side = "right" if left else "left"
