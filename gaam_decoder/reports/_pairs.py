@@ -119,7 +119,7 @@ class PairFamily:
         made = [tuple(self._compared(sets)) for sets in self._sets]
         claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
         tested = sum(claim.testable for claim in claims)
-        corrected = iter(stats.holm_corrected(claims, self.num_tests - tested))
+        corrected = iter(stats.holm_corrected(claims, max(self.num_tests - tested, 0)))
         return [
             tuple(
                 Group(
