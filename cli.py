@@ -283,7 +283,7 @@ def plant(
     """Make a cache whose labels depend on the states through a known gate: a positive control.
 
     The mechanism of that shape must win on it, and a report must say so; where the gate is none,
-    no mechanism may.
+    no gate may.
     """
     import gaam_decoder
 

@@ -38,7 +38,9 @@ def after_extract(path: str | Path) -> str:
 
 def after_planting(path: str | Path, attn: str) -> str:
     """The training that shows whether a planted gate is found."""
-    words = ["gaam train", "--attn", "none", "--attn", attn, "--attn", "mha"]
+    # where no gate is planted, none may win; mha is no gate, and may
+    several = ("none", attn, "mha") if attn != "none" else ("none", "gaam", "laplace")
+    words = ["gaam train", *(word for name in several for word in ("--attn", name))]
     return " ".join([*words, "--lr", "1e-3,3e-3,1e-2", "--cache", in_shell(path)])
 
 

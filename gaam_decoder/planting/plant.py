@@ -17,13 +17,15 @@ from gaam_cache.importing.write import write
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.linear import linear_accuracy
-from gaam_decoder.planting.plant_config import LAYERS, ROWS, WIDTH, PlantConfig
+from gaam_decoder.planting.plant_config import LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.planting.states import CachedStates, GaussianStates, States, chosen_rows
 from gaam_decoder.planting.teacher import draw_labels, make_teacher
 
 Progress = Callable[[int, int, str], None]
 SPLITS = ("train", "test")
 GAUSSIAN = "Gaussian states"
+SHOWN = 0.05
+"""Smallest difference in points that a digit shows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +64,7 @@ class PlantSummary:
         linear = "a linear decoder of the states: not known, they have too many features"
         if self.linear_accuracy is not None:
             gap = 100 * (self.teacher_accuracy - self.linear_accuracy)
+            gap = 0.0 if abs(gap) < SHOWN else gap
             linear = (
                 f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
                 f"strength {self.strength:g} is {gap:.1f} points here"
@@ -105,11 +108,11 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
     source = open_cache(config.from_cache) if config.from_cache is not None else None
     states = _given_states(config, source) if source else _gaussian_states(config)
     train, test = states
-    if train.shape[1] < 2 and config.gate != "none":
+    if train.shape[1] < LEAST_LAYERS and config.gate != "none":
         raise ConfigError(
-            f"the gate '{config.gate}' needs two layers at least, over which it standardises",
-            expected="states of two layers or more, or --gate none",
-            found="1 layer",
+            f"the gate '{config.gate}' standardises over layers, and of two every value is 1 or -1",
+            expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
+            found=f"{train.shape[1]}",
         )
     teacher = make_teacher(
         config.gate, train, classes=config.classes, strength=config.strength, seed=config.seed
@@ -139,6 +142,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         },
         class_names=[str(number) for number in range(config.classes)],
         storage_dtype=config.storage_dtype or (_stored(source) if source else "float32"),
+        axes="nld",
         encoder_name=f"states of {source.plan.encoder_label}" if source else GAUSSIAN,
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
         pool=source.plan.pooling[0] if source else "gaussian",

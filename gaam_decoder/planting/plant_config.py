@@ -16,6 +16,8 @@ ROWS = 6000
 (512 numbers) is within 2 points of its teacher, and 2,000 to test on."""
 LAYERS, WIDTH = 16, 8
 """Of Gaussian states where nobody says: enough layers for 1, 2, 4 and 8 heads."""
+LEAST_LAYERS = 3
+"""Of a gate: over two layers every standardised value is 1 or -1, and every gate the same."""
 MOST_NUMBERS = 2**33
 """Of Gaussian states in all: 34 GB in float32."""
 STRONGEST = 100.0
@@ -56,7 +58,7 @@ class PlantConfig:
         check_at_least(self, 2, "classes")
         check_at_least(self, 3, "rows")
         check_at_least(self, 1, "width")
-        check_at_least(self, 1 if self.gate == "none" else 2, "layers")
+        check_at_least(self, 1 if self.gate == "none" else LEAST_LAYERS, "layers")
         check_at_least(self, 0, "seed")
         if not (math.isfinite(self.strength) and 0 < self.strength <= STRONGEST):
             raise ConfigError(

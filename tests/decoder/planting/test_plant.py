@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,23 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
     assert "Learned gates: the gates that 1 row learned" in run("report", runs).out
     page = run("report", runs, "--format", "html").out
     assert "planted gate two-peaks" in page
+
+
+@pytest.mark.parametrize("rows", [6, 7, 12, 13, 24])
+def test_as_many_rows_as_layers_are_rows(rows: int, tmp_path: Path) -> None:
+    made = plant(PlantConfig(out=tmp_path / "p", rows=rows, layers=4, width=2, classes=2))
+    assert sum(made.rows.values()) == rows
+    assert gaam_cache.open_cache(tmp_path / "p").plan.num_layers == 4
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_what_is_proposed_next_can_be_trained(gate: str, tmp_path: Path) -> None:
+    from gaam_cache.terminal.next_step import after_planting
+    from gaam_decoder.config import TrainConfig
+
+    made = plant(PlantConfig(out=tmp_path / "p", gate=gate, rows=60, layers=3, width=2))
+    words = after_planting(made.path, made.attn).split()
+    attn = [after for word, after in zip(words, words[1:], strict=False) if word == "--attn"]
+    assert TrainConfig(attn=tuple(attn)).attn == tuple(attn)
+    with pytest.raises(ConfigError) if gate != "none" else contextlib.nullcontext():
+        plant(PlantConfig(out=tmp_path / "q", gate=gate, rows=60, layers=2, width=2))
