@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,7 @@ def test_what_is_proposed_next_can_be_trained(gate: str, tmp_path: Path) -> None
 
     made = plant(PlantConfig(out=tmp_path / "p", gate=gate, rows=60, layers=3, width=2))
     words = after_planting(made.path, made.attn).split()
-    attn = [after for word, after in zip(words, words[1:], strict=False) if word == "--attn"]
+    attn = [after for word, after in itertools.pairwise(words) if word == "--attn"]
     assert TrainConfig(attn=tuple(attn)).attn == tuple(attn)
     with pytest.raises(ConfigError) if gate != "none" else contextlib.nullcontext():
         plant(PlantConfig(out=tmp_path / "q", gate=gate, rows=60, layers=2, width=2))
