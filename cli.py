@@ -519,8 +519,9 @@ def report(
     temperature: Annotated[bool, typer.Option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch, for log loss, Brier score and ECE.")] = False,
     margin: Annotated[float | None, _option("--margin", metavar="POINTS", help="Largest difference that does not matter, in points of the score (default: 0.5; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
-    sort: Annotated[str | None, _option("--sort", metavar="score|accuracy|difference|name|parameters|seconds", help="Order of the rows (default: name).")] = None,
+    sort: Annotated[str | None, _option("--sort", metavar="NAME", help="Order of the rows: score, accuracy, difference, name, parameters, seconds (default: name).")] = None,
     top: Annotated[int | None, _option("--top", metavar="N", help="Show only so many rows of each table, and their baselines; nothing is computed anew.")] = None,
+    pairs: Annotated[str | None, _option("--pairs", metavar="attn|head|layers|lr|...", help="Compare all rows that differ in this setting alone, each with each (default: attn).")] = None,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -552,6 +553,7 @@ def report(
         tune_seeds=tune_seeds,
         sort=sort,
         top=top,
+        pairs=pairs,
     )
     if signature:
         tell("\n".join(found.signatures()))

@@ -95,11 +95,19 @@ def origin(package: str, name: str) -> str | None:
 
 
 def _own(package: str) -> list[str]:
-    top, *rooms = package.split(".")
-    spec = importlib.util.find_spec(top)  # of a room it would import what lies around it
-    folders = (spec and spec.submodule_search_locations) or []
-    stems = {file.stem for folder in folders for file in Path(folder, *rooms).glob("[!_]*.py")}
+    stems = {file.stem for folder in _folders(package) for file in folder.glob("[!_]*.py")}
     return sorted(stem.replace("_", "-") for stem in stems)
+
+
+def _folders(package: str) -> list[Path]:
+    """Where its modules lie; ``find_spec`` of a room would import what lies around the room."""
+    around, _, room = package.rpartition(".")
+    if package in sys.modules:
+        return [Path(folder) for folder in sys.modules[package].__path__]
+    if around:
+        return [folder / room for folder in _folders(around)]
+    spec = importlib.util.find_spec(package)
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or []]
 
 
 def _offered(package: str) -> dict[str, list[EntryPoint]]:

@@ -90,14 +90,8 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "report": {
         FIRST: (
-            "format",
-            "score",
-            "temperature",
-            "baseline",
-            "margin",
-            "out",
-            "figures",
-            "signature",
+            *("format", "score", "baseline", "margin", "pairs", "temperature"),
+            *("out", "figures", "signature"),
         ),
         "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
         "Which rows": ("sort", "top"),

@@ -12,6 +12,7 @@ import numpy as np
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.planted import Planted
+from gaam_cache.format.targets import check_folder
 from gaam_cache.importing.write import write
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.planting.gates import GATES
@@ -99,6 +100,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         NumericsError: a state of the given cache that cannot be stored in the type asked for.
         StorageError: the file system refused.
     """
+    check_folder(config.out, option="OUT")
     _check_folder(config.out)
     source = open_cache(config.from_cache) if config.from_cache is not None else None
     states = _given_states(config, source) if source else _gaussian_states(config)

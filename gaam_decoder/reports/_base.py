@@ -13,6 +13,7 @@ from gaam_decoder.reports import _compare, _finals, _literature, _row_names
 from gaam_decoder.reports._compare import Comparison
 from gaam_decoder.reports._folds import by_test_rows
 from gaam_decoder.reports._literature import Published
+from gaam_decoder.reports._pairs import PairFamily, TablePairs
 from gaam_decoder.reports._rows import Row, build_rows
 from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
 from gaam_decoder.runs.result import RunResult
@@ -52,6 +53,8 @@ class Table:
     """Every row minus the linear probe on the same states; None where there is none."""
     num_tests: int = 0
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
+    pairs: TablePairs | None = None
+    """Every row against every other that differs from it in one setting alone."""
     margin: float
     """Largest difference that does not matter, a fraction; or in the unit of the score."""
     score: str = DEFAULT
@@ -151,6 +154,7 @@ def build_tables(
     tune_seeds: Collection[int] | None = None,
     selection: Selection | None = None,
     beside: Sequence[RunResult] = (),
+    pairs: str | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -168,9 +172,11 @@ def build_tables(
         selection: what was left out of the runs.
         beside: those that it left out, as far as they are known: they are in no table, but what
             they were compared in counts for Holm, lest a look at the results make p smaller.
+        pairs: setting in which the rows of a pair differ; default: the mechanism.
 
     Raises:
-        ConfigError: no run of the baseline that was asked for, or no such score.
+        ConfigError: no run of the baseline that was asked for, no such score, or no rows differ in
+            that setting.
         CacheError: a run is damaged.
     """
     together = [*runs, *beside]
@@ -197,6 +203,7 @@ def build_tables(
             temperature=temperature,
             every_candidate=every_candidate,
             tune_seeds=tune_seeds,
+            pairs=pairs,
         )
     compared, num_tests = _compare.correct(
         [
@@ -206,6 +213,12 @@ def build_tables(
             for tested, rows in zip(found, row_lists, strict=True)
         ],
         [c for table in family for c in table.comparisons],
+    )
+    every_pair = PairFamily(
+        [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)],
+        pairs,
+        margin,
+        [table.pairs.family for table in family[:1] if table.pairs],
     )
     out = sum(selection.left_out.values()) if selection else 0
     tables = [
@@ -224,6 +237,7 @@ def build_tables(
             if tested.covered
             else _compare.against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
+            pairs=TablePairs(every_pair, place),
             uncounted=out - len(beside),
             margin=margin,
             score=score,
@@ -231,7 +245,9 @@ def build_tables(
             unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
             selection=selection,
         )
-        for tested, rows, comparisons in zip(found, row_lists, compared, strict=True)
+        for place, (tested, rows, comparisons) in enumerate(
+            zip(found, row_lists, compared, strict=True)
+        )
     ]
     placed, alone = _finals.placed(finals, tables, tunings)
     tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]

@@ -58,6 +58,10 @@ def _alone(table: Table) -> str:
             f"other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
             f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table, [])
         )
+    if table.pairs and table.pairs.there:
+        return (
+            "nothing of differences to a baseline, for there is none; every pair is compared below"
+        )
     return "nothing of differences, for nothing is compared"
 
 

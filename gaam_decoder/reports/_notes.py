@@ -160,7 +160,7 @@ def _comparisons(table: Table) -> Iterator[str]:
                 "no differences are shown: no run of the baseline on this cache and these test rows"
                 if table.asked
                 else "no differences are shown: there is no row 'none'; name one with --baseline"
-            )
+            ) + ("; every pair is compared below" if table.pairs and table.pairs.there else "")
         return
     baseline = brief(table.baseline)
     if why := baseline_failure(table):

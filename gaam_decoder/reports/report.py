@@ -129,6 +129,7 @@ def report(
     tune_seeds: str | Sequence[int] | None = None,
     sort: str | None = None,
     top: int | None = None,
+    pairs: str | None = None,
 ) -> Report:
     """Accuracy tables of runs: what ``gaam report`` prints.
 
@@ -156,15 +157,23 @@ def report(
         sort: order of the rows: score, accuracy, difference, name, parameters or seconds.
         top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
+        pairs: setting in which the rows of every pair differ: attn, head, layers, lr or any other
+            of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, no such
-            score, a filter that means nothing, an order that is none, or no run of which a
-            temperature can be fitted.
+            score, a filter that means nothing, an order that is none, pairs along what does not
+            vary, or no run of which a temperature can be fitted.
         NotFoundError: no runs, or none that is meant.
         CacheError: a run is damaged.
     """
     meant = score_of(score)
+    if pairs is not None and score != DEFAULT:
+        raise ConfigError(
+            "--pairs compares by accuracy alone",
+            expected="one of the two",
+            found=f"--pairs {pairs} --score {score}",
+        )
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     check(sort, top)
     filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
@@ -181,6 +190,7 @@ def report(
         temperature=temperature,
         every_candidate=every_candidate,
         tune_seeds=None if tune_seeds is None else _seeds(tune_seeds, found, every_candidate),
+        pairs=pairs,
     )
     if temperature:
         check_fitted(tables)

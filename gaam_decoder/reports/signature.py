@@ -77,6 +77,8 @@ def signature(table: Table) -> str:
         **_protocol(table.rows),
         "rows": (str(len(table.rows)),),
     }
+    if table.finals:
+        found["final"] = ("yes",)
     if table.baseline is not None:
         found["baseline"] = (table.baseline,)
     if table.num_tests:
@@ -110,7 +112,7 @@ def read(line: str) -> Fields:
         ConfigError: it is none, or of another version.
     """
     found: Fields = {}
-    for part in line.strip().strip("`").split("|"):
+    for part in line.strip().removeprefix("signature:").strip(" `").split("|"):
         name, *values = map(_unquoted, part.split() or [EMPTY])
         if not name or not values or name in found:
             raise _none(line, f"the field {shortened(part)!r}")

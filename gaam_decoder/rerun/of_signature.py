@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError
+from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.signature import AND, OF_TABLE, Fields, read
@@ -26,7 +27,12 @@ def commands_of_signature(line: str) -> Rerun:
         ConfigError: it is no signature, or asks for what this version does not have.
     """
     found = read(line)
-    given, notes = _given(found)
+    try:
+        given, notes = _given(found)
+    except ValueError as error:
+        raise ConfigError(
+            "a field of the signature cannot be read", expected=str(error), found=shortened(line)
+        ) from None
     several = {n: v for n, v in given.items() if n not in AXES and isinstance(v, list)}
     configs = []
     for values in product(*several.values()):
@@ -111,7 +117,7 @@ def _configs(given: dict[str, Any], found: Fields) -> list[TrainConfig]:
             "the signature asks for what this version of gaam cannot train",
             expected="settings of 'gaam train'",
             found=" ".join(str(error).split()),
-            hint=f"it was made by gaam {' '.join(found['gaam'])}",
+            where=f"a signature of gaam {' '.join(found['gaam'])}",
         ) from error
 
 

@@ -54,7 +54,10 @@ def _signatures(one: str | Path) -> list[str]:
     try:
         first = json.loads(path.read_text("utf-8"))
         tables: list[dict[str, Any]] = [first, *first.get("other_caches", ())]
-        return [t["sections"]["signature"]["verbatim"] for t in tables if "sections" in t]
+        found = [t["sections"]["signature"]["verbatim"] for t in tables if "sections" in t]
+        if not found:
+            raise KeyError("signature")
+        return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             "this is no report in JSON with a signature",

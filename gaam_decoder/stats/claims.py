@@ -156,19 +156,24 @@ class Claim:
         return None if found is None else larger(found)
 
 
-def holm_corrected(claims: Sequence[Claim]) -> list[Claim]:
+def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
     """Claims of one report, corrected for one another; those that are not testable as they are.
 
     The tests of a difference and those of equivalence are a family each. A claim that the data
     did not allow counts as a test that found nothing.
+
+    Args:
+        claims: all that were tested.
+        untested: further members of the families, counted as if their p were 1. That is never too
+            small, so which were tested may have been chosen by their results.
     """
     tested = [claim for claim in claims if claim.testable]
-    silent = [1.0] * sum(claim.silent for claim in claims)
-    differ = holm(np.array([*(claim.p for claim in tested), *silent]))
-    equal = holm(np.array([*(claim.p_equivalent for claim in tested), *silent]))
+    ones = np.ones(sum(claim.silent for claim in claims) + untested)
+    differ = holm(np.array([*(claim.p for claim in tested), *ones]))
+    equal = holm(np.array([*(claim.p_equivalent for claim in tested), *ones]))
     adjusted = zip(differ.tolist(), equal.tolist(), strict=True)
     return [
-        claim.corrected(*next(adjusted), len(tested) + len(silent)) if claim.testable else claim
+        claim.corrected(*next(adjusted), len(tested) + len(ones)) if claim.testable else claim
         for claim in claims
     ]
 

@@ -12,6 +12,8 @@ from gaam_cache.terminal.help import NARROWEST, page, row
 from tests.cli.commands import COMMANDS
 
 ROOT: Any = typer.main.get_command(cli.app)
+INDENT = 6
+"""Of what stands below the name of an option."""
 GROUPS = {"": ROOT} | {
     name: one for name, one in ROOT.commands.items() if getattr(one, "commands", None)
 }
@@ -29,7 +31,7 @@ def test_no_line_is_wider_than_the_terminal_unless_a_word_is(
         shown = one.get_help(context)
         for line in shown.splitlines():
             words = line.split()
-            assert len(line) <= width or (len(words) == 1 and len(words[0]) > width - 4), (
+            assert len(line) <= width or (len(words) == 1 and len(words[0]) > width - INDENT), (
                 width,
                 line,
             )

@@ -23,6 +23,7 @@ OUTPUTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
         [RUN, "--cache", "cache", "--out", "@.csv"],
         "gaam_decoder.use.predict.predictor_of",
     ),
+    ("plant", "out"): ("folder", ["@"], "gaam_decoder.planting.plant.make_teacher"),
     ("report", "out"): ("file", ["runs", "--out", "@"], "gaam_decoder.report"),
     ("report", "figures"): ("folder", ["runs", "--figures", "@"], "gaam_decoder.report"),
     ("export", "out"): ("folder", [RUN, "@"], "gaam_decoder.export_run"),
@@ -36,7 +37,7 @@ DRY = {
 }
 """Commands that say what they would do, and where that begins."""
 READ = {"prompt_file", "config", "cache", "file", "files", "run", "runs", "folders", "names"}
-READ |= {"path"}
+READ |= {"path", "from_cache"}
 """What is read or looked at, or is given another name where it is."""
 IN_THE_WAY = {
     "folder": {"file": "a file", "nowhere": "a link that leads nowhere", "nowhere/x": "a link"},

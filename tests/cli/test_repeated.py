@@ -26,6 +26,7 @@ OPTIONS = [
     for option in group.params
     if option.param_type_name == "option" and not option.is_flag
 ]
+CHOOSING = {"--attn", "--head", "--layers", "--lr"}
 REPEATABLE = {
     "extract": {"--text-column", "--split", "--pool", "--keep-column", "--unlabelled"},
     "import": {"--array", "--labels", "--num-tokens", "--keep-column", "--unlabelled"}
@@ -33,8 +34,9 @@ REPEATABLE = {
     "train": {"--attn", "--head", "--pool", "--lr", "--weight-decay", "--layers", "--seeds"}
     | {"--tune-seeds", "--train-rows", "--shots"},
     "predict": {"--text-column"},
-    "report": {"--attn", "--head"},
-    **{f"runs {name}": {"--attn", "--head"} for name in ("list", "move", "remove")},
+    "report": CHOOSING,
+    "runs list": CHOOSING,
+    **{f"runs {name}": {"--attn", "--head"} for name in ("move", "remove")},
 }
 
 

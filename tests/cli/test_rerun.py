@@ -30,6 +30,8 @@ OTHERWISE: dict[str, tuple[object, ...]] = {
     "seeds": ("--seeds", "3,"),
     "tune_seeds": ("--lr", "1e-3,1e-2", "--tune-seeds", "0-1", "--seeds", "2-3"),
     "epochs": ("--epochs", 3),
+    "train_rows": ("--train-rows", "20,all"),
+    "shots": ("--shots", "4,8"),
     "batch_size": ("--batch-size", 7),
     "lr": ("--lr", "1.5e-3,1e-2"),
     "weight_decay": ("--weight-decay", "0,0.3"),
@@ -187,8 +189,7 @@ def test_a_signature_gives_the_same_table(
             again = gaam(*words[1:], *(("--device", "cpu") if words[1] == "train" else ()))
             assert again.code == 0, again.err
     assert gaam("report", "runs", "--signature").out.strip() == line
-    evaluated = {key: value for key, value in contents(runs).items() if value}
-    assert contents(tmp_path / "runs").items() >= evaluated.items()
+    assert contents(tmp_path / "runs") == contents(runs)
 
 
 def mutations(run: RunResult) -> Iterator[RunResult]:
@@ -240,7 +241,7 @@ def test_a_report_in_json_is_its_signature(
     gaam("report", runs, "--json", "-o", tmp_path / "report.json")
     line = gaam("report", runs, "--signature").out.strip()
     assert gaam("rerun", tmp_path / "report.json").out == gaam("rerun", line).out
-    for text in ("{}", "[]", "3", '{"sections": 3}', "{", ""):
+    for text in ('{"rows": []}', "{}", "[]", "3", '{"sections": 3}', "{", ""):
         (tmp_path / "other.json").write_text(text)
         outcome = gaam("rerun", tmp_path / "other.json")
         assert outcome.code == 2, text
@@ -259,6 +260,11 @@ def test_lines_that_are_no_signature_are_refused(
             outcome = gaam("rerun", changed)
             assert outcome.code == 2, changed
             assert "Traceback" not in outcome.err
+    for seeds in ("1-0", "0-999999999999", "x", "0-1000000", "%"):
+        changed = "|".join(f"seeds {seeds}" if f.startswith("seeds ") else f for f in fields)
+        outcome = gaam("rerun", changed)
+        assert (outcome.code, "Traceback" in outcome.err) == (2, False), seeds
+    assert gaam("rerun", f"signature: {line}").out == gaam("rerun", line).out
     for other in ("|", "a|b", line.replace("signature 1", "signature 2"), line + line):
         assert gaam("rerun", other).code == 2
 

@@ -103,8 +103,8 @@ def test_refusals(tiny_cache: Path, tmp_path: Path) -> None:
         (("from_cache", tiny_cache), ("layers", 4)): "--layers is of Gaussian states",
         (("from_cache", tiny_cache), ("rows", 10**6)): "fewer rows than --rows",
         (("from_cache", tiny_cache), ("classes", 10**4)): "more classes than rows",
-        (("out", tmp_path / "there"),): "is no cache",
-        (("out", tmp_path / "file"),): "is no cache",
+        (("out", tmp_path / "there"),): "(is no cache|nothing can be written)",
+        (("out", tmp_path / "file"),): "(is no cache|nothing can be written)",
     }.items():
         with pytest.raises(ConfigError, match=said):
             plant(PlantConfig(**{"out": tmp_path / "new", **dict(given)}))

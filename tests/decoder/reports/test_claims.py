@@ -80,7 +80,8 @@ WHAT: dict[str, tuple[Callable[[], list[RunResult]], float, str]] = {
     ),
     "no baseline": (
         lambda: [build_run("gaam", answers(8, 0.8, 1)), build_run("mha", answers(8, 0.8, 2))],
-        0.005, "nothing of differences, for nothing is compared",
+        0.005,
+        "nothing of differences to a baseline, for there is none; every pair is compared below",
     ),
     "one decoder": (
         lambda: [build_run("gaam", answers(8, 0.8, 1))], 0.005,

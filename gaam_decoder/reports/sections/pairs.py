@@ -1,0 +1,158 @@
+"""Every mechanism against every other, or every value of a setting: a matrix and its picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gaam_decoder import stats
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._numbers import points
+from gaam_decoder.reports._pairs import MOST_GROUPS, MOST_VALUES, Group, Pair
+from gaam_decoder.reports._picture import Picture, slug
+from gaam_decoder.reports._section import Section, Writer
+from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports._unit import DEFAULT as SCORE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARKS = {"better": "*", "worse": "*", "equivalent": "=", "undecided": ""}
+"""Of a verdict, beside a difference."""
+MOST_PICTURES = 2
+"""Those of most rows are drawn."""
+
+
+class Pairs(Writer):
+    """A matrix per group of rows that differ in one setting alone."""
+
+    place = 30
+
+    def of(self, table: Table) -> Section | None:
+        """None without pairs, or where the only one is the comparison with the baseline."""
+        if table.pairs is None or not table.pairs.there:
+            return None
+        if table.score != SCORE:
+            return Section(
+                name="pairs",
+                heading="Every pair",
+                lead="every pair is compared by accuracy alone: leave --score out",
+            )
+        axis, groups = table.pairs.family.axis, table.pairs.groups
+        made = [pair for group in groups for pair in group.pairs]
+        if not made or (len(made) == 1 and axis == "attn" and table.baseline is not None):
+            return None
+        return Section(
+            name="pairs",
+            heading="Every pair",
+            lead=self._lead(axis, made, table),
+            lines=tuple(_lines(groups, table)),
+            sheets=tuple(_sheet(group, axis) for group in groups),
+            pictures=tuple(_picture(group, axis) for group in groups[:MOST_PICTURES]),
+            values={
+                "axis": axis.replace("_", "-"),
+                "corrected_for": table.pairs.family.num_tests,
+                "groups": [
+                    {
+                        "shared": group.name,
+                        "labels": list(group.labels),
+                        "rows_not_compared": group.left_out,
+                        "pairs": [pair.to_dict(group.labels) for pair in group.pairs],
+                    }
+                    for group in groups
+                ],
+            },
+        )
+
+    def _lead(self, axis: str, made: list[Pair], table: Table) -> str:
+        name = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        most = max(len(pair.seeds) for pair in made)
+        pairs = f"{len(made)} pair{'s' * (len(made) != 1)} of {name}"
+        if most < stats.LEAST_SEEDS:
+            return (
+                f"{pairs}, and no claim of any: {most} seed{'s' * (most != 1)}, and a claim needs "
+                f"{stats.LEAST_SEEDS}"
+            )
+        found = Counter(pair.claim.verdict for pair in made)
+        return (
+            f"of {pairs}, {found['better'] + found['worse']} differ, {found['equivalent']} are "
+            f"equivalent within {100 * table.margin:.4g} points, {found['undecided']} are undecided"
+        )
+
+
+def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
+    assert table.pairs is not None
+    counted = table.pairs.family.num_tests
+    found = [
+        "row minus column in accuracy points, the most accurate first; * they differ, = they are "
+        "equivalent, no mark: undecided; each is the t test of crossed seeds and test rows that a "
+        f"comparison with a baseline is, corrected by Holm for all {counted} pairs of this report, "
+        "a family of their own"
+    ]
+    if any(group.left_out for group in groups):
+        found.append(
+            f"of more than {MOST_VALUES} rows the most accurate are compared; Holm corrects for "
+            "the pairs of all, so that this choice makes no p smaller"
+        )
+    if len(groups) == MOST_GROUPS:
+        found.append(f"at most {MOST_GROUPS} groups of rows are compared, those of most rows")
+    if any(group.rows[0].folds > 1 for group in groups):
+        found.append("the training sets of the folds are taken as given")
+    if any(row.optimistic for group in groups for row in group.rows):
+        found.append("some of these accuracies are optimistic")
+    return found
+
+
+def _sheet(group: Group, axis: str) -> Sheet:
+    count = len(group.labels)
+    cells = [["-"] * count for _ in range(count)]
+    for pair in group.pairs:
+        mark = MARKS[pair.claim.verdict]
+        cells[pair.first][pair.second] = points(pair.claim.difference) + mark
+        cells[pair.second][pair.first] = points(-pair.claim.difference) + mark
+    name = axis.replace("_", "-")
+    more = f" ({group.name})" if group.name else ""
+    return Sheet(
+        caption=f"every pair along {name}{more}, accuracy points",
+        header=[name, *(str(place) for place in range(1, count + 1))],
+        lines=[
+            [f"{place} {label}", *line]
+            for place, (label, line) in enumerate(zip(group.labels, cells, strict=True), 1)
+        ],
+        words=(name,),
+    )
+
+
+def _picture(group: Group, axis: str) -> Picture:
+    name = axis.replace("_", "-")
+    more = f" ({group.name})" if group.name else ""
+    found = Counter(pair.claim.verdict for pair in group.pairs)
+    differ = found["better"] + found["worse"]
+    return Picture(
+        kind="pairs",
+        name=f"pairs-{slug(name)}" + (f"-{slug(group.name)}" if group.name else ""),
+        title=f"Every pair along {name}{more}",
+        caption="Row minus column in accuracy points, the most accurate first; blue is more, red "
+        "less; * they differ, = they are equivalent, no mark: undecided.",
+        alt=f"Matrix of {len(group.labels)} rows from {group.labels[0]} to {group.labels[-1]}: "
+        f"{differ} pairs differ, {found['equivalent']} are equivalent, {found['undecided']} are "
+        "undecided. All numbers are in the table.",
+        draw=partial(_draw, group),
+    )
+
+
+def _draw(group: Group) -> Figure:
+    from gaam_decoder.reports.figures.pairs import matrix
+
+    count = len(group.labels)
+    points_KK = np.full((count, count), np.nan)
+    marks = [[""] * count for _ in range(count)]
+    for pair in group.pairs:
+        one, other = pair.first, pair.second
+        points_KK[one, other] = 100 * pair.claim.difference
+        points_KK[other, one] = -100 * pair.claim.difference
+        marks[one][other] = marks[other][one] = MARKS[pair.claim.verdict]
+    return matrix(points_KK, group.labels, marks)

@@ -1,0 +1,117 @@
+"""Every pair along a setting: what is compared, corrected, refused and shown."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gaam_cache.errors import ConfigError
+from gaam_decoder import stats
+from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._pairs import MOST_VALUES
+from gaam_decoder.reports._section import Section, sections
+from gaam_decoder.reports.report import Report
+from gaam_decoder.runs.result import RunResult
+from tests.decoder.reports.conftest import answers, build_run
+
+NAMES = ("none", "gaam", "mha", "dot")
+
+
+def some(count: int = 4, num_seeds: int = 8, **recipe: float) -> list[RunResult]:
+    names = [*NAMES, *(f"way{n}" for n in range(20))][:count]
+    return [
+        build_run(name, answers(num_seeds, 0.8 + 0.01 * n, n + 1), **recipe)
+        for n, name in enumerate(names)
+    ]
+
+
+def by_name(table: Table) -> dict[str, Section]:
+    return {section.name: section for section in sections(table)}
+
+
+@pytest.mark.parametrize("count", range(3, 8))
+def test_every_pair_is_the_claim_of_the_two_corrected_for_all(count: int) -> None:
+    (table,) = build_tables(some(count))
+    assert table.pairs is not None
+    (group,) = table.pairs.groups
+    claims = [
+        stats.claim(group.rows[p.first].scores.by_row, group.rows[p.second].scores.by_row)
+        for p in group.pairs
+    ]
+    assert len(claims) == count * (count - 1) // 2
+    expected = stats.holm(np.array([claim.p for claim in claims])).tolist()
+    assert [pair.claim.p_holm for pair in group.pairs] == expected
+    assert group.smallest == min(expected)
+    means = [row.mean or 0 for row in group.rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
+    runs = [*some(3), *some(2, lr=0.01)]
+    (table,) = build_tables(runs, every_candidate=True)
+    assert table.pairs is not None
+    assert sorted(len(group.rows) for group in table.pairs.groups) == [2, 3]
+    (table,) = build_tables(runs, every_candidate=True, pairs="lr")
+    assert table.pairs is not None
+    assert [group.labels for group in table.pairs.groups] != []
+    assert {frozenset(group.labels) for group in table.pairs.groups} == {
+        frozenset(("0.01", "0.001"))
+    }
+    assert {group.rows[0].attention for group in table.pairs.groups} == {"none", "gaam"}
+
+
+def test_a_setting_that_does_not_vary_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ConfigError, match="epochs") as caught:
+        build_tables(some(3), pairs="epochs")
+    assert "attn" in str(caught.value)
+
+
+def test_of_many_the_most_accurate_are_compared_and_corrected_for_all() -> None:
+    count = MOST_VALUES + 3
+    (table,) = build_tables(some(count))
+    assert table.pairs is not None
+    (group,) = table.pairs.groups
+    assert (len(group.rows), group.left_out) == (MOST_VALUES, 3)
+    assert {pair.claim.num_tests for pair in group.pairs} == {count * (count - 1) // 2}
+
+
+def test_no_filter_makes_p_smaller() -> None:
+    runs = some(5)
+    (table,) = build_tables(runs[:3], beside=runs[3:])
+    assert table.pairs is not None
+    assert {pair.claim.num_tests for pair in table.pairs.groups[0].pairs} == {10}
+
+
+def test_fewer_than_six_seeds_make_no_claim() -> None:
+    found = by_name(build_tables(some(3, num_seeds=5))[0])
+    assert "no claim" in found["pairs"].lead
+    assert "no claim" in found["omnibus"].lead
+    assert not found["omnibus"].pictures
+
+
+def test_ranks_are_over_the_seeds_that_all_finished() -> None:
+    runs = some(3)
+    runs[1] = build_run("gaam", answers(8, 0.8, 2), failed={3: "the loss is not finite"})
+    found = by_name(build_tables(runs)[0])["omnibus"]
+    assert found.values["groups"][0]["complete_seeds"] == [0, 1, 2, 4, 5, 6, 7]
+    assert any("without 1 seeds" in line for line in found.lines)
+
+
+def test_two_mechanisms_have_no_test_of_all_and_no_matrix_beside_their_comparison() -> None:
+    assert not {"pairs", "omnibus"} & by_name(build_tables(some(2))[0]).keys()
+    found = by_name(build_tables(some(3)[1:])[0])
+    assert "pairs" in found
+    assert "omnibus" not in found
+
+
+def test_without_a_baseline_the_report_points_to_the_pairs() -> None:
+    text = Report(tuple(build_tables(some(4)[1:]))).text("terminal")
+    assert "there is no row 'none'; name one with --baseline; every pair is compared below" in text
+
+
+def test_json_has_every_pair() -> None:
+    content = json.loads(Report(tuple(build_tables(some(4)))).text("json"))
+    assert "p_equivalent_holm" in json.dumps(content)
+    assert json.dumps(content).count('"paired_seeds"') >= 6
