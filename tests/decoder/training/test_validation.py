@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 import gaam_decoder
@@ -20,6 +21,7 @@ from gaam_decoder.runs.run_checks import VALIDATION_FILE
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import tensor_parts
 from gaam_decoder.runs.verify import check_run, verify
+from gaam_decoder.training.train_group import kept_logits
 from tests.decoder.runs.test_runs import of, poke, rewrite
 
 
@@ -146,3 +148,29 @@ def test_tampering_is_damage(trained: RunResult, tmp_path: Path) -> None:
     (copy / VALIDATION_FILE).unlink()
     with pytest.raises(CacheError, match="damaged"):
         read_run(copy)
+
+
+def test_finished_seeds_of_unfinished_work_keep_them(config: TrainConfig, tmp_path: Path) -> None:
+    """A training that ends before it publishes, then goes on: the same bytes."""
+    from unittest.mock import patch
+
+    one = replace(config, seed_batch=1, probe=False)
+    (whole,) = gaam_decoder.train(replace(one, runs=tmp_path / "whole"))
+    with (
+        patch("gaam_decoder.training.train_item.publish", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        gaam_decoder.train(one)
+    with patch("gaam_decoder.training.seed_groups.train_group", side_effect=AssertionError):
+        (resumed,) = gaam_decoder.train(one)  # from what is kept of the seeds alone
+    content = (whole.path / VALIDATION_FILE).read_bytes()
+    assert (resumed.path / VALIDATION_FILE).read_bytes() == content
+
+
+@pytest.mark.parametrize("failed", [None, "lost"])
+@pytest.mark.parametrize("value", [0.0, float("inf"), float("nan")])
+def test_what_is_not_finite_or_failed_is_kept_as_nan(failed: str | None, value: float) -> None:
+    logits_VC = torch.zeros(4, 3)
+    logits_VC[2, 1] = value
+    found = kept_logits(logits_VC, failed)
+    assert bool(found.isnan().all()) == (failed is not None or value != 0)
