@@ -12,7 +12,7 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._compare import counterpart, is_of
+from gaam_decoder.reports._compare import counterpart
 
 MOST_ROWS = 20
 """Rows that a screen shows at a glance; a report of more is a large one, which is folded."""
@@ -87,11 +87,9 @@ def laid_out(table: Table, sort: str | None, top: int | None) -> Table:
 def leading(table: Table, most: int, sort: str = "score") -> tuple[int, ...]:
     """Places of the first ``most`` rows, and of all that they are compared with, in order.
 
-    The baseline of a row that is shown stays beside it; where none has one, all rows of the
-    baseline stay.
+    The baseline of a row that is shown stays beside it.
     """
     ranked = _ranked(table, "score" if sort == "name" else sort)
-    ranked = [place for place in ranked if not is_of(table.rows[place], table.baseline)]
     kept = ranked[:most]
     return tuple(sorted({*kept, *_baselines(table, kept)}))
 
@@ -146,8 +144,7 @@ def _baselines(table: Table, places: Sequence[int]) -> set[int]:
         for place in places
         if table.comparisons[place] is not None
     }
-    of = {place for place, row in enumerate(table.rows) if id(row) in found}
-    return of or {p for p, row in enumerate(table.rows) if is_of(row, table.baseline)}
+    return {place for place, row in enumerate(table.rows) if id(row) in found}
 
 
 def _ordered(table: Table, places: Sequence[int]) -> Table:

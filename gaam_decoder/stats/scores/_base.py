@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+GRAIN = 2.0**-46
+"""Of log-odds, by the size of what they are a difference of: some 60 roundings in float64."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Answers:
         of_first_N1 = most_N1 + np.log(np.exp(others_NC - most_N1).sum(-1, keepdims=True))
         np.put_along_axis(rest_NC, first_N1, of_first_N1, -1)
         # what is equal but for the order in which it was summed is equal
-        odds_NC: Floats = np.round(log_p_NC - rest_NC, 9)
+        size_NC = np.maximum(np.maximum(-log_p_NC, -rest_NC), 1.0)
+        grain_NC = np.ldexp(GRAIN, np.frexp(size_NC)[1])
+        odds_NC: Floats = np.round((log_p_NC - rest_NC) / grain_NC) * grain_NC
         return odds_NC
 
     @cached_property

@@ -285,3 +285,16 @@ def test_a_margin_that_is_none_is_refused(margin: float) -> None:
     weak, strong = both("macro-f1")
     with pytest.raises(ValueError, match="margin"):
         claim_by_score(SCORES["macro-f1"], strong, weak, margin=margin)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+@pytest.mark.parametrize("size", [10.0**-power for power in range(0, 11, 2)])
+def test_the_order_of_nearly_constant_answers_is_their_order(size: float, offset: float) -> None:
+    rng = np.random.default_rng(3)
+    label_N = rng.integers(0, 2, 60)
+    logit_NC = rng.normal(size=(60, 2))
+    logit_NC[np.arange(60), label_N] += 0.5
+    logit_NC = (logit_NC * size + offset).astype(np.float32)
+    exact_N = logit_NC[:, 1].astype(np.float64) - logit_NC[:, 0]
+    found = SCORES["auroc"].value(Answers(logit_NC, label_N))
+    assert found == pytest.approx(metrics.roc_auc_score(label_N, exact_N), abs=1e-9)
