@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import command_again, extract_command, settings_of
 from gaam_cache.format.encoding import Encoding
@@ -23,8 +24,6 @@ def extract_again(known: Plan | Encoding, out: Path, **given: Any) -> str:
     Raises:
         CacheError: nobody recorded it, or no shell can be told.
     """
-    from gaam_cache.config import ExtractConfig
-
     if isinstance(known, Plan):
         command = command_again(known, out)
     elif known.imported:

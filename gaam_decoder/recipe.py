@@ -35,6 +35,8 @@ OF_STEPS: dict[str, Any] = {
 """Settings that play no part where a head is fitted at once, and the values that they have there,
 so that two recipes which mean the same are the same."""
 
+IMPLIED = ("plugins", "shard_rows")
+"""What a recipe holds that nobody asks for: it follows from the session and the cache."""
 NO_TEST = "none"
 """The test split of a final model, which learns from all rows and is tested on none."""
 

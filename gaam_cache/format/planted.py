@@ -9,6 +9,8 @@ from typing import Any
 from gaam_cache.format.plan import Plan
 
 KEY = "planted"
+GAUSSIAN = "gaussian"
+"""What ``states`` says of those that were drawn; else it is the fingerprint of a cache."""
 NEEDED = {"gate", "mechanism", "parameters", "strength", "seed", "states"}
 """Keys of the parameters; FORMAT.md says what they mean."""
 

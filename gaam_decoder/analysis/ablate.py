@@ -20,15 +20,13 @@ from gaam_decoder.analysis.importance import (
     importance_of,
 )
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.find_cache import cache_of
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_reader import RUN_FILE
 from gaam_decoder.training.train import train
-
-IMPLIED = ("plugins", "shard_rows")
-"""What a recipe holds that nobody asks for: it follows from the session and the cache."""
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]

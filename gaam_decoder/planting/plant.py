@@ -11,7 +11,8 @@ import numpy as np
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.planted import Planted
+from gaam_cache.format.plan import PLAN_FILE
+from gaam_cache.format.planted import GAUSSIAN, Planted
 from gaam_cache.format.targets import check_folder
 from gaam_cache.importing.write import write
 from gaam_cache.messages.foreign_text import visible
@@ -23,7 +24,6 @@ from gaam_decoder.planting.teacher import draw_labels, make_teacher
 
 Progress = Callable[[int, int, str], None]
 SPLITS = ("train", "test")
-GAUSSIAN = "Gaussian states"
 SHOWN = 0.05
 """Smallest difference in points that a digit shows."""
 
@@ -129,7 +129,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         "parameters": {name: f"{value:g}" for name, value in about.parameters.items()},
         "strength": f"{config.strength:g}",
         "seed": config.seed,
-        "states": "gaussian" if source is None else source.fingerprint,
+        "states": GAUSSIAN if source is None else source.fingerprint,
     }
     figures = {"teacher_accuracy": f"{expected:.4f}", "teacher_accuracy_drawn": f"{drawn:.4f}"}
     if linear is not None:
@@ -143,9 +143,9 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         class_names=[str(number) for number in range(config.classes)],
         storage_dtype=config.storage_dtype or (_stored(source) if source else "float32"),
         axes="nld",
-        encoder_name=f"states of {source.plan.encoder_label}" if source else GAUSSIAN,
+        encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
-        pool=source.plan.pooling[0] if source else "gaussian",
+        pool=source.plan.pooling[0] if source else GAUSSIAN,
         planted=Planted(parameters=parameters, figures=figures),
         progress=progress,
     )
@@ -168,7 +168,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
 def _check_folder(out: Path) -> None:
     """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
     folder = out.expanduser()
-    if folder.exists() and not (folder / "cache.json").exists():
+    if folder.exists() and not (folder / PLAN_FILE).exists():
         if folder.is_dir() and not any(folder.iterdir()):
             return
         raise ConfigError(

@@ -21,7 +21,7 @@ from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._rows import BY_FOLD, Row
+from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._unit import DEFAULT
 from gaam_decoder.runs.tuning import TUNED
 
@@ -157,18 +157,11 @@ def _settings(rows: Iterable[Row]) -> Fields:
     for row in rows:
         # of all training rows a recipe has no number
         for name, value in {**dict.fromkeys(DRAWN_BY), **row.recipe}.items():
-            if name in TOGETHER or value == BY_FOLD:
-                continue
-            tuned = name in TUNED and row.tunings
-            tried = (
-                [c.values[name] for of in row.tunings for c in of.candidates] if tuned else [value]
-            )
+            if name in TUNED and row.tunings:  # every fold may have chosen for itself
+                tried = [c.values[name] for of in row.tunings for c in of.candidates]
+            else:
+                tried = [] if name in TOGETHER else [value]
             values.setdefault(name, []).extend(tried)
-        for name in TUNED:  # of folds that chose each for themselves
-            if row.recipe.get(name) == BY_FOLD:
-                values.setdefault(name, []).extend(
-                    c.values[name] for t in row.tunings for c in t.candidates
-                )
     return {
         name.replace("_", "-"): _each(map(_word, sorted(of) if name in TUNED else of))
         for name, of in values.items()

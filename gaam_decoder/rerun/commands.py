@@ -11,7 +11,7 @@ from typing import Any
 from gaam_cache.messages.checks import option_of
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_layers
+from gaam_decoder.number_lists import spell_layers, spell_numbers
 
 REPEATED = ("attn", "head", "pool", "layers")
 """Options that are given once for each of several values."""
@@ -81,7 +81,5 @@ def _is_several(name: str, value: Any) -> bool:
 
 def spell_seeds(seeds: Sequence[int]) -> str:
     """Seeds as ``--seeds`` reads them; a number alone would be how many."""
-    from gaam_decoder.number_lists import spell_numbers
-
     text = spell_numbers(sorted(seeds))
     return f"{text}," if text.isdecimal() else text

@@ -10,23 +10,24 @@ from typing import Any
 
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import Plan
+from gaam_cache.format.planted import GAUSSIAN
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.rerun import extract_again
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.rerun.commands import Rerun, train_command
 from gaam_decoder.runs.find_cache import cache_of, plan_of
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_reader import RUN_FILE
-from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.runs.tuning import TUNED, trained_to_choose
 from gaam_decoder.training.items import recipes
 from gaam_decoder.training.rows.groups import read_groups
 
-GAUSSIAN, STORED = "gaussian", "float32"
-"""What a plan calls states that were drawn, and how these are stored."""
-IMPLIED = ("plugins", "shard_rows", "groups")
-"""What a recipe holds that is no option: it follows from plug-ins, cache and groups."""
+STORED = "float32"
+"""How states that were drawn are stored where nobody says otherwise."""
+NO_OPTIONS = (*IMPLIED, "groups")
+"""What a recipe holds that is no option; of groups it has a digest, and the run their source."""
 
 
 def commands_of(runs: Sequence[RunResult]) -> Rerun:
@@ -53,10 +54,8 @@ def _extract(run: RunResult, out: Path) -> str:
     """The command that makes the cache of a run: from its plan, or from what the run says."""
     if "planted" in run.cache:
         return _plant(run, out)
-    known: Plan | Encoding | None = None
-    given = {"shard_rows": rows} if (rows := run.recipe.get("shard_rows")) else {}
     try:
-        known = plan_of(run.cache, run.path)
+        plan = plan_of(run.cache, run.path)
     except GaamError as error:
         if "encoding" not in run.cache:
             raise CacheError(
@@ -65,8 +64,10 @@ def _extract(run: RunResult, out: Path) -> str:
                 found=str(error).splitlines()[0],
                 where=str((run.path / RUN_FILE).absolute()),
             ) from error
-        known = Encoding.from_dict(run.cache["encoding"])
-    return extract_again(known, out, **given)
+    else:
+        return extract_again(plan, out)
+    given = {"shard_rows": rows} if (rows := run.recipe.get("shard_rows")) else {}
+    return extract_again(Encoding.from_dict(run.cache["encoding"]), out, **given)
 
 
 def _plant(run: RunResult, out: Path) -> str:
@@ -115,17 +116,12 @@ def _tuned(runs: Sequence[RunResult], cache: Path) -> Iterable[TrainConfig]:
         name = repr(dataclasses.replace(config, seeds=(0,), **usual))
         families.setdefault(name, []).append((run, config))
     for family in families.values():
-        chose = [(run, config) for run, config in family if _chose(run)]
-        rest = [(run, config) for run, config in family if not _chose(run)]
+        chose = [(run, config) for run, config in family if trained_to_choose(run)]
+        rest = [(run, config) for run, config in family if not trained_to_choose(run)]
         if chose and rest and (whole := _whole_grid(chose, rest)):
             yield whole
         else:
             yield from _joined([config for _, config in family])
-
-
-def _chose(run: RunResult) -> bool:
-    """Whether its seeds were trained to choose."""
-    return bool(set(run.seeds) & set(run.tuning.get("seeds", ())))
 
 
 def _whole_grid(
@@ -134,7 +130,7 @@ def _whole_grid(
     """The sweep that trained a grid on some seeds and what they chose on others."""
     grid = {tuple(run.recipe[name] for name in TUNED) for run, _ in chose}
     values = [tuple(sorted({point[place] for point in grid})) for place in range(len(TUNED))]
-    tuning = {tuple(run.tuning["seeds"]) for run, _ in chose}
+    tuning = {run.tuning_seeds for run, _ in chose}
     of_grid = len(grid) == len(values[0]) * len(values[1])
     if not of_grid or len(tuning) != 1 or len({config.lr for _, config in rest}) != 1:
         return None
@@ -159,7 +155,7 @@ def config_of(run: RunResult, cache: Path) -> TrainConfig:
     Raises:
         CacheError: none does.
     """
-    given = {name: value for name, value in run.recipe.items() if name not in IMPLIED}
+    given = {name: value for name, value in run.recipe.items() if name not in NO_OPTIONS}
     if run.recipe.get("groups"):
         given["groups"] = _groups(run)
     given |= {"attn": (run.attention,), "head": run.head, "seeds": run.seeds}
@@ -171,8 +167,8 @@ def config_of(run: RunResult, cache: Path) -> TrainConfig:
         (recipe,) = recipes(config, config.dtype)  # type: ignore[arg-type]  # 'auto' is never kept
     except (GaamError, TypeError, ValueError) as error:
         raise _other(run, str(error)) from error
-    asked = {k: v for k, v in recipe.to_dict().items() if k not in IMPLIED}
-    meant = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
+    asked = {k: v for k, v in recipe.to_dict().items() if k not in NO_OPTIONS}
+    meant = {k: v for k, v in run.recipe.items() if k not in NO_OPTIONS}
     if (str(recipe.attention), str(recipe.head)) != (run.attention, run.head) or asked != meant:
         raise _other(run, ", ".join(_differ(asked, meant)) or "another decoder")
     return config
@@ -195,9 +191,9 @@ def _other(run: RunResult, found: str) -> CacheError:
 def _groups(run: RunResult) -> str:
     """Where the groups of a run are, if they are still those that it had."""
     source = run.groups.get("source")
+    if source is None:
+        raise _other(run, "groups of which it does not say where they were read")
     try:
-        if source is None:
-            raise _other(run, "groups of which it does not say where they were read")
         split = run.recipe.get("train_split", "train")
         found = read_groups(str(source), cache_of(run), split).digest
     except GaamError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.signature import AND, OF_TABLE, Fields, read
 from gaam_decoder.rerun.commands import LISTED, REPEATED, Rerun, train_command
-from gaam_decoder.rerun.of_runs import IMPLIED
+from gaam_decoder.rerun.of_runs import NO_OPTIONS
 from gaam_decoder.training.probe import ATTENTION, HEAD
 
 AXES = {*REPEATED, *LISTED}
@@ -29,6 +30,7 @@ def commands_of_signature(line: str) -> Rerun:
     found = read(line)
     try:
         given, notes = _given(found)
+        rows = int(found.get("rows", ("0",))[0])
     except ValueError as error:
         raise ConfigError(
             "a field of the signature cannot be read", expected=str(error), found=shortened(line)
@@ -39,7 +41,7 @@ def commands_of_signature(line: str) -> Rerun:
         one = {**given, **dict(zip(several, values, strict=True))}
         configs += _configs({n: v for n, v in one.items() if v is not None}, found)
     trained = math.prod(len(given.get(name) or "-") for name in (*several, *AXES - {*LISTED}))
-    if trained > (rows := int(found.get("rows", ("0",))[0])) and len(configs) > 1:
+    if trained > rows:
         notes.append(f"the table has {rows} rows; not every combination below was among them")
     commands = [train_command(config) for config in configs]
     return Rerun(commands=(*commands, _report(found)), notes=tuple(notes))
@@ -57,7 +59,7 @@ def _given(found: Fields) -> tuple[dict[str, Any], list[str]]:
         name = field.replace("-", "_")
         if field in OF_TABLE:
             continue
-        if name in IMPLIED:
+        if name in NO_OPTIONS:
             if name != "shard_rows":
                 notes.append(f"no signature can carry {name}: {' '.join(words)}")
             continue
@@ -131,8 +133,6 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _report(found: Fields) -> str:
-    import shlex
-
     words = ["gaam", "report", "runs"]
     for name in ("baseline", "score", "margin"):
         if name in found:

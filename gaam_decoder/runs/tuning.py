@@ -132,7 +132,7 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     several = {_over_folds(of) for of in families.values() if len(of) > 1}
     for by_key in families.values():
         if not next(iter(by_key.values()))[0].evaluated:
-            by_key = {key: of for key, of in by_key.items() if any(map(_chose, of))}  # noqa: PLW2901
+            by_key = {key: of for key, of in by_key.items() if any(map(trained_to_choose, of))}  # noqa: PLW2901
             if not by_key:
                 continue
         alone = len(by_key) == 1
@@ -149,14 +149,14 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
-def _chose(run: RunResult) -> bool:
-    """Whether its seeds were trained to choose."""
+def trained_to_choose(run: RunResult) -> bool:
+    """Whether its seeds were trained to choose between candidates, of which it is one."""
     return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
 
 
 def _goes(runs: Sequence[RunResult]) -> bool:
     """Whether runs that were not chosen are left out; a final model that somebody made is not."""
-    return runs[0].evaluated or all(map(_chose, runs))
+    return runs[0].evaluated or all(map(trained_to_choose, runs))
 
 
 def _over_folds(by_key: Mapping[str, Sequence[RunResult]]) -> str:

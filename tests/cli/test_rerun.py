@@ -99,12 +99,29 @@ def trained(
     return train
 
 
+@pytest.fixture
+def elsewhere(tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a test is in from then on, with the cache and no runs in it."""
+    (tmp_path / "cache").symlink_to(tiny_cache)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def commands_in(script: str) -> list[list[str]]:
+    lines = (shlex.split(line, comments=True) for line in script.splitlines())
+    return [words for words in lines if words]
+
+
+def run_all(gaam: Gaam, commands: list[list[str]]) -> None:
+    for words in commands:
+        outcome = gaam(*words[1:])
+        assert outcome.code == 0, outcome.err
+
+
 def contents(runs: Path) -> dict[tuple[str, int], tuple[bytes, ...]]:
     """By key and seed what was learned and what it said of the test rows."""
     return {
-        (run.key, seed): tuple(
-            tensor[place].tobytes() for tensor in (run.logits,)
-        ) if run.evaluated else ()
+        (run.key, seed): (run.logits[place].tobytes(),) if run.evaluated else ()
         for run in load_runs(runs)
         for place, seed in enumerate(run.seeds)
     }  # fmt: skip
@@ -115,28 +132,19 @@ def test_what_is_printed_gives_the_same_runs(
     name: str,
     trained: Callable[[Gaam, str], Path],
     gaam: Gaam,
-    tiny_cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Path,
 ) -> None:
     runs = trained(gaam, name)
     outcome = gaam("rerun", runs)
     assert outcome.code == 0, outcome.err
-    commands = [shlex.split(line, comments=True) for line in outcome.out.splitlines()]
-    commands = [words for words in commands if words]
+    commands = commands_in(outcome.out)
     assert [words[1] for words in commands] == [
         "extract", *["train"] * (len(commands) - 2), "report"
     ]  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cache").symlink_to(tiny_cache)
-    for words in commands[1:-1]:
-        again = gaam(*words[1:])
-        assert again.code == 0, again.err
-    assert contents(tmp_path / "runs") == contents(runs)
-    tables = [gaam("report", folder, "--format", "csv").out for folder in (runs, "runs")]
-    assert [without_time(text) for text in tables[:1]] == [
-        without_time(text) for text in tables[1:]
-    ]
+    run_all(gaam, commands[1:-1])
+    assert contents(elsewhere / "runs") == contents(runs)
+    before, after = (gaam("report", folder, "--format", "csv").out for folder in (runs, "runs"))
+    assert without_time(after) == without_time(before)
 
 
 def without_time(text: str) -> list[list[str]]:
@@ -152,10 +160,7 @@ def test_a_run_from_nothing_to_the_same_bytes(
     (run,) = (path for path in trained(gaam, "loss").iterdir() if path.is_dir())
     script = gaam("rerun", run).out
     monkeypatch.chdir(tmp_path)
-    for line in script.splitlines():
-        if words := shlex.split(line, comments=True):
-            outcome = gaam(*words[1:])
-            assert outcome.code == 0, outcome.err
+    run_all(gaam, commands_in(script))
     for name in ("weights.safetensors", "test.safetensors"):
         assert (Path("runs") / run.name / name).read_bytes() == (run / name).read_bytes()
 
@@ -165,9 +170,7 @@ def test_a_signature_gives_the_same_table(
     name: str,
     trained: Callable[[Gaam, str], Path],
     gaam: Gaam,
-    tiny_cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Path,
 ) -> None:
     runs = trained(gaam, name)
     line = gaam("report", runs, "--signature").out.strip()
@@ -182,14 +185,10 @@ def test_a_signature_gives_the_same_table(
     if name == "groups":
         assert "groups" in outcome.out
         return
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cache").symlink_to(tiny_cache)
-    for words in (shlex.split(text, comments=True) for text in outcome.out.splitlines()):
-        if words:
-            again = gaam(*words[1:], *(("--device", "cpu") if words[1] == "train" else ()))
-            assert again.code == 0, again.err
+    of_cpu = ["--device", "cpu"]
+    run_all(gaam, [words + of_cpu * (words[1] == "train") for words in commands_in(outcome.out)])
     assert gaam("report", "runs", "--signature").out.strip() == line
-    assert contents(tmp_path / "runs") == contents(runs)
+    assert contents(elsewhere / "runs") == contents(runs)
 
 
 def mutations(run: RunResult) -> Iterator[RunResult]:
@@ -264,6 +263,10 @@ def test_lines_that_are_no_signature_are_refused(
         changed = "|".join(f"seeds {seeds}" if f.startswith("seeds ") else f for f in fields)
         outcome = gaam("rerun", changed)
         assert (outcome.code, "Traceback" in outcome.err) == (2, False), seeds
+    for name in ("rows", "seeds", "folds"):  # no number
+        others = [field for field in fields if not field.startswith(f"{name} ")]
+        outcome = gaam("rerun", "|".join([*others[:-1], f"{name} x", others[-1]]))
+        assert (outcome.code, "Traceback" in outcome.err) == (2, False), name
     assert gaam("rerun", f"signature: {line}").out == gaam("rerun", line).out
     for other in ("|", "a|b", line.replace("signature 1", "signature 2"), line + line):
         assert gaam("rerun", other).code == 2
@@ -304,10 +307,15 @@ def test_planted_labels_come_again(
     assert "plant --from" in refused.err
     (tmp_path / "again").mkdir()
     monkeypatch.chdir(tmp_path / "again")
-    for line in script.splitlines():
-        if words := shlex.split(line, comments=True):
-            assert gaam(*words[1:]).code == 0, line
+    run_all(gaam, commands_in(script))
     (run,) = load_runs("runs")
     (before,) = load_runs(tmp_path / "runs")
     assert run.key == before.key
     assert run.logits.tobytes() == before.logits.tobytes()
+
+
+def test_more_than_the_table_had_is_said(trained: Callable[[Gaam, str], Path], gaam: Gaam) -> None:
+    line = gaam("report", trained(gaam, "layers"), "--signature").out.strip()
+    said = "not every combination"
+    assert said not in gaam("rerun", line).out
+    assert said in gaam("rerun", line.replace("|rows 3", "|rows 2")).out
