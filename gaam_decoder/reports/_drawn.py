@@ -9,6 +9,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from gaam_cache.messages.foreign_text import visible
+from gaam_decoder.reports._sheets import Sheet
 
 INTERVAL = "95% CI\n"
 
@@ -52,11 +53,28 @@ def _drawn(headers: list[str], rows: list[list[str]]) -> RichTable:
 
 def empty(headers: list[str]) -> RichTable:
     """A table without rows: decoders at the left, numbers at the right."""
-    rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    rich_table = _bare()
     rich_table.add_column("decoder", overflow="fold")
     for header in headers:
         rich_table.add_column(cell(header), justify="right", no_wrap=True)
     return rich_table
+
+
+def of_sheet(sheet: Sheet) -> RichTable:
+    """A sheet as it is; columns of words may wrap."""
+    rich_table = _bare()
+    for name in sheet.header:
+        left = name in sheet.words
+        rich_table.add_column(
+            cell(name), justify="left" if left else "right", overflow="fold", no_wrap=not left
+        )
+    for line in sheet.lines:
+        rich_table.add_row(*map(cell, line))
+    return rich_table
+
+
+def _bare() -> RichTable:
+    return RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
 
 
 def say(console: Console, text: str, *, style: str | None = None) -> None:

@@ -84,7 +84,7 @@ def scores_of(
     by_row = _by_row(right_SN, parts)
     sizes = tuple(len(part[0].labels) for part in parts)
     part_right = _part_right(right_SN, sizes)
-    repeats = len({part[0].recipe.get("split_seed") for part in parts})
+    repeats = repeats_of(parts)
     accuracy = right_SN.mean(1, dtype=np.float64)
     macro_f1 = np.array([stats.f1_of_confusion(count_CC) for count_CC in confusions])
     known = {DEFAULT: accuracy, "macro-f1": macro_f1}
@@ -118,6 +118,11 @@ def scores_of(
     )
 
 
+def repeats_of(parts: Sequence[Part]) -> int:
+    """How many cross-validations, with other folds each, parts are of."""
+    return len({part[0].recipe.get("split_seed") for part in parts})
+
+
 def _part_right(right_SN: NDArray[np.bool_], sizes: Sequence[int]) -> Floats:
     parts = np.split(right_SN, np.cumsum(sizes)[:-1], axis=1)
     return np.stack([part.mean(1, dtype=np.float64) for part in parts], axis=1)
@@ -127,7 +132,7 @@ def _by_row(
     right_SN: NDArray[np.bool_] | Floats, parts: Sequence[Part]
 ) -> NDArray[np.bool_] | Floats:
     """Of rows that several cross-validations test the mean, (S, rows of the split)."""
-    repeats = len({part[0].recipe.get("split_seed") for part in parts})
+    repeats = repeats_of(parts)
     rows = [part[0].test_rows for part in parts] if repeats > 1 else []
     if not rows:
         return right_SN

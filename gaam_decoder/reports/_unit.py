@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gaam_cache import plugins
+from gaam_cache.errors import ConfigError
 from gaam_decoder.reports._numbers import percent, points, span
 from gaam_decoder.stats.scores._base import Score
 
@@ -92,3 +93,22 @@ class Unit:
     def scaled(self, interval: Interval) -> Interval:
         """An interval as it is drawn."""
         return interval and (self.factor * interval[0], self.factor * interval[1])
+
+
+def margin_of(margin: float | None, score: Score) -> float:
+    """A margin as claims have it: a fraction, or in the unit of the score.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if margin is None:
+        return score.margin
+    factor, most = Unit(score).factor, score.highest
+    if isinstance(margin, (int, float)) and 0 < margin / factor < most:
+        return margin / factor
+    points = f"{score.title} points" if score.percent else f"a difference in {score.title}"
+    raise ConfigError(
+        "--margin is out of range",
+        expected=f"{points} above 0" + (f" and below {factor * most:g}" if most < 1e9 else ""),
+        found=str(margin),
+    )

@@ -11,12 +11,13 @@ from pathlib import Path
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
-from gaam_decoder.reports._base import Format, Table, build_tables
+from gaam_decoder.reports._base import Format, Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._layout import check, laid_out
 from gaam_decoder.reports._output import check_outputs, write_report
 from gaam_decoder.reports._scaled import check_fitted
 from gaam_decoder.reports._selected import selected
-from gaam_decoder.reports._unit import DEFAULT, Unit, score_of
+from gaam_decoder.reports._unit import DEFAULT, margin_of, score_of
 from gaam_decoder.reports.signature import signature
 from gaam_decoder.runs.filter_values import Texts
 from gaam_decoder.runs.filters import Filters
@@ -24,7 +25,6 @@ from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import parse_attention
-from gaam_decoder.stats.scores._base import Score
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -185,7 +185,7 @@ def report(
         spec,
         selection=found.selection,
         beside=found.others,
-        margin=_fraction(margin, meant),
+        margin=margin_of(margin, meant),
         score=score,
         temperature=temperature,
         every_candidate=every_candidate,
@@ -206,25 +206,6 @@ def _check_left(selection: Selection, baseline: str | None) -> None:
             found=selection.in_words(),
             hint=f"also give --attn {baseline}" if by == "--attn" else f"leave out {by}",
         )
-
-
-def _fraction(margin: float | None, score: Score) -> float:
-    """A margin as claims have it.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if margin is None:
-        return score.margin
-    factor, most = Unit(score).factor, score.highest
-    if isinstance(margin, (int, float)) and 0 < margin / factor < most:
-        return margin / factor
-    points = f"{score.title} points" if score.percent else f"a difference in {score.title}"
-    raise ConfigError(
-        "--margin is out of range",
-        expected=f"{points} above 0" + (f" and below {factor * most:g}" if most < 1e9 else ""),
-        found=str(margin),
-    )
 
 
 def _seeds(

@@ -6,6 +6,7 @@ S seeds that both have, N test rows.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -185,10 +186,7 @@ def _fewest(low: int, high: int, decides: Callable[[int], bool]) -> int | None:
     """
     if low > high or not decides(high):
         return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle + 1, high)
-    return high
+    return low + bisect_left(range(low, high), True, key=decides)
 
 
 def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:

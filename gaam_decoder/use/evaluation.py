@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.messages.markdown import items, pipes
 from gaam_decoder import stats
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table, build_tables
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._notes import SELECT_NOTES
 from gaam_decoder.reports._numbers import percent, span
 from gaam_decoder.reports._shuffled import shuffled

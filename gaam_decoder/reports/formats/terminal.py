@@ -6,16 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.reports import _finals, _layout, _learned, _sheets
 from gaam_decoder.reports._base import SEPARATE, Format, Table
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._condensed import WHOLE, condensed, condensed_notes
-from gaam_decoder.reports._drawn import cell, empty, fitting, say, short
+from gaam_decoder.reports._drawn import cell, empty, fitting, of_sheet, say, short
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.reports._section import Section, sections
@@ -246,14 +244,6 @@ def _write_section(section: Section, console: Console) -> None:
         return
     for sheet in section.sheets:
         say(console, sheet.caption, style="bold")
-        drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
-        for name in sheet.header:
-            left = name in sheet.words
-            drawn.add_column(
-                cell(name), justify="left" if left else "right", overflow="fold", no_wrap=not left
-            )
-        for cells in sheet.lines:
-            drawn.add_row(*map(cell, cells))
-        console.print(drawn, "")
+        console.print(of_sheet(sheet), "")
     for line in section.lines:
         say(console, f"- {line}")

@@ -8,6 +8,7 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table
 from gaam_decoder.reports._numbers import percent
+from gaam_decoder.reports._pictures import most_accurate
 from gaam_decoder.reports._section import Section, Writer
 from gaam_decoder.reports._sheets import Sheet
 from gaam_decoder.reports._unit import Unit, all_scores
@@ -78,9 +79,8 @@ def _recall(table: Table) -> tuple[Sheet, list[str]]:
     count_C = table.rows[0].scores.labels_per_class
     there = np.flatnonzero(count_C)
     shown = np.sort(there[np.argsort(-count_C[there], kind="stable")][:MOST_CLASSES])
-    ranked = sorted(range(len(table.rows)), key=lambda i: -(table.rows[i].mean or 0.0))
     labels, lines = table.labels(), []
-    for place in sorted(ranked[:MOST_DECODERS]):
+    for place in most_accurate(table, MOST_DECODERS):
         scores = table.rows[place].scores
         for of_class in shown if scores.seeds else ():
             right = scores.confusion[of_class, of_class]
@@ -95,8 +95,8 @@ def _recall(table: Table) -> tuple[Sheet, list[str]]:
             f"{len(names) - len(there)} of {len(names)} classes have no test rows: they count in "
             "neither balanced accuracy nor AUROC"
         )
-    if len(ranked) > MOST_DECODERS:
-        said.append(f"recall of the {MOST_DECODERS} most accurate of {len(ranked)} decoders")
+    if len(table.rows) > MOST_DECODERS:
+        said.append(f"recall of the {MOST_DECODERS} most accurate of {len(table.rows)} decoders")
     header = ["decoder", "class", "rows", "recall %"]
     return Sheet(
         caption="recall by class, mean over seeds",

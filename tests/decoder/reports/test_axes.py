@@ -10,7 +10,7 @@ import pytest
 
 from gaam_decoder import RunResult
 from gaam_decoder.reports._axes import LAYER, LAYERS, along, logarithmic
-from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._section import sections
 from tests.decoder.reports.conftest import answers, build_run
 

@@ -12,7 +12,8 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._compare import same_recipe
 from gaam_decoder.reports.signature import read, signature
 from tests.decoder.reports.conftest import AG_NEWS, MakeRun, answers

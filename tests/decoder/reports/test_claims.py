@@ -14,7 +14,8 @@ import pytest
 from gaam_cache import plugins
 from gaam_decoder import RunResult
 from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._claims import LEAD, claims, conclusion
 from tests.decoder.reports.conftest import answers, build_run
 

@@ -17,7 +17,8 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
 from gaam_decoder.reports import _finals, _page_parts
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._claims import claims, conclusion
 from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._pictures import pictures

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from gaam_cache import plugins
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.formats.csv import Csv
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
 from gaam_decoder.reports.formats.json import Json

@@ -17,7 +17,7 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
 )
 from gaam_decoder.planting.gates import GATES
-from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._pictures import save_pictures
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports.sections.gates import MOST

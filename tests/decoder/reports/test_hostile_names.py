@@ -28,7 +28,8 @@ from gaam_cache import plugins
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder import RunResult
 from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._pictures import save_pictures
 from gaam_decoder.reports.figures import accuracy, confusion, curves, learned, output
 from tests.decoder.reports.conftest import answers, build_run

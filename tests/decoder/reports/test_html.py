@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._page import DARK, LIGHT
 from gaam_decoder.reports._pictures import DETAILED, save_pictures
 from gaam_decoder.reports.formats.html import Html

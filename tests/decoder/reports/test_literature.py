@@ -8,7 +8,8 @@ import pytest
 
 from gaam_decoder.attention._groups import heads_over_layers
 from gaam_decoder.reports import _literature
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._notes import notes
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
 

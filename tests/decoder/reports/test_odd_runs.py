@@ -15,7 +15,8 @@ from gaam_cache import plugins
 from gaam_cache.errors import CacheError
 from gaam_decoder import RunResult
 from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table, build_tables
+from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._pictures import pictures
 from gaam_decoder.reports.figures.output import inline_svg

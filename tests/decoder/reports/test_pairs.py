@@ -9,7 +9,8 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._pairs import MOST_VALUES
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports.report import Report

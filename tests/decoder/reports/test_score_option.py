@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._section import sections
 from gaam_decoder.reports._unit import all_scores
 from gaam_decoder.reports.report import Report

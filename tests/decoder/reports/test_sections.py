@@ -11,7 +11,8 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_decoder.reports import _section
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._picture import Picture
 from gaam_decoder.reports._pictures import save_pictures
 from gaam_decoder.reports._section import Section, Writer, sections

@@ -12,7 +12,8 @@ import scipy.stats
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._claims import claims
 from gaam_decoder.reports._notes import notes, warnings
 from gaam_decoder.reports._row_pictures import row_pictures

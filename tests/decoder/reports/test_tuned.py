@@ -12,7 +12,8 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports._base import Table, build_tables
+from gaam_decoder.reports._base import Table
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._notes import notes
 from gaam_decoder.reports._row_names import AT_EDGE
 from gaam_decoder.reports._rows import BY_FOLD

@@ -23,7 +23,7 @@ from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.reports._base import build_tables
+from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports._pictures import _log
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
 from gaam_decoder.runs.counting import first_runs
