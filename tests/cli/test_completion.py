@@ -242,7 +242,10 @@ def test_bash_completes_with_what_was_installed(tmp_path: Path) -> None:
     assert "complete -o default -F _gaam_completion gaam" in done.stdout
 
 
-def test_splits_of_the_cache_on_the_line_are_offered(ask: Ask, tmp_path: Path) -> None:
+def test_splits_of_the_cache_on_the_line_are_offered(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a checkout has a cache after 'make demo'
     plan = tmp_path / "states" / "cache.json"
     plan.parent.mkdir()
     plan.write_text((GOLDEN / "v0.1.0" / "cache" / "cache.json").read_text())
