@@ -7,12 +7,10 @@ those that were not compared had shown nothing: so choosing them by accuracy mak
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
-
-import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.foreign_text import brief
@@ -20,6 +18,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports._row_names import numbered
 from gaam_decoder.reports._rows import Row
 from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.stats.scored import Scored, claim_by_score
 
 DEFAULT = "attn"
 MOST_VALUES = 12
@@ -66,7 +65,7 @@ class Group:
     rows: tuple[Row, ...] = field(repr=False)
     pairs: tuple[Pair, ...]
     left_out: int
-    """Less accurate rows, which are compared with nothing."""
+    """Rows that are not as good, which are compared with nothing."""
 
     @property
     def smallest(self) -> float | None:
@@ -106,7 +105,7 @@ class PairFamily:
 
     @property
     def num_tests(self) -> int:
-        """Pairs with seeds enough for a claim, compared or not: what Holm corrects for."""
+        """Pairs with seeds enough for a claim: what Holm corrects for."""
         return len(self.keys)
 
     def has(self, place: int) -> bool:
@@ -118,19 +117,13 @@ class PairFamily:
         """Groups of every table, compared and corrected."""
         made = [tuple(self._compared(sets)) for sets in self._sets]
         claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
-        tested = sum(claim.testable for claim in claims)
-        corrected = iter(stats.holm_corrected(claims, max(self.num_tests - tested, 0)))
+        counted = sum(claim.testable or claim.silent for claim in claims)
+        corrected = iter(stats.holm_corrected(claims, max(0, self.num_tests - counted)))
         return [
             tuple(
-                Group(
-                    name=group.name,
-                    labels=group.labels,
-                    rows=group.rows,
-                    left_out=group.left_out,
-                    pairs=tuple(
-                        Pair(first=p.first, second=p.second, seeds=p.seeds, claim=next(corrected))
-                        for p in group.pairs
-                    ),
+                replace(
+                    group,
+                    pairs=tuple(replace(pair, claim=next(corrected)) for pair in group.pairs),
                 )
                 for group in groups
             )
@@ -141,7 +134,7 @@ class PairFamily:
         shared = set.intersection(*(set(same) for same in sets)) if sets else set()
         kept = sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]
         for same, rows in kept:
-            best = sorted(rows, key=lambda row: -(row.mean or 0.0))[:MOST_VALUES]
+            best = sorted(rows, key=_place)[:MOST_VALUES]
             always = () if self.axis == DEFAULT else ("attn",)
             told = [brief(value) if key == "attn" else brief(f"{key}={value}")
                     for key, value in same
@@ -150,8 +143,11 @@ class PairFamily:
             for first, second in combinations(range(len(best)), 2):
                 seeds = _seeds(best[first], best[second])
                 if seeds:
-                    claim = stats.claim(
-                        _hits(best[first], seeds), _hits(best[second], seeds), margin=self._margin
+                    claim = claim_by_score(
+                        best[first].score,
+                        _scored(best[first], seeds),
+                        _scored(best[second], seeds),
+                        margin=self._margin,
                     )
                     pairs.append(Pair(first=first, second=second, seeds=seeds, claim=claim))
             yield Group(
@@ -198,10 +194,12 @@ def _together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
     """
     found: dict[Same, list[Row]] = {}
     for row in rows:
-        if row.fitted or row.shuffled or not row.scores.seeds or (row.tunings and axis in TUNED):
+        if row.fitted or row.shuffled or row.chosen_mean is None or (row.tunings and axis in TUNED):
             continue
         apart = {axis, *(TUNED if row.tunings else ())}
+        scaled = row.score.of_sizes and row.scores.temperatures is not None
         same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
+        same["scaled logits"] = scaled  # see ``same_scale``
         key = tuple(
             sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
         )
@@ -226,8 +224,14 @@ def _seeds(one: Row, other: Row) -> tuple[int, ...]:
     return tuple(seed for seed in one.scores.seeds if seed in other.scores.seeds)
 
 
-def _hits(row: Row, seeds: Sequence[int]) -> Any:
-    return row.scores.by_row[np.searchsorted(row.scores.seeds, seeds)]
+def _scored(row: Row, seeds: Sequence[int]) -> Scored:
+    return row.scores.chosen.scored.chosen([row.scores.seeds.index(seed) for seed in seeds])
+
+
+def _place(row: Row) -> float:
+    """The best first."""
+    mean = row.chosen_mean or 0.0
+    return -mean if row.score.larger_is_better else mean
 
 
 def _unvaried(row_lists: Sequence[Sequence[Row]], axis: str) -> ConfigError:

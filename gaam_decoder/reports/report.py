@@ -168,12 +168,6 @@ def report(
         CacheError: a run is damaged.
     """
     meant = score_of(score)
-    if pairs is not None and score != DEFAULT:
-        raise ConfigError(
-            "--pairs compares by accuracy alone",
-            expected="one of the two",
-            found=f"--pairs {pairs} --score {score}",
-        )
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     check(sort, top)
     filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)

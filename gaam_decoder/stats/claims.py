@@ -165,8 +165,7 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
 
     Args:
         claims: all that were tested.
-        untested: further members of the families, counted as if their p were 1. That is never too
-            small, so which were tested may have been chosen by their results.
+        untested: more tests, as if they found nothing; which are so may depend on the results.
     """
     tested = [claim for claim in claims if claim.testable]
     ones = np.ones(sum(claim.silent for claim in claims) + untested)

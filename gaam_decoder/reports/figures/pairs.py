@@ -17,21 +17,25 @@ WRITTEN = 9
 
 
 def matrix(
-    points_KK: NDArray[np.float64], labels: Sequence[str], marks: Sequence[Sequence[str]]
+    difference_KK: NDArray[np.float64],
+    labels: Sequence[str],
+    marks: Sequence[Sequence[str]],
+    digits: int,
 ) -> Figure:
     """A cell for every pair, the stronger coloured the larger the difference; NaN is empty.
 
     Args:
-        points_KK: row minus column.
+        difference_KK: row minus column.
         labels: of the K rows.
         marks: of every cell.
+        digits: behind the point.
     """
     count = len(labels)
-    largest = float(np.nanmax(np.abs(points_KK), initial=0.0)) or 1.0
+    largest = float(np.nanmax(np.abs(difference_KK), initial=0.0)) or 1.0
     figure = new_figure(min(WIDTH, 0.8 + 0.3 * count))
     axes = figure.add_subplot()
-    for row, column in np.ndindex(points_KK.shape):
-        value = float(points_KK[row, column])
+    for row, column in np.ndindex(difference_KK.shape):
+        value = float(difference_KK[row, column])
         if np.isnan(value):
             continue
         axes.add_patch(
@@ -41,7 +45,7 @@ def matrix(
                 alpha=0.03 + 0.42 * abs(value) / largest,
             )
         )  # fmt: skip
-        text = f"{value:+.1f}" if count <= WRITTEN else ""
+        text = f"{value:+.{digits}f}" if count <= WRITTEN - 3 * (digits > 1) else ""
         size = 8.5 if count <= 6 else 7
         axes.text(column, row, text + marks[row][column], ha="center", va="center", fontsize=size)
     short = distinct(labels, 24)

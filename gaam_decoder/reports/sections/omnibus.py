@@ -13,7 +13,6 @@ from gaam_decoder.reports._numbers import p_value
 from gaam_decoder.reports._pairs import Group
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._unit import DEFAULT as SCORE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +34,7 @@ class Omnibus(Writer):
 
     def of(self, table: Table) -> Section | None:
         """None where fewer than three rows are compared with each other."""
-        if table.pairs is None or not table.pairs.there or table.score != SCORE:
+        if table.pairs is None or not table.pairs.there:
             return None
         axis = table.pairs.family.axis.replace("_", "-")
         groups = [group for group in table.pairs.groups if len(group.rows) > 2]
@@ -68,10 +67,12 @@ def _friedman(group: Group) -> tuple[Friedman | None, tuple[int, ...]]:
     seeds = tuple(sorted(everywhere))
     if len(seeds) < stats.LEAST_SEEDS:
         return None, seeds
-    accuracy_SK = np.stack(
-        [row.scores.accuracy[np.searchsorted(row.scores.seeds, seeds)] for row in group.rows], 1
-    )
-    return stats.friedman(accuracy_SK), seeds
+    value_KS = [
+        row.scores.chosen.scored.values[np.searchsorted(row.scores.seeds, seeds)]
+        for row in group.rows
+    ]
+    better = 1 if group.rows[0].score.larger_is_better else -1
+    return stats.friedman(better * np.stack(value_KS, 1)), seeds
 
 
 def _said(group: Group, axis: str, several: bool) -> str:
@@ -79,7 +80,9 @@ def _said(group: Group, axis: str, several: bool) -> str:
     where = f"{group.name}: " if several and group.name else ""
     smallest, count = group.smallest, len(group.rows)
     if smallest is None:
-        return f"{where}no claim of {count} {what}: it needs {stats.LEAST_SEEDS} seeds"
+        why = next((p.claim.no_claim for p in group.pairs if p.claim.no_claim), None)
+        why = why or f"it needs {stats.LEAST_SEEDS} seeds"
+        return f"{where}no claim of {count} {what}: {why}"
     if smallest < stats.ALPHA:
         return f"{where}the {count} {what} are not all alike (p {p_value(smallest)})"
     return f"{where}no difference among {count} {what} is shown (p {p_value(smallest)})"
@@ -104,8 +107,8 @@ def _lines(groups: list[Group], tests: list[tuple[Friedman | None, tuple[int, ..
     if any(test for test, _ in tests):
         found.append(
             f"a test of ranks over seeds says nothing of other test rows: in {ERRORS} of 100 "
-            "simulated experiments in which no mechanism differs it has p < 0.05, and more so the "
-            "more seeds there are; the diagram of mean ranks is as bold"
+            "simulated experiments in which no mechanism is more accurate than another it has p < "
+            "0.05, mostly the more seeds there are; the diagram of mean ranks is as bold"
         )
     return found
 
@@ -119,7 +122,7 @@ def _picture(group: Group, test: Friedman, axis: str) -> Picture:
         kind="omnibus",
         name=f"ranks-{slug(axis)}" + (f"-{slug(group.name)}" if group.name else ""),
         title=f"Mean ranks over seeds{more}, on these test rows alone",
-        caption=f"1 is the most accurate of {test.num_seeds} seeds; bars join what Nemenyi's test "
+        caption=f"1 is the best; {test.num_seeds} seeds; bars join what Nemenyi's test "
         "does not tell apart at 5%. Other test rows may show something else.",
         alt=f"Critical difference {test.critical_difference:.2f}; mean ranks: {spoken}.",
         draw=partial(_draw, group, test),

@@ -10,12 +10,11 @@ import numpy as np
 
 from gaam_decoder import stats
 from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._numbers import points
 from gaam_decoder.reports._pairs import MOST_GROUPS, MOST_VALUES, Group, Pair
 from gaam_decoder.reports._picture import Picture, slug
 from gaam_decoder.reports._section import Section, Writer
 from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports._unit import DEFAULT as SCORE
+from gaam_decoder.reports._unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,12 +34,6 @@ class Pairs(Writer):
         """None without pairs, or where the only one is the comparison with the baseline."""
         if table.pairs is None or not table.pairs.there:
             return None
-        if table.score != SCORE:
-            return Section(
-                name="pairs",
-                heading="Every pair",
-                lead="every pair is compared by accuracy alone: leave --score out",
-            )
         axis, groups = table.pairs.family.axis, table.pairs.groups
         made = [pair for group in groups for pair in group.pairs]
         if not made or (len(made) == 1 and axis == "attn" and table.baseline is not None):
@@ -50,8 +43,8 @@ class Pairs(Writer):
             heading="Every pair",
             lead=self._lead(axis, made, table),
             lines=tuple(_lines(groups, table)),
-            sheets=tuple(_sheet(group, axis) for group in groups),
-            pictures=tuple(_picture(group, axis) for group in groups[:MOST_PICTURES]),
+            sheets=tuple(_sheet(group, axis, table.unit) for group in groups),
+            pictures=tuple(_picture(group, axis, table.unit) for group in groups[:MOST_PICTURES]),
             values={
                 "axis": axis.replace("_", "-"),
                 "corrected_for": table.pairs.family.num_tests,
@@ -76,10 +69,13 @@ class Pairs(Writer):
                 f"{pairs}, and no claim of any: {most} seed{'s' * (most != 1)}, and a claim needs "
                 f"{stats.LEAST_SEEDS}"
             )
+        if why := next((p.claim.no_claim for p in made if p.claim.no_claim), ""):
+            pairs += f" (no claim of some: {why})"
         found = Counter(pair.claim.verdict for pair in made)
         return (
             f"of {pairs}, {found['better'] + found['worse']} differ, {found['equivalent']} are "
-            f"equivalent within {100 * table.margin:.4g} points, {found['undecided']} are undecided"
+            f"equivalent within {table.unit.margin(table.margin)}, {found['undecided']} are "
+            "undecided"
         )
 
 
@@ -87,14 +83,14 @@ def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
     assert table.pairs is not None
     counted = table.pairs.family.num_tests
     found = [
-        "row minus column in accuracy points, the most accurate first; * they differ, = they are "
-        "equivalent, no mark: undecided; each is the t test of crossed seeds and test rows that a "
-        f"comparison with a baseline is, corrected by Holm for all {counted} pairs of this report, "
-        "a family of their own"
+        f"row minus column in {table.unit.of_differences}, the best first; * they differ, = they "
+        "are equivalent, no mark: undecided; each is tested over seeds and test rows as a "
+        f"comparison with a baseline is, corrected by Holm for all {counted} pairs of this "
+        "report, a family of their own"
     ]
     if any(group.left_out for group in groups):
         found.append(
-            f"of more than {MOST_VALUES} rows the most accurate are compared; Holm corrects for "
+            f"of more than {MOST_VALUES} rows the best are compared; Holm corrects for "
             "the pairs of all, so that this choice makes no p smaller"
         )
     if len(groups) == MOST_GROUPS:
@@ -102,21 +98,21 @@ def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
     if any(group.rows[0].folds > 1 for group in groups):
         found.append("the training sets of the folds are taken as given")
     if any(row.optimistic for group in groups for row in group.rows):
-        found.append("some of these accuracies are optimistic")
+        found.append("some of these numbers are optimistic")
     return found
 
 
-def _sheet(group: Group, axis: str) -> Sheet:
+def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
     count = len(group.labels)
     cells = [["-"] * count for _ in range(count)]
     for pair in group.pairs:
         mark = MARKS[pair.claim.verdict]
-        cells[pair.first][pair.second] = points(pair.claim.difference) + mark
-        cells[pair.second][pair.first] = points(-pair.claim.difference) + mark
+        cells[pair.first][pair.second] = unit.difference(pair.claim.difference) + mark
+        cells[pair.second][pair.first] = unit.difference(-pair.claim.difference) + mark
     name = axis.replace("_", "-")
     more = f" ({group.name})" if group.name else ""
     return Sheet(
-        caption=f"every pair along {name}{more}, accuracy points",
+        caption=f"every pair along {name}{more}, {unit.of_differences}",
         header=[name, *(str(place) for place in range(1, count + 1))],
         lines=[
             [f"{place} {label}", *line]
@@ -126,7 +122,7 @@ def _sheet(group: Group, axis: str) -> Sheet:
     )
 
 
-def _picture(group: Group, axis: str) -> Picture:
+def _picture(group: Group, axis: str, unit: Unit) -> Picture:
     name = axis.replace("_", "-")
     more = f" ({group.name})" if group.name else ""
     found = Counter(pair.claim.verdict for pair in group.pairs)
@@ -135,24 +131,24 @@ def _picture(group: Group, axis: str) -> Picture:
         kind="pairs",
         name=f"pairs-{slug(name)}" + (f"-{slug(group.name)}" if group.name else ""),
         title=f"Every pair along {name}{more}",
-        caption="Row minus column in accuracy points, the most accurate first; blue is more, red "
+        caption=f"Row minus column in {unit.of_differences}, the best first; blue is more, red "
         "less; * they differ, = they are equivalent, no mark: undecided.",
         alt=f"Matrix of {len(group.labels)} rows from {group.labels[0]} to {group.labels[-1]}: "
         f"{differ} pairs differ, {found['equivalent']} are equivalent, {found['undecided']} are "
         "undecided. All numbers are in the table.",
-        draw=partial(_draw, group),
+        draw=partial(_draw, group, unit),
     )
 
 
-def _draw(group: Group) -> Figure:
+def _draw(group: Group, unit: Unit) -> Figure:
     from gaam_decoder.reports.figures.pairs import matrix
 
     count = len(group.labels)
-    points_KK = np.full((count, count), np.nan)
+    difference_KK = np.full((count, count), np.nan)
     marks = [[""] * count for _ in range(count)]
     for pair in group.pairs:
         one, other = pair.first, pair.second
-        points_KK[one, other] = 100 * pair.claim.difference
-        points_KK[other, one] = -100 * pair.claim.difference
+        difference_KK[one, other] = unit.factor * pair.claim.difference
+        difference_KK[other, one] = -unit.factor * pair.claim.difference
         marks[one][other] = marks[other][one] = MARKS[pair.claim.verdict]
-    return matrix(points_KK, group.labels, marks)
+    return matrix(difference_KK, group.labels, marks, 1 if unit.score.percent else 3)

@@ -15,6 +15,7 @@ from gaam_decoder.reports._pairs import MOST_VALUES
 from gaam_decoder.reports._section import Section, sections
 from gaam_decoder.reports.report import Report
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.validation import Validation
 from tests.decoder.reports.conftest import answers, build_run
 
 NAMES = ("none", "gaam", "mha", "dot")
@@ -116,3 +117,44 @@ def test_json_has_every_pair() -> None:
     content = json.loads(Report(tuple(build_tables(some(4)))).text("json"))
     assert "p_equivalent_holm" in json.dumps(content)
     assert json.dumps(content).count('"paired_seeds"') >= 6
+
+
+@pytest.mark.parametrize("score", ["accuracy", "macro-f1", "log-loss", "ece"])
+def test_pairs_are_of_the_score_and_the_best_stands_first(score: str) -> None:
+    (table,) = build_tables(some(4), score=score)
+    assert table.pairs is not None
+    (group,) = table.pairs.groups
+    sign = 1 if group.rows[0].score.larger_is_better else -1
+    means = [sign * (row.chosen_mean or 0) for row in group.rows]
+    assert means == sorted(means, reverse=True)
+    to_baseline = {
+        row.attention: c.claim.difference
+        for row, c in zip(table.rows, table.comparisons, strict=True)
+        if c
+    }
+    by_pair = {
+        frozenset((group.labels[p.first], group.labels[p.second])): abs(p.claim.difference)
+        for p in group.pairs
+    }
+    for name, difference in to_baseline.items():
+        assert by_pair[frozenset((name, "none"))] == pytest.approx(abs(difference))
+    found = by_name(table)["omnibus"]
+    if score == "ece":
+        assert "no claim" in found.lead
+        assert group.smallest is None
+
+
+def test_rows_of_scaled_and_of_raw_logits_are_no_pair_where_that_matters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def kept(run: RunResult) -> Validation | None:
+        if run.attention not in NAMES[:2]:
+            return None
+        return Validation(logits=run.logits, labels=run.labels, rows=np.arange(len(run.labels)))
+
+    monkeypatch.setattr(RunResult, "validation", property(kept))
+    for score, sizes in (("accuracy", [4]), ("log-loss", [2, 2])):
+        (table,) = build_tables(some(4), score=score, temperature=True)
+        assert sum(row.scores.temperatures is not None for row in table.rows) == 2
+        assert table.pairs is not None
+        assert [len(group.rows) for group in table.pairs.groups] == sizes
