@@ -11,14 +11,14 @@ from pathlib import Path
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
-from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._layout import check, laid_out
-from gaam_decoder.reports._output import check_outputs, write_report
-from gaam_decoder.reports._scaled import check_fitted
-from gaam_decoder.reports._selected import selected
-from gaam_decoder.reports._unit import DEFAULT, margin_of, score_of
+from gaam_decoder.reports.notes.selected import selected
 from gaam_decoder.reports.signature import signature
+from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table.layout import check, laid_out
+from gaam_decoder.reports.table.scaled import check_fitted
+from gaam_decoder.reports.writing.output import check_outputs, write_report
+from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.filter_values import Texts
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.loading import gathered
@@ -83,7 +83,7 @@ class Report:
             ConfigError: no folder can be there.
             StorageError: the file system refused.
         """
-        from gaam_decoder.reports._pictures import save_pictures
+        from gaam_decoder.reports.pictures.pictures import save_pictures
 
         check_outputs(figures=Path(folder))
         return save_pictures(self.tables, Path(folder))

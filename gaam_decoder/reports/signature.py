@@ -20,9 +20,9 @@ from gaam_cache.format.digest import digest_of
 from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._unit import DEFAULT
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.writing.unit import DEFAULT
 from gaam_decoder.runs.tuning import TUNED
 
 VERSION = "1"

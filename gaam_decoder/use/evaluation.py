@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.messages.markdown import items, pipes
 from gaam_decoder import stats
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import SELECT_NOTES
-from gaam_decoder.reports._numbers import percent, span
-from gaam_decoder.reports._shuffled import shuffled
-from gaam_decoder.reports._weaknesses import (
+from gaam_decoder.reports.notes.notes import SELECT_NOTES
+from gaam_decoder.reports.notes.shuffled import shuffled
+from gaam_decoder.reports.notes.weaknesses import (
     counted,
     few_rows,
     fitted_states,
     shared_texts,
     weighted,
 )
+from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.numbers import percent, span
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.decoder_config import DecoderConfig
 from gaam_decoder.use.predictions import Predictions

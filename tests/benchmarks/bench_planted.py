@@ -25,8 +25,8 @@ from gaam_decoder import TrainConfig, load_runs, train
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.plant import plant
 from gaam_decoder.planting.plant_config import PlantConfig
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._compare import Comparison
+from gaam_decoder.reports.comparisons.against_baseline import Comparison
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import parse_attention
 
 SHAPES = ("laplace:heads=1", "gaam:heads=1", "student-t:heads=1", "chi2:heads=1")

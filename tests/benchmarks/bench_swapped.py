@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.reports._build import build_tables
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.loading import load_runs
 
 

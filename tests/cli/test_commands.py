@@ -24,8 +24,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.hub import errors as hub_errors
 from gaam_decoder import load_runs
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.formats.terminal import Terminal
+from gaam_decoder.reports.table.build import build_tables
 from tests.conftest import Outcome, needs_minilm, write_csv
 
 Gaam = Callable[..., Outcome]

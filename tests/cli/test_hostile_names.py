@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache import plugins
-from gaam_decoder.reports import _page_parts
+from gaam_decoder.reports.writing import page_parts
 from tests.conftest import Outcome, build_encoder
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -60,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_command_shows_names_and_obeys_none(
     gaam: Gaam, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     cache, runs = tmp_path / f"{PATH}cache", tmp_path / f"{PATH}runs"
     extract = ["extract", "--encoder", place / f"{PATH}encoder", "--out", cache]
     extract += ["--dataset", place / f"{PATH}data", "--label-column", "label"]

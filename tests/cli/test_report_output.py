@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache import plugins
-from gaam_decoder.reports import _page_parts
+from gaam_decoder.reports.writing import page_parts
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
@@ -71,7 +71,7 @@ def test_a_report_to_a_file_is_there_whole_or_what_was_there_stays(
     format: str, gaam: Gaam, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        _page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>"
+        page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>"
     )  # they take long
     where = tmp_path / "there"
     where.mkdir()

@@ -33,7 +33,7 @@ import typer.main
 import cli
 import gaam_cache.engines.sharing.lease
 import gaam_cache.extraction.worker
-import gaam_decoder.reports._pictures
+import gaam_decoder.reports.pictures.pictures
 import gaam_decoder.training.sweep
 import gaam_decoder.unfinished.checkpoint
 from gaam_cache.encoders.text import TextEncoder

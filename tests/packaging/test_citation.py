@@ -39,7 +39,9 @@ def test_the_citation_has_what_the_format_asks_for() -> None:
 
 
 def test_the_paper_is_the_one_that_the_reports_name() -> None:
-    published = (ROOT / "gaam_decoder" / "reports" / "published.json").read_text("utf-8")
+    published = (ROOT / "gaam_decoder" / "reports" / "comparisons" / "published.json").read_text(
+        "utf-8"
+    )
     (paper,) = CITATION["references"]
     names = ", ".join(author["family-names"] for author in paper["authors"])
     assert f"{names} {paper['year']}, arXiv 2401.11143" in published

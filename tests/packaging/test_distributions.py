@@ -104,7 +104,10 @@ def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
         "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"
     }  # fmt: skip
     needed = {"gaam_cache/FORMAT.md", "gaam_cache/py.typed", "gaam_decoder/py.typed"}
-    needed |= {"gaam_decoder/reports/published.json", "gaam_cache/data/news_sample/train.csv"}
+    needed |= {
+        "gaam_decoder/reports/comparisons/published.json",
+        "gaam_cache/data/news_sample/train.csv",
+    }
     assert needed <= expected
     assert in_wheel["gaam_cache/terminal/_cli.py"] == (ROOT / "cli.py").read_bytes()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gaam_decoder.reports._row_names import numbered
 from gaam_decoder.reports.figures.style import drawable, shorten
+from gaam_decoder.reports.table.row_names import numbered
 
 LEAST_FRONT = 6
 """Characters of the beginning that stay, where a name is cut to what tells it apart."""

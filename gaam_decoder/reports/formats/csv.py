@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TextIO
 
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports import _learned
-from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._final_model import FinalModel
-from gaam_decoder.reports._spreadsheet import left_out, write_lines
-from gaam_decoder.reports._unit import all_scores
+from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.table.final_model import FinalModel
+from gaam_decoder.reports.writing import learned_table
+from gaam_decoder.reports.writing.spreadsheet import left_out, write_lines
+from gaam_decoder.reports.writing.unit import all_scores
 
 RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "loss", *DRAWN_BY)
 """Settings that have a column."""
@@ -140,7 +140,7 @@ class Csv(Format):
                     "settings": settings,
                     **_more(table, row),
                     **_comparison(row["comparison"]),
-                    **_learned.flat(row),
+                    **learned_table.flat(row),
                     **({"temperature": _mean(row["temperature"])} if table.temperature else {}),
                 }
             )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, TextIO
 
-from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._final_model import FinalModel
-from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._spreadsheet import left_out, write_lines
-from gaam_decoder.reports._unit import all_scores
+from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.table.final_model import FinalModel
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.writing.spreadsheet import left_out, write_lines
+from gaam_decoder.reports.writing.unit import all_scores
 
 OTHERS = [name for name in all_scores() if name not in ("accuracy", "macro-f1")]
 """Scores that stand at the end."""

@@ -9,18 +9,19 @@ from typing import TextIO
 import gaam_cache
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports import _finals, _learned, _sheets
-from gaam_decoder.reports._album import Album
-from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._layout import MOST_LINES, MOST_ROWS, left_out, summarised
-from gaam_decoder.reports._notes import notes, warnings
-from gaam_decoder.reports._numbers import percent
-from gaam_decoder.reports._page import STYLE, escape
-from gaam_decoder.reports._page_parts import figure, list_html, part, sheet_html
-from gaam_decoder.reports._provenance import provenance
-from gaam_decoder.reports._section import Section, sections
-from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.notes import notes, warnings
+from gaam_decoder.reports.notes.provenance import provenance
+from gaam_decoder.reports.pictures.album import Album
+from gaam_decoder.reports.table import final_models
+from gaam_decoder.reports.table.base import SEPARATE, Format, Table
+from gaam_decoder.reports.table.layout import MOST_LINES, MOST_ROWS, left_out, summarised
+from gaam_decoder.reports.writing import learned_table, sheets
+from gaam_decoder.reports.writing.numbers import percent
+from gaam_decoder.reports.writing.page import STYLE, escape
+from gaam_decoder.reports.writing.page_parts import figure, list_html, part, sheet_html
+from gaam_decoder.reports.writing.section import Section, sections
+from gaam_decoder.reports.writing.sheets import Sheet
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser is told to load nothing, even if a name in the data should contain an address."""
@@ -90,16 +91,16 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
     if table.rows:
         title = escape(table.unit.score.title)
         yield f"<h3{_id(key, 'accuracy', large)}>Test {title}</h3>"
-        yield sheet_html(_sheets.accuracies(table))
+        yield sheet_html(sheets.accuracies(table))
         if hidden := left_out(table):
             yield f'<p class="muted">{escape(hidden)}.</p>'
         if large and hidden:
-            every = sheet_html(_sheets.accuracies(whole))
+            every = sheet_html(sheets.accuracies(whole))
             yield part(f"All {len(table.rows)} rows", every, folded=True)
-    if final := _finals.lines(table):
-        heading = f"{_finals.HEADING.capitalize()}"
+    if final := final_models.lines(table):
+        heading = f"{final_models.HEADING.capitalize()}"
         yield part(heading, list_html(final), folded=large and len(final) > MOST_LINES)
-    if compared := _sheets.differences(table):
+    if compared := sheets.differences(table):
         yield from _differences(table, whole, compared, key, large)
     yield _grid(by_kind, "accuracy", "differences")
     told = [_further(section, f"{key}s{place}", album) for place, section in enumerate(further)]
@@ -117,8 +118,8 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
     if "attention" in by_kind:
         found = _grid(by_kind, "attention")
         yield part("What the mechanisms attend to", found, folded=large)
-    if learned := _sheets.learned(whole):
-        body = f"{sheet_html(learned)}\n{list_html(_learned.notes(table.rows))}"
+    if learned := sheets.learned(whole):
+        body = f"{sheet_html(learned)}\n{list_html(learned_table.notes(table.rows))}"
         body += _grid(by_kind, "learned")
         yield part("Learned parameters", body, folded=large)
     if "confusion" in by_kind:
@@ -145,7 +146,7 @@ def _differences(
         yield in_words
     yield sheet_html(compared, found(table))
     if large:
-        if table.shown is not None and (every := _sheets.differences(whole)) is not None:
+        if table.shown is not None and (every := sheets.differences(whole)) is not None:
             yield part(
                 f"All {len(every.lines)} differences", sheet_html(every, found(whole)), folded=True
             )

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gaam_decoder.reports._base import Format, Table
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._section import sections
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.writing.section import sections
 
 
 class Json(Format):

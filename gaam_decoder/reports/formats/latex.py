@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages.foreign_text import visible
-from gaam_decoder.reports import _finals, _learned
-from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._layout import left_out
-from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._section import sections
-from gaam_decoder.reports._sheets import Sheet, sheets
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table import final_models
+from gaam_decoder.reports.table.base import SEPARATE, Format, Table
+from gaam_decoder.reports.table.layout import left_out
+from gaam_decoder.reports.writing import learned_table
+from gaam_decoder.reports.writing.section import sections
+from gaam_decoder.reports.writing.sheets import Sheet, sheets
 
 HEAD = r"""% Made by gaam report. Compile it, or \input it where booktabs and graphicx are loaded.
 \makeatletter
@@ -85,10 +86,10 @@ class Latex(Format):
         hidden = [left_out(table)] if left_out(table) else []
         below = [
             *hidden,
-            *_finals.lines(table),
+            *final_models.lines(table),
             *claims(table),
             *notes(table),
-            *_learned.notes(table.rows),
+            *learned_table.notes(table.rows),
         ]
         for found in further:
             below += [f"{found.heading}: {found.lead}", *found.lines]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages.markdown import items, pipes, plain
-from gaam_decoder.reports import _finals, _learned
-from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._layout import left_out
-from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._section import Section, sections
-from gaam_decoder.reports._sheets import Sheet, accuracies, differences, learned
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table import final_models
+from gaam_decoder.reports.table.base import SEPARATE, Format, Table
+from gaam_decoder.reports.table.layout import left_out
+from gaam_decoder.reports.writing import learned_table
+from gaam_decoder.reports.writing.section import Section, sections
+from gaam_decoder.reports.writing.sheets import Sheet, accuracies, differences, learned
 
 ALIASES = ("md",)
 
@@ -34,7 +35,7 @@ class Markdown(Format):
             parts += _pipes(accuracies(table))
         if hidden := left_out(table):
             parts += ["", *items([hidden])]
-        if final := _finals.lines(table):
+        if final := final_models.lines(table):
             parts += ["", *items(final)]
         if compared := differences(table):
             parts += ["", f"{plain(compared.caption)}:", "", *_pipes(compared)]
@@ -43,7 +44,7 @@ class Markdown(Format):
         parts += ["", *items(notes(table))]
         if found := learned(table):
             parts += ["", f"{plain(found.caption)}:", "", *_pipes(found)]
-            if below := _learned.notes(table.rows):
+            if below := learned_table.notes(table.rows):
                 parts += ["", *items(below)]
         for section in sections(table):
             parts += ["", *_section(section)]

@@ -9,16 +9,17 @@ from typing import TextIO
 from rich.console import Console
 
 from gaam_cache.messages.foreign_text import brief
-from gaam_decoder.reports import _finals, _layout, _learned, _sheets
-from gaam_decoder.reports._base import SEPARATE, Format, Table
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._condensed import WHOLE, condensed, condensed_notes
-from gaam_decoder.reports._drawn import cell, empty, fitting, of_sheet, say, short
-from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._section import Section, sections
-from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports._unit import DEFAULT
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.condensed import WHOLE, condensed, condensed_notes
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table import final_models, layout
+from gaam_decoder.reports.table.base import SEPARATE, Format, Table
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.writing import learned_table, sheets
+from gaam_decoder.reports.writing.drawn import cell, empty, fitting, of_sheet, say, short
+from gaam_decoder.reports.writing.section import Section, sections
+from gaam_decoder.reports.writing.sheets import Sheet
+from gaam_decoder.reports.writing.unit import DEFAULT
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
@@ -64,8 +65,8 @@ class Terminal(Format):
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
         console.width = max(console.width, LEAST_WIDTH)
-        if _layout.large(tables):
-            _write_large(_layout.summarised(tables), console)
+        if layout.large(tables):
+            _write_large(layout.summarised(tables), console)
             return
         for number, table in enumerate(tables):
             if number:
@@ -80,13 +81,13 @@ class Terminal(Format):
             say(console, lead)
         if table.rows:
             console.print(fitting(*_accuracies(table), console), "")
-        if hidden := _layout.left_out(table):
+        if hidden := layout.left_out(table):
             say(console, hidden)
-        for line in _finals.lines(table):
+        for line in final_models.lines(table):
             say(console, line)
         if table.covered:  # what there is to say stands below the table over all folds
             return
-        compared = _sheets.differences(table)
+        compared = sheets.differences(table)
         if compared:
             say(console, compared.caption, style="bold")
             console.print(fitting(*_differences(table, compared), console), "")
@@ -104,7 +105,7 @@ class Terminal(Format):
 def _accuracies(table: Table, *, folded: bool = True) -> tuple[list[str], list[list[str]]]:
     """Headers and rows of cells, the decoder not among the headers."""
     names = _names(table, folded=folded)
-    sheet = _sheets.accuracies(table)
+    sheet = sheets.accuracies(table)
     columns = _columns(table)
     columns = columns if folded else {k: v for k, v in columns.items() if k in OF_LARGE}
     shown = columns | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
@@ -180,18 +181,18 @@ def _label(row: Row, table: Table, settings: str) -> str:
 def _write_learned(table: Table, console: Console) -> None:
     if not any(row.learned for row in table.rows):
         return
-    rich_table = empty([*_learned.HEADER[:-1], "sd of\nmedians"])
+    rich_table = empty([*learned_table.HEADER[:-1], "sd of\nmedians"])
     rich_table.columns[1].justify = "left"
     names = _names(table, folded=True)
     for place in table.places:
-        if lines := _learned.cells(table.rows[place]):
+        if lines := learned_table.cells(table.rows[place]):
             stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
             rich_table.add_row(*map(cell, [names[place], *stacked]))
     console.print()
-    say(console, _learned.TITLE, style="bold")
+    say(console, learned_table.TITLE, style="bold")
     console.print(rich_table, "")
     say(console, "sd of medians: over seeds, of each seed's median")
-    for note in _learned.notes(table.rows):
+    for note in learned_table.notes(table.rows):
         say(console, note)
 
 
@@ -205,11 +206,11 @@ def _write_large(tables: Sequence[Table], console: Console) -> None:
             say(console, lead)
         if table.rows:
             console.print(fitting(*_accuracies(table, folded=False), console), "")
-        if hidden := _layout.left_out(table):
+        if hidden := layout.left_out(table):
             say(console, hidden)
-        for line in condensed(_finals.lines(table), [final.label for final in table.finals]):
+        for line in condensed(final_models.lines(table), [final.label for final in table.finals]):
             say(console, line)
-        if compared := _sheets.differences(table):
+        if compared := sheets.differences(table):
             say(console, compared.caption, style="bold")
             console.print(fitting(*_differences(table, compared, folded=False), console), "")
         if heads := {row.head for row in table.rows if not table.shows_head(row)}:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gaam_decoder.reports._axes import Axes, Series, along, logarithmic
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._picture import Picture, slug
-from gaam_decoder.reports._section import Section, Writer
+from gaam_decoder.reports.pictures.picture import Picture, slug
+from gaam_decoder.reports.table.axes import Axes, Series, along, logarithmic
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.section import Section, Writer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

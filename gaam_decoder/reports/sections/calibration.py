@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._picture import Picture
-from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._scaled import SCALED, how, in_words
-from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports._unit import Unit, score_of
+from gaam_decoder.reports.pictures.picture import Picture
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.table.scaled import SCALED, how, in_words
+from gaam_decoder.reports.writing.section import Section, Writer
+from gaam_decoder.reports.writing.sheets import Sheet
+from gaam_decoder.reports.writing.unit import Unit, score_of
 from gaam_decoder.stats.scores.ece import BINS
 
 DRAWN = 4

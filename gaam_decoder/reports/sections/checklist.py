@@ -12,12 +12,12 @@ from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._claims import LEAD, conclusion
-from gaam_decoder.reports._finals import all_runs
-from gaam_decoder.reports._notes import SELECT_NOTES, versions, warnings
-from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports.notes.claims import LEAD, conclusion
+from gaam_decoder.reports.notes.notes import SELECT_NOTES, versions, warnings
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.final_models import all_runs
+from gaam_decoder.reports.writing.section import Section, Writer
+from gaam_decoder.reports.writing.sheets import Sheet
 
 TO_FILL = "TO BE FILLED IN: "
 """Begins an answer that a person has to give."""

@@ -18,12 +18,12 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
     planted_gate,
 )
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._numbers import percent
-from gaam_decoder.reports._picture import Picture
-from gaam_decoder.reports._rows import Row
-from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._sheets import Sheet
+from gaam_decoder.reports.pictures.picture import Picture
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.writing.numbers import percent
+from gaam_decoder.reports.writing.section import Section, Writer
+from gaam_decoder.reports.writing.sheets import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

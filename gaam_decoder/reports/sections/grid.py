@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gaam_decoder.reports._axes import Series, along
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._picture import Picture, slug
-from gaam_decoder.reports._section import Section, Writer
+from gaam_decoder.reports.pictures.picture import Picture, slug
+from gaam_decoder.reports.table.axes import Series, along
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.section import Section, Writer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

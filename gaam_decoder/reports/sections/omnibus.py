@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._numbers import p_value
-from gaam_decoder.reports._pairs import Group
-from gaam_decoder.reports._picture import Picture, slug
-from gaam_decoder.reports._section import Section, Writer
+from gaam_decoder.reports.comparisons.pairs import Group
+from gaam_decoder.reports.pictures.picture import Picture, slug
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.numbers import p_value
+from gaam_decoder.reports.writing.section import Section, Writer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._pairs import MOST_GROUPS, MOST_VALUES, Group, Pair
-from gaam_decoder.reports._picture import Picture, slug
-from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports._unit import Unit
+from gaam_decoder.reports.comparisons.pairs import MOST_GROUPS, MOST_VALUES, Group, Pair
+from gaam_decoder.reports.pictures.picture import Picture, slug
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.section import Section, Writer
+from gaam_decoder.reports.writing.sheets import Sheet
+from gaam_decoder.reports.writing.unit import Unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

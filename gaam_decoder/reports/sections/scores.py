@@ -6,12 +6,12 @@ import numpy as np
 
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._numbers import percent
-from gaam_decoder.reports._pictures import most_accurate
-from gaam_decoder.reports._section import Section, Writer
-from gaam_decoder.reports._sheets import Sheet
-from gaam_decoder.reports._unit import Unit, all_scores
+from gaam_decoder.reports.pictures.pictures import most_accurate
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.numbers import percent
+from gaam_decoder.reports.writing.section import Section, Writer
+from gaam_decoder.reports.writing.sheets import Sheet
+from gaam_decoder.reports.writing.unit import Unit, all_scores
 
 MOST_CLASSES = 30
 """That are listed; of more, the most frequent."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._section import Section, Writer
 from gaam_decoder.reports.signature import signature
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing.section import Section, Writer
 
 
 class Signature(Writer):

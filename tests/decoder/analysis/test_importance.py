@@ -19,8 +19,8 @@ from gaam_cache import open_cache, plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.decoder import build_attention
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import parse_attention
 from gaam_decoder.training.failures import what_to_try
 from tests.conftest import Outcome

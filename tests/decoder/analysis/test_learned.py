@@ -15,11 +15,11 @@ from hypothesis.extra.numpy import arrays
 import gaam_decoder
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.learned import exponent_distribution, learned_ranges, parameter_range
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.formats.csv import Csv
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.formats.markdown import Markdown
 from gaam_decoder.reports.formats.terminal import Terminal
+from gaam_decoder.reports.table.build import build_tables
 
 
 def fake_run(

@@ -12,10 +12,10 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._compare import same_recipe
+from gaam_decoder.reports.comparisons.against_baseline import same_recipe
 from gaam_decoder.reports.signature import read, signature
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import AG_NEWS, MakeRun, answers
 
 SIZES: list[dict[str, int]] = [{}, {"train_rows": 8}, {"train_rows": 100}, {"shots": 2}]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.sections.checklist import TO_FILL, Checklist
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
 ITEMS = {

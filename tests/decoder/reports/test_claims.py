@@ -13,10 +13,10 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_decoder import RunResult
-from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._claims import LEAD, claims, conclusion
+from gaam_decoder.reports.notes.claims import LEAD, claims, conclusion
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing import page_parts
 from tests.decoder.reports.conftest import answers, build_run
 
 FORMATS = [
@@ -137,7 +137,7 @@ def test_the_conclusion_says_what_the_numbers_allow(what: str) -> None:
 def test_every_format_begins_with_the_conclusion(
     what: str, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     table, words = built(what)
     stream = io.StringIO()
     plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(

@@ -16,12 +16,13 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports import _finals, _page_parts
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._claims import claims, conclusion
-from gaam_decoder.reports._notes import notes, warnings
-from gaam_decoder.reports._pictures import pictures
+from gaam_decoder.reports.notes.claims import claims, conclusion
+from gaam_decoder.reports.notes.notes import notes, warnings
+from gaam_decoder.reports.pictures.pictures import pictures
+from gaam_decoder.reports.table import final_models
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing import page_parts
 from gaam_decoder.runs.tuning import TUNED
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -160,7 +161,7 @@ def test_no_number_of_what_was_evaluated_changes(scene: str) -> None:
 def test_every_format_says_once_that_a_final_model_was_not_evaluated(
     format: str, scene: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     runs, finals = SCENES[scene]
     tables = build_tables([*runs, *finals])
     found = [one for table in tables for one in table.finals]
@@ -363,5 +364,8 @@ def test_pictures_of_final_models_alone_are_none(tmp_path: Path) -> None:
 def test_a_line_for_each_is_all_that_there_is() -> None:
     runs, finals = SCENES["beside rows"]
     [table] = build_tables([*runs, *finals])
-    assert len(_finals.lines(table)) == 2
-    assert _finals.all_runs(table) == [*(run for row in table.rows for run in row.runs), *finals]
+    assert len(final_models.lines(table)) == 2
+    assert final_models.all_runs(table) == [
+        *(run for row in table.rows for run in row.runs),
+        *finals,
+    ]

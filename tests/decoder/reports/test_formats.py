@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from gaam_cache import plugins
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.formats.csv import Csv
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.markdown import Markdown
 from gaam_decoder.reports.formats.terminal import Terminal
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
 
 PDFLATEX = shutil.which("pdflatex")

@@ -17,10 +17,10 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
 )
 from gaam_decoder.planting.gates import GATES
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._pictures import save_pictures
-from gaam_decoder.reports._section import Section, sections
+from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.sections.gates import MOST
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.section import Section, sections
 from tests.decoder.reports.conftest import answers, build_run
 
 D = 8

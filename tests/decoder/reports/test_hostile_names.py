@@ -27,11 +27,11 @@ from rich.cells import cell_len
 from gaam_cache import plugins
 from gaam_cache.messages.foreign_text import brief, visible
 from gaam_decoder import RunResult
-from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._pictures import save_pictures
 from gaam_decoder.reports.figures import accuracy, confusion, curves, learned, output
+from gaam_decoder.reports.pictures.pictures import save_pictures
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing import page_parts
 from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
@@ -113,7 +113,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def text_of(draw: Callable[[], Any], *, key: str, alt: str) -> str:
         return f'<svg aria-label="{html.escape(visible(alt))}"></svg>'
 
-    monkeypatch.setattr(_page_parts, "inline_svg", text_of)
+    monkeypatch.setattr(page_parts, "inline_svg", text_of)
 
 
 def same_for_all(shape: Callable[[str], Any], format: str) -> None:

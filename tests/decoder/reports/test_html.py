@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._page import DARK, LIGHT
-from gaam_decoder.reports._pictures import DETAILED, save_pictures
 from gaam_decoder.reports.formats.html import Html
+from gaam_decoder.reports.pictures.pictures import DETAILED, save_pictures
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.page import DARK, LIGHT
 from tests.decoder.reports import chromium
 from tests.decoder.reports.chromium import Chromium
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run

@@ -16,12 +16,12 @@ import pytest
 import gaam_decoder
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports._album import MOST_PICTURES
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._condensed import condensed
-from gaam_decoder.reports._layout import MOST_ROWS, SORTS, large
-from gaam_decoder.reports._notes import warnings
+from gaam_decoder.reports.notes.condensed import condensed
+from gaam_decoder.reports.notes.notes import warnings
+from gaam_decoder.reports.pictures.album import MOST_PICTURES
 from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.layout import MOST_ROWS, SORTS, large
 from tests.decoder.reports.conftest import answers, build_run
 
 RATES = (0.0001, 0.001)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gaam_decoder.attention._groups import heads_over_layers
-from gaam_decoder.reports import _literature
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports.comparisons import literature
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
 
 SOURCE = Path(__file__).parents[4] / "shared" / "published" / "results.json"
@@ -126,7 +126,7 @@ def test_some_layers_only_are_not_what_was_published() -> None:
 
 def test_default_heads_are_those_of_the_mechanism() -> None:
     for layers in range(2, 100):
-        assert _literature._default_heads(layers) == heads_over_layers(layers, None)
+        assert literature._default_heads(layers) == heads_over_layers(layers, None)
 
 
 def test_the_published_figures_are_those_of_the_source() -> None:
@@ -141,7 +141,7 @@ def test_the_published_figures_are_those_of_the_source() -> None:
 @pytest.mark.skipif(not SOURCE.exists(), reason="../shared/published is not there")
 def test_nothing_was_mistyped() -> None:
     source = json.loads(SOURCE.read_text("utf-8"))
-    carried = json.loads(_literature.FILE.read_text("utf-8"))
+    carried = json.loads(literature.FILE.read_text("utf-8"))
     assert set(carried["datasets"]) == {k for k, v in source.items() if isinstance(v, dict)}
     for name, dataset in carried["datasets"].items():
         theirs = source[name]

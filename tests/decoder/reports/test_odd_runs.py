@@ -14,12 +14,12 @@ import pytest
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError
 from gaam_decoder import RunResult
-from gaam_decoder.reports import _page_parts
-from gaam_decoder.reports._base import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import notes, warnings
-from gaam_decoder.reports._pictures import pictures
 from gaam_decoder.reports.figures.output import inline_svg
+from gaam_decoder.reports.notes.notes import notes, warnings
+from gaam_decoder.reports.pictures.pictures import pictures
+from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing import page_parts
 from tests.decoder.reports.conftest import answers, build_run
 
 FORMATS = plugins.names("gaam_decoder.reports.formats")
@@ -130,7 +130,7 @@ def seen(format: str, text: str) -> str:
 def test_every_format_shows_it_without_what_is_no_number(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     tables = build_tables(ODD[what]())
     for format in FORMATS:
         text = seen(format, written(format, tables))
@@ -177,7 +177,7 @@ def test_its_pictures_can_be_drawn(what: str) -> None:
 def test_what_makes_numbers_weak_is_said(
     format: str, what: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     text = seen(format, written(format, build_tables(ODD[what]())))
     plain = " ".join(text.replace("\\_", "_").replace("-{}-", "--").split())
     assert words in plain.replace("\\", "")
@@ -218,7 +218,7 @@ def test_a_seed_whose_best_epoch_is_the_last_may_not_be_done() -> None:
 def test_a_row_on_training_rows_is_marked_beside_its_name(
     format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
+    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, key, alt: "<svg></svg>")
     honest = [build_run("gaam", answers(3, 0.8, 1))]
     taught = [build_run("gaam", answers(3, 0.8, 1), test_split="train")]
     # two splits that hold the same rows have other names

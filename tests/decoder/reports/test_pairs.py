@@ -9,11 +9,11 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._pairs import MOST_VALUES
-from gaam_decoder.reports._section import Section, sections
+from gaam_decoder.reports.comparisons.pairs import MOST_VALUES
 from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.section import Section, sections
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation
 from tests.decoder.reports.conftest import answers, build_run

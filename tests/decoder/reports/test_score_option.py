@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._section import sections
-from gaam_decoder.reports._unit import all_scores
 from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.section import sections
+from gaam_decoder.reports.writing.unit import all_scores
 from tests.decoder.reports.conftest import build_run
 
 CLASSES = tuple(f"class {number}" for number in range(12))

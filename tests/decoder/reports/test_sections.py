@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from gaam_cache import plugins
-from gaam_decoder.reports import _section
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._picture import Picture
-from gaam_decoder.reports._pictures import save_pictures
-from gaam_decoder.reports._section import Section, Writer, sections
-from gaam_decoder.reports._sheets import Sheet
 from gaam_decoder.reports.figures.accuracy import strip
+from gaam_decoder.reports.pictures.picture import Picture
+from gaam_decoder.reports.pictures.pictures import save_pictures
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing import section
+from gaam_decoder.reports.writing.section import Section, Writer, sections
+from gaam_decoder.reports.writing.sheets import Sheet
 from tests.decoder.reports.conftest import answers, build_run
 
 FORMATS = [
@@ -54,13 +54,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     classes = {"later": made("later", folded=True), "first": made("first", folded=False)}
 
     def load(package: str, name: str, **details: Any) -> Any:
-        return classes[name] if package == _section.PACKAGE else real(package, name, **details)
+        return classes[name] if package == section.PACKAGE else real(package, name, **details)
 
     real = plugins.load
-    monkeypatch.setattr(_section.plugins, "load", load)
+    monkeypatch.setattr(section.plugins, "load", load)
     names = plugins.names
     monkeypatch.setattr(
-        _section.plugins, "names", lambda p: list(classes) if p == _section.PACKAGE else names(p)
+        section.plugins, "names", lambda p: list(classes) if p == section.PACKAGE else names(p)
     )
     return build_tables([build_run("none", answers(8, 0.8, 2))])[0]
 

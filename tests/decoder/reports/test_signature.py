@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.errors import ConfigError
-from gaam_decoder.reports._build import build_tables
 from gaam_decoder.reports.signature import LONGEST, read, signature, spell
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 from tests.hostile_strings import HOSTILE
 

@@ -12,12 +12,12 @@ import scipy.stats
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._claims import claims
-from gaam_decoder.reports._notes import notes, warnings
-from gaam_decoder.reports._row_pictures import row_pictures
 from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.reports.notes.claims import claims
+from gaam_decoder.reports.notes.notes import notes, warnings
+from gaam_decoder.reports.pictures.row_pictures import row_pictures
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
 

@@ -16,9 +16,9 @@ from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs, report
-from gaam_decoder.reports._section import sections
-from gaam_decoder.reports._unit import all_scores
 from gaam_decoder.reports.signature import read, signature
+from gaam_decoder.reports.writing.section import sections
+from gaam_decoder.reports.writing.unit import all_scores
 from gaam_decoder.rerun.of_signature import commands_of_signature
 from gaam_decoder.runs.run_checks import VALIDATION_FILE
 

@@ -12,13 +12,13 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports._base import Table
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import notes
-from gaam_decoder.reports._row_names import AT_EDGE
-from gaam_decoder.reports._rows import BY_FOLD
 from gaam_decoder.reports.formats.json import Json
+from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.report import report
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table.row_names import AT_EDGE
+from gaam_decoder.reports.table.rows import BY_FOLD
 from gaam_decoder.runs.tuning import choose
 from tests.decoder.reports.conftest import answers, build_run
 

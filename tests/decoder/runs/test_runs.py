@@ -23,9 +23,9 @@ from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._pictures import _log
 from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
+from gaam_decoder.reports.pictures.pictures import _log
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import DTYPES, TensorFile, tensor_parts

@@ -19,8 +19,8 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import OF_STEPS
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import notes
+from gaam_decoder.reports.notes.notes import notes
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.verify import train_command
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.reuse import Steps

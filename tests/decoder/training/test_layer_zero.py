@@ -19,8 +19,8 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder import TrainConfig
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import parse_layers
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._row_pictures import row_pictures
+from gaam_decoder.reports.pictures.row_pictures import row_pictures
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.verify import train_command, verify
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.rows.data import prepare_data

@@ -17,8 +17,8 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder import TrainConfig
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
-from gaam_decoder.reports._build import build_tables
-from gaam_decoder.reports._notes import warnings
+from gaam_decoder.reports.notes.notes import warnings
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import build, parse_attention
 from gaam_decoder.training.failures import what_to_try
 from gaam_decoder.training.items import recipes

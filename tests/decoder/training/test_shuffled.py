@@ -16,7 +16,7 @@ from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.reports import _shuffled
+from gaam_decoder.reports.notes import shuffled
 from gaam_decoder.runs.verify import train_command, verify
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.rows.data import TrainData, prepare_data
@@ -95,9 +95,9 @@ def test_every_head_ends_at_chance(head: str, config: TrainConfig) -> None:
     assert run.title.endswith(", labels shuffled")
     report = gaam_decoder.report(run)
     (row,) = report.tables[0].rows
-    assert _shuffled.verdict(row) == (None if run.fit else "at")
+    assert shuffled.verdict(row) == (None if run.fit else "at")
     assert ("no verdict" in report.text("markdown")) == bool(run.fit)
-    low, high = _shuffled.chance(row)
+    low, high = shuffled.chance(row)
     share = np.bincount(run.labels) / len(run.labels)
     assert low == pytest.approx((share**2).sum())
     assert high == share.max()
@@ -144,11 +144,11 @@ def test_alone_they_are_no_baseline_and_no_control(both: list[RunResult]) -> Non
 
 
 def test_a_leak_is_said(both: list[RunResult], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_shuffled, "chance", lambda row: (0.0, 0.01))
+    monkeypatch.setattr(shuffled, "chance", lambda row: (0.0, 0.01))
     report = gaam_decoder.report(both)
     assert "ABOVE it: something tells the decoder" in report.text("markdown")
     assert "so something leaks" in report.text("html")
-    monkeypatch.setattr(_shuffled, "chance", lambda row: (1.1, 1.2))
+    monkeypatch.setattr(shuffled, "chance", lambda row: (1.1, 1.2))
     assert "is below it" in gaam_decoder.report(both).text("markdown")
 
 

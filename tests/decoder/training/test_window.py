@@ -20,7 +20,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.extraction.extract import extract
 from gaam_decoder import TrainConfig
-from gaam_decoder.reports._build import build_tables
+from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.training.items import plan_items, recipes
 from gaam_decoder.training.reading import unmixed

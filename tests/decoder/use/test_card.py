@@ -15,8 +15,8 @@ from gaam_cache import open_cache
 from gaam_cache.exporting import card as cache_card
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.plan import Plan, read_plan
-from gaam_decoder.reports._numbers import percent, span
 from gaam_decoder.reports.report import report
+from gaam_decoder.reports.writing.numbers import percent, span
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.card import SLOTS, card
 from gaam_decoder.use.export import _config, export_run

@@ -1,0 +1,1 @@
+"""Rows against rows, the linear probe and the literature."""

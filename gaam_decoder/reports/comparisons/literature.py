@@ -1,0 +1,170 @@
+"""Published accuracies beside ours, where data set and mechanism match.
+
+The figures are in ``published.json`` with their source. A match is of data set and mechanism only:
+what else differs (encoder, rows, head, variant, and what its code ran instead of what the paper
+says) is said in notes, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.reports.table.rows import Row
+
+FILE = Path(__file__).with_name("published.json")
+PUBLISHED_HEADS = 8
+NORMAL = "xavier-normal"
+ACROSS_ROWS = ("mha", "mha-bn")
+"""Their code attends across the rows of a batch; here that is the option ``published=true``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Published:
+    """A published accuracy in percent."""
+
+    mechanism: str
+    mean: float
+    std: float | None
+    values: tuple[float, ...]
+    unit: str
+    """What the values are: runs or folds."""
+    encoder: str
+    differs: tuple[str, ...]
+    """What differs in the mechanism itself, and where the figure is not what its name says."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; accuracies are fractions like all others."""
+        return {
+            "mechanism": self.mechanism,
+            "mean": round(self.mean / 100, 6),
+            "std": None if self.std is None else round(self.std / 100, 6),
+            self.unit: [round(value / 100, 6) for value in self.values],
+            "encoder": self.encoder,
+            "selection": _published()["selection"],
+            "source": _published()["source"],
+            "differs": list(self.differs),
+        }
+
+
+@cache
+def _published() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+    return content
+
+
+def dataset_of(about: dict[str, Any]) -> dict[str, Any] | None:
+    """The published data set that a cache was made from, by its name and its classes."""
+    name = _plain(Path(about["dataset"]).stem)
+    classes = [_plain(name) for name in about["class_names"]]
+    for dataset in _published()["datasets"].values():
+        known = dataset["classes"]
+        if (
+            name in dataset["names"]
+            and dataset.get("num_classes", len(classes)) == len(classes)
+            and (known is None or {_plain(name) for name in known} == set(classes))
+        ):
+            return dict(dataset)
+    return None
+
+
+def published(row: Row, about: dict[str, Any]) -> Published | None:
+    """What was published for the mechanism of a row on the data set of its cache."""
+    dataset = dataset_of(about)
+    layers = len(row.recipe["layers"].split(",")) if row.recipe.get("layers") else about["layers"]
+    name, differs = _mechanism(row.attention, layers)
+    if dataset is None or name not in dataset["mechanisms"] or row.recipe.get("layers"):
+        return None
+    if row.on_training_rows or row.shuffled or row.drawn:
+        return None
+    found = dataset["mechanisms"][name]
+    if code := found.get("code"):
+        differs.insert(0, code)
+    if row.head != "conv":
+        differs.append(f"{brief(row.head)} head here, convolutional there")
+    return Published(
+        mechanism=name,
+        mean=found["mean"],
+        std=found.get("std"),
+        values=tuple(found["values"]),
+        unit=dataset["unit"],
+        encoder=dataset["encoder"],
+        differs=tuple(differs),
+    )
+
+
+def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
+    """What must be known to read the published column.
+
+    Args:
+        about: of the cache.
+        shown: mechanism of a row -> what is beside it.
+    """
+    dataset = dataset_of(about)
+    if dataset is None or not shown:
+        return []
+    ours, theirs = about["encoder"], dataset["encoder"]
+    same = _plain(theirs) in _plain(ours) and about["layers"] == dataset["layers"]
+    encoder = (
+        f"the same encoder, {theirs}" if same else f"another encoder: {theirs}, not {brief(ours)}"
+    )
+    lines = [
+        f"published: {_published()['source']}; {encoder}; {_published()['selection']} "
+        "(optimistic); not compared by any test here"
+    ]
+    for split in ("train", "test"):
+        rows = about["rows"].get(split)
+        if dataset[split] and rows != dataset[split]:
+            here = "no such split" if rows is None else f"{rows:,}"
+            lines.append(f"published: {dataset[split]:,} {split} rows there, {here} here")
+    if "gaam" in shown:
+        ranges = ", ".join(
+            f"{name} {low} to {high}" for name, (low, high) in dataset["learned_ranges"].items()
+        )
+        lines.append(f"published, gaam: learned {ranges}")
+    reasons: dict[str, list[str]] = {}
+    for attention, found in shown.items():
+        for reason in found.differs:
+            reasons.setdefault(reason, []).append(brief(attention))
+    lines += [f"published, {', '.join(names)}: {why}" for why, names in reasons.items()]
+    return lines
+
+
+def _mechanism(attention: str, layers: int) -> tuple[str, list[str]]:
+    """Name in the published tables, and how theirs differs; '' where they have none."""
+    name, _, tail = attention.partition(":")
+    options = {key: value for key, _, value in (part.partition("=") for part in tail.split(","))}
+    options.pop("", None)
+    given = options.get("heads", str(_default_heads(layers)))
+    if name == "gaam" and options.keys() <= {"heads"} and given.isdecimal():
+        heads = int(given)
+        if heads == 1:
+            return "gaam:heads=1", []
+        differs = f"{PUBLISHED_HEADS} heads there, {heads} here"
+        return "gaam", [] if heads == PUBLISHED_HEADS else [differs]
+    init = options.pop("init", None) if name == "gqgaam" else None
+    if options.keys() - {"published"}:
+        return "", []
+    if name in ACROSS_ROWS and options.get("published") != "true":
+        why = "theirs attends across the rows of a batch, ours over layers (published=true: theirs)"
+        return name, [why]
+    reasons = []
+    if name == "gqgaam" and options.get("published") != "true":
+        reasons.append("standard grouped queries here (published=true: theirs)")
+    if name == "gqgaam" and init != NORMAL:
+        reasons.append(f"grouped queries start Xavier-uniform here (init={NORMAL}: theirs)")
+    return name, reasons
+
+
+def _default_heads(layers: int) -> int:
+    """The largest divisor up to 8 that leaves groups of two layers or more, as gaam chooses."""
+    fitting = (h for h in range(PUBLISHED_HEADS, 1, -1) if layers % h == 0 and layers // h >= 2)
+    return next(fitting, 1)
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text.lower() if character.isalnum())

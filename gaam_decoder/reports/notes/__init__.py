@@ -1,0 +1,1 @@
+"""Words below and above a table, written from its numbers."""

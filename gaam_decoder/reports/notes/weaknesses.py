@@ -1,0 +1,180 @@
+"""What makes the numbers of a table weak, or no answer at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, is_of
+from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
+from gaam_decoder.reports.table.rows import Row
+
+FEW_ROWS = 30
+"""Test rows; below, one of them is more than three points."""
+LONGEST_REASON = 300
+"""Characters of the reason why a seed failed."""
+
+
+def on_training_rows(table: Table) -> Iterator[str]:
+    """Which rows show no test accuracy at all."""
+    found = [label for label, r in labelled(table) if r.on_training_rows]
+    if found:
+        yield (
+            f"{ON_TRAINING_ROWS}: {', '.join(found)}; what was learned by heart counts as right, "
+            "do not quote as test accuracy"
+        )
+
+
+def labelled(table: Table) -> Iterator[tuple[str, Row]]:
+    """Every row with its label."""
+    return zip(table.labels(), table.rows, strict=True)
+
+
+def failures(table: Table) -> Iterator[str]:
+    """Which seeds failed and why, and which ones several runs have."""
+    for label, row in labelled(table):
+        seeds_of: dict[str, list[int]] = {}
+        for seed, why in sorted(row.failed.items()):
+            seeds_of.setdefault(why, []).append(seed)
+        for why, seeds in seeds_of.items():
+            if len(seeds) == len(row.seeds):
+                yield f"{label}: {_all_failed(row)}"
+            else:
+                yield f"{label} seed {counted(seeds)} failed: {brief(why, LONGEST_REASON)}"
+        if row.partly:
+            yield f"{label}: without seed {counted(row.partly)}, which not all of its folds have"
+        if row.repeated:
+            yield (
+                f"{label}: several runs have seed {counted(row.repeated)}; the first by their "
+                "seeds, as the names of their folders end, counts"
+            )
+        if len({str(run.environment["code"]) for run in row.runs}) > 1:
+            yield f"{label}: seeds were trained by different code of the mechanism, head or loss"
+    if any(row.failed for row in table.rows):
+        yield "failed seeds count in no mean, and drop out of pairs"
+
+
+def _all_failed(row: Row) -> str:
+    if not row.seeds:
+        return "no seed is in all of its folds"
+    reasons = sorted({brief(why, LONGEST_REASON) for why in row.failed.values()})
+    count = f"all {len(row.seeds)} seeds" if len(row.seeds) > 1 else "its one seed"
+    return f"{count} failed: {'; '.join(reasons[:3])}{'; and more' if len(reasons) > 3 else ''}"
+
+
+def few_rows(table: Table) -> Iterator[str]:
+    """Why these rows say little."""
+    rows = table.num_test_rows
+    if rows < FEW_ROWS:
+        one = "1 test row" if rows == 1 else f"{rows} test rows"
+        yield f"only {one}: each is {100 / rows:.1f} points, and intervals over rows say little"
+    tested = int((table.rows[0].scores.labels_per_class > 0).sum())
+    if len(table.cache["class_names"]) == 1:
+        yield "there is one class in all: every answer is right"
+    elif tested == 1:
+        yield "only one class is among the test rows: how classes are told apart is not tested"
+
+
+def shared_texts(table: Table) -> Iterator[str]:
+    """How many of the tested rows were seen in training, in the same words."""
+    shared = table.cache.get("shared_texts", {})
+    for train, test in sorted({_splits(row) for row in table.rows if not row.on_training_rows}):
+        if not (count := shared.get(test, {}).get(train, 0)):
+            continue
+        rows = table.cache["rows"][test]
+        yield (
+            f"{count:,} of the {rows:,} rows of '{brief(test)}' have a text that "
+            + (
+                "another of them has too: folds may share it, which inflates accuracy"
+                if train == test
+                else f"'{brief(train)}' has too, which inflates accuracy"
+            )
+        )
+
+
+def weighted(table: Table) -> Iterator[str]:
+    """In which rows classes counted by a weight, and where that ends."""
+    found = {label: of for label, row in labelled(table) if (of := row.recipe.get("class_weights"))}
+    if found:
+        which = "all rows" if len(found) == len(table.rows) else ", ".join(found)
+        how = brief(str(next(iter(found.values()))), 40)
+        yield (
+            f"--class-weights {how}: in the training loss of {which} an example counts by its "
+            "class; what chooses the epoch and what is tested count every one alike"
+        )
+
+
+def drawn(table: Table) -> Iterator[str]:
+    """That some rows learned from some of the training rows, and what their intervals leave out."""
+    if not any(row.drawn for row in table.rows):
+        return
+    yield (
+        "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds and "
+        "mechanisms, each class in its share or in equal numbers; those that choose the epoch are "
+        "among them"
+        if any(row.select == "val" for row in table.rows)
+        else "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds "
+        "and mechanisms, each class in its share or in equal numbers"
+    )
+    if table.rows[0].repeats == 1:
+        yield (
+            "no interval covers which rows were drawn, which matters most where they are few: "
+            "--folds with --repeats draws others each time"
+        )
+
+
+def fitted_states(table: Table) -> Iterator[str]:
+    """Whether what made the states has seen the tested rows, or others, without their labels."""
+    split = table.cache.get("fitted_on")
+    few = [row for row in table.rows if row.drawn and _splits(row)[0] == split]
+    if split is not None and few:
+        yield (
+            f"the states were fitted on the texts of all rows of '{brief(split)}', also where a "
+            "decoder learned from some of them"
+        )
+    if split is not None and any(_splits(row)[1] == split for row in table.rows):
+        yield (
+            f"the states were fitted on the texts of '{brief(split)}', the tested rows among them "
+            "(not on labels): hashed=true fits nothing"
+        )
+
+
+def _splits(row: Row) -> tuple[str, str]:
+    """What a row learned from and was tested on."""
+    recipe = row.runs[0].recipe  # of a fold, which the row's no longer names
+    train = recipe.get("train_split", "train")
+    return train, train if recipe.get("fold") else recipe.get("test_split", "test")
+
+
+def counted(seeds: Sequence[int], most: int = 20) -> str:
+    """Seeds in a list that stays readable."""
+    more = f" and {len(seeds) - most} more" if len(seeds) > most else ""
+    return ", ".join(map(str, seeds[:most])) + more
+
+
+def controls(rows: tuple[Row, ...]) -> Iterator[str]:
+    """What shows whether attention helps at all."""
+    rows = tuple(row for row in rows if not (row.fitted or row.shuffled))
+    there = [name for name in CONTROLS if any(row.attention == name for row in rows)]
+    finished = {row.attention for row in rows if row.scores.seeds}
+    if useful := [name for name in there if name in finished]:
+        yield f"control: {', '.join(useful)}; a mechanism that helps is better than these"
+    elif there:
+        yield (
+            f"no seed of the control {', '.join(there)} finished"
+            + (" in all folds" if rows[0].folds > 1 else "")
+            + ": whether a mechanism helps cannot be told"
+        )
+    else:
+        yield (
+            "no control among these rows: whether a mechanism helps cannot be told without "
+            "'gaam train --attn none --attn scalar-mix'"
+        )
+
+
+def baseline_failure(table: Table) -> str:
+    """That the baseline was trained, and why there is nothing to compare with all the same."""
+    rows = [row for row in table.rows if is_of(row, table.baseline)]
+    if not rows or table.covered or any(row.scores.seeds for row in rows):
+        return ""
+    return f"the baseline '{brief(rows[0].attention)}' was trained, but {_all_failed(rows[0])}"

@@ -1,0 +1,1 @@
+"""Which pictures a report has, and the words that go with them."""

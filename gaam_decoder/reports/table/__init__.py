@@ -1,0 +1,1 @@
+"""What a report says: tables, their rows, and how they are made of runs."""

@@ -1,0 +1,149 @@
+"""From finished runs to the tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gaam_decoder import stats
+from gaam_decoder.reports.comparisons import against_baseline
+from gaam_decoder.reports.comparisons.against_probe import against_probe
+from gaam_decoder.reports.comparisons.pairs import PairFamily, TablePairs
+from gaam_decoder.reports.table import final_models
+from gaam_decoder.reports.table.base import NOT_TESTED, Table
+from gaam_decoder.reports.table.build_rows import build_rows
+from gaam_decoder.reports.table.folds import by_test_rows
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.writing.unit import DEFAULT, score_of
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.selection import Selection
+from gaam_decoder.runs.tuning import Tuning, choose
+
+
+def build_tables(
+    runs: Sequence[RunResult],
+    baseline: str | None = None,
+    *,
+    margin: float | None = None,
+    score: str = DEFAULT,
+    temperature: bool = False,
+    every_candidate: bool = False,
+    tune_seeds: Collection[int] | None = None,
+    selection: Selection | None = None,
+    beside: Sequence[RunResult] = (),
+    pairs: str | None = None,
+) -> list[Table]:
+    """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
+
+    Of runs that differ in numbers of the recipe alone, validation chooses one.
+
+    Args:
+        runs: finished runs; those that were not evaluated are beside the rows, and in nothing else.
+        baseline: mechanism to compare with; default: ``none`` where it is among the runs.
+        margin: largest difference that does not matter, a fraction, or in the unit of the score;
+            default: that of the score.
+        score: what is compared.
+        temperature: fit one for every seed on the rows that chose its epoch.
+        every_candidate: choose nothing: every one is a row.
+        tune_seeds: seeds that choose; default: those that were trained to, else all.
+        selection: what was left out of the runs.
+        beside: those that it left out, as far as they are known: they are in no table, but what
+            they were compared in counts for Holm, lest a look at the results make p smaller.
+        pairs: setting in which the rows of a pair differ; default: the mechanism.
+
+    Raises:
+        ConfigError: no run of the baseline that was asked for, no such score, or no rows differ in
+            that setting.
+        CacheError: a run is damaged.
+    """
+    together = [*runs, *beside]
+    tunings: dict[str, Tuning] = {}
+    unchosen: tuple[str, ...] = ()
+    margin = score_of(score).margin if margin is None else margin
+    if not every_candidate:
+        runs, tunings, unchosen = choose(runs, tune_seeds)
+    found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
+    row_lists = [
+        build_rows(tested.groups, tunings, score, temperature=temperature) for tested in found
+    ]
+    finals = [run for run in runs if not run.evaluated]
+    chosen = against_baseline.choose_baseline(
+        [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
+    )
+    family: list[Table] = []
+    if beside:
+        family = build_tables(
+            together,
+            chosen,
+            margin=margin,
+            score=score,
+            temperature=temperature,
+            every_candidate=every_candidate,
+            tune_seeds=tune_seeds,
+            pairs=pairs,
+        )
+    compared, num_tests = against_baseline.correct(
+        [
+            [None] * len(rows)
+            if chosen is None or tested.covered
+            else against_baseline.compare(rows, chosen, margin)
+            for tested, rows in zip(found, row_lists, strict=True)
+        ],
+        [c for table in family for c in table.comparisons],
+    )
+    every_pair = PairFamily(
+        [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)],
+        pairs,
+        margin,
+        [table.pairs.family for table in family[:1] if table.pairs],
+    )
+    out = sum(selection.left_out.values()) if selection else 0
+    tables = [
+        Table(
+            cache=rows[0].runs[0].cache,
+            majority_accuracy=tested.majority_accuracy(),
+            where=tested.where,
+            num_test_rows=rows[0].scores.by_row.shape[1],
+            rows=tuple(rows),
+            baseline=chosen if any(against_baseline.is_of(row, chosen) for row in rows) else None,
+            asked=baseline is not None,
+            covered=tested.covered,
+            incomplete=tested.incomplete,
+            comparisons=comparisons,
+            against_probe=(None,) * len(rows)
+            if tested.covered
+            else against_probe(rows, margin, _probed(family, tested.where, rows)),
+            num_tests=num_tests,
+            pairs=TablePairs(every_pair, place),
+            uncounted=out - len(beside),
+            margin=margin,
+            score=score,
+            temperature=temperature,
+            unchosen=tuple(i for i, row in enumerate(rows) if row.runs[0].key in unchosen),
+            selection=selection,
+        )
+        for place, (tested, rows, comparisons) in enumerate(
+            zip(found, row_lists, compared, strict=True)
+        )
+    ]
+    placed, alone = final_models.placed(finals, tables, tunings)
+    tables = [replace(table, finals=of) for table, of in zip(tables, placed, strict=True)]
+    shared: dict[str, Any] = {
+        "where": NOT_TESTED,
+        "margin": margin,
+        "score": score,
+        "selection": selection,
+    }
+    return tables + [Table(cache=of[0].runs[0].cache, finals=of, **shared) for of in alone]
+
+
+def _probed(tables: Sequence[Table], where: str, rows: Sequence[Row]) -> list[stats.Claim | None]:
+    """What was compared with a probe in all tables of the same cache and test rows."""
+    fingerprint = rows[0].runs[0].cache["fingerprint"]
+    return [
+        claim
+        for table in tables
+        if table.where == where and table.cache["fingerprint"] == fingerprint
+        for claim in table.against_probe
+    ]

@@ -1,0 +1,1 @@
+"""How tables become text, pages and files, whatever the format."""
