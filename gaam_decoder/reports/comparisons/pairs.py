@@ -212,10 +212,11 @@ def _keys(sets: dict[Same, list[Row]]) -> Iterator[frozenset[str]]:
     for rows in sets.values():
         for one, other in combinations(rows, 2):
             if len(_seeds(one, other)) >= stats.LEAST_SEEDS and one.scores.by_row.shape[1] > 1:
-                yield frozenset({_key(one), _key(other)})
+                yield frozenset({key_of(one), key_of(other)})
 
 
-def _key(row: Row) -> str:
+def key_of(row: Row) -> str:
+    """What tells a row from every other of all reports."""
     fingerprint = row.runs[0].cache["fingerprint"]
     return repr((fingerprint, row.attention, row.head, sorted(row.recipe.items())))
 
