@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +96,35 @@ class Association:
         }
 
 
-def associate(importance_SL: Floats, hits: Sequence[NDArray[Any]]) -> Association:
+class Alone(NamedTuple):
+    """Accuracies of L layers, each alone; ``alone`` makes one."""
+
+    num_seeds: int
+    means: Floats
+    """Of every layer, (L,)."""
+    p_pairs: Floats | None
+    """(L, L), of every two layers being as accurate; None with fewer than 6 seeds."""
+
+
+def alone(hits: Sequence[NDArray[Any]]) -> Alone:
+    """Every two layers compared by ``claim``, over seeds and test rows.
+
+    Args:
+        hits: for every layer (T, N), whether each seed is right on each row; of the same seeds.
+    """
+    # summed as whole numbers: equal shares are equal
+    mean_L = np.array([one.sum(dtype=np.float64) / one.size for one in hits])
+    seeds = len(hits[0])
+    if seeds < LEAST_SEEDS:
+        return Alone(seeds, mean_L, None)
+    p_LL = np.ones((len(hits), len(hits)))
+    for first, second in combinations(range(len(hits)), 2):
+        p = claim(hits[first], hits[second]).p
+        p_LL[first, second] = p_LL[second, first] = 1.0 if p is None else p
+    return Alone(seeds, mean_L, p_LL)
+
+
+def associate(importance_SL: Floats, accuracies: Alone) -> Association:
     """The rank correlation of the importance of layers with the accuracy on each alone.
 
     The interval is of these L layers: the rank correlation of what more seeds and more test rows
@@ -109,8 +138,8 @@ def associate(importance_SL: Floats, hits: Sequence[NDArray[Any]]) -> Associatio
     The p asks another question: might such a rank correlation be chance, were the layers any?
 
     Args:
-        importance_SL: (S, L), two seeds and four layers at least.
-        hits: for every layer (T, N), whether each seed is right on each row; of the same seeds.
+        importance_SL: (S, L), a seed and four layers at least.
+        accuracies: of the same layers.
 
     Raises:
         ValueError: fewer layers or seeds, not the same layers, NaN or infinity.
@@ -119,25 +148,17 @@ def associate(importance_SL: Floats, hits: Sequence[NDArray[Any]]) -> Associatio
         2024, "Inference for ranks with applications to mobility across neighbourhoods and academic
         achievement across countries".
     """
-    count = importance_SL.shape[1]
-    if count != len(hits) or count < LEAST_LAYERS or not len(importance_SL):
+    seeds, count = importance_SL.shape
+    if count != len(accuracies.means) or count < LEAST_LAYERS or not seeds:
         raise ValueError(f"seeds, and the same layers of both, {LEAST_LAYERS} at least")
-    seeds = len(importance_SL), len(hits[0])
-    # summed as whole numbers: equal shares are equal
-    accuracy_L = np.array([one.sum(dtype=np.float64) / one.size for one in hits])
-    means = importance_SL.mean(0), accuracy_L
-    rho = spearman(*means)
-    about: dict[str, Any] = {"rho": rho, "num_layers": count, "num_seeds": seeds, "means": means}
-    if rho is None or min(seeds) < LEAST_SEEDS:
+    means = importance_SL.mean(0), accuracies.means
+    rho, both = spearman(*means), (seeds, accuracies.num_seeds)
+    about: dict[str, Any] = {"rho": rho, "num_layers": count, "num_seeds": both, "means": means}
+    if rho is None or seeds < LEAST_SEEDS or accuracies.p_pairs is None:
         return Association(p=None, exact=True, p_pairs=None, **about)
-    of_accuracy_LL = np.ones((count, count))
-    for first, second in zip(*np.triu_indices(count, 1), strict=True):
-        p = claim(hits[first], hits[second]).p
-        of_accuracy_LL[first, second] = of_accuracy_LL[second, first] = 1.0 if p is None else p
     found = permutation(*means)
-    return Association(
-        p=found.p, exact=found.exact, p_pairs=(p_of_pairs(importance_SL), of_accuracy_LL), **about
-    )
+    p_pairs = p_of_pairs(importance_SL), accuracies.p_pairs
+    return Association(p=found.p, exact=found.exact, p_pairs=p_pairs, **about)
 
 
 def corrected(found: Sequence[Association], untested: int = 0) -> list[Association]:

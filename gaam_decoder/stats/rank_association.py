@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import permutations
 from math import factorial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,9 +148,11 @@ def bounds(one_LL: Signs, other_LL: Signs) -> tuple[float, float]:
     return low / size, high / size
 
 
-def _centred(value_L: NDArray[Any]) -> Floats:
-    rank_L = ranks(checked(np.asarray(value_L, np.float64))[None])[0]
-    return (len(rank_L) + 1) / 2 - rank_L  # the largest is the last
+def _centred(value_L: Floats) -> Floats:
+    checked(value_L)
+    # the largest is the last
+    found: Floats = np.subtract((len(value_L) + 1) / 2, ranks(value_L[None])[0], dtype=np.float64)
+    return found
 
 
 @cache
@@ -166,7 +168,8 @@ def _kept(sign_LL: Signs) -> Floats:
     rank_PL = _orders(len(sign_LL))
     for above, below in np.argwhere(sign_LL > 0):
         rank_PL = rank_PL[rank_PL[:, above] > rank_PL[:, below]]
-    return rank_PL - (len(sign_LL) - 1) / 2
+    found: Floats = np.subtract(rank_PL, (len(sign_LL) - 1) / 2, dtype=np.float64)
+    return found
 
 
 def _outer(one_LL: Signs, other_LL: Signs) -> tuple[float, float]:

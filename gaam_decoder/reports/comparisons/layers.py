@@ -18,7 +18,7 @@ from gaam_decoder.reports.comparisons.pairs import key_of
 from gaam_decoder.reports.table.row_axes import LAYER, LAYERS, axes_of, usable
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.runs.tuning import TUNED
-from gaam_decoder.stats.association import Association, associate, corrected
+from gaam_decoder.stats.association import Alone, Association, alone, associate, corrected
 from gaam_decoder.stats.rank_association import LEAST_LAYERS, spearman
 from gaam_decoder.stats.seeds_alone import LEAST_SEEDS
 
@@ -39,6 +39,12 @@ class _Singles(NamedTuple):
         """That are of all layers."""
         every = [set(row.scores.seeds) for row in self.rows.values()]
         return tuple(sorted(set.intersection(*every)))
+
+    def scores(self) -> Iterator[tuple[Floats, NDArray[Any]]]:
+        """Of every layer accuracies (T,) and hits (T, N) of these seeds."""
+        for row in self.rows.values():
+            places = [row.scores.seeds.index(seed) for seed in self.seeds]
+            yield row.scores.accuracy[places], row.scores.by_row[places]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +109,18 @@ class LayerFamily:
     @cached_property
     def tables(self) -> list[tuple[Beside, ...]]:
         """Of every table, computed and corrected."""
+        # the same singles stand beside many mechanisms
+        accuracies = {
+            id(singles): alone([hits for _, hits in singles.scores()])
+            for matched in self._matched
+            for singles in {id(singles): singles for _, singles in matched}.values()
+        }
         made = [
-            [one for row, singles in matched if (one := _beside(row, singles)) is not None]
+            [
+                one
+                for row, singles in matched
+                if (one := _beside(row, singles, accuracies[id(singles)])) is not None
+            ]
             for matched in self._matched
         ]
         every = [one.found for of in made for one in of]
@@ -183,24 +199,19 @@ def _told(row: Row) -> tuple[str, dict[str, float], Any]:
     return row.attention, tuned, (head, *rest, *sorted(same.items()))
 
 
-def _beside(row: Row, singles: _Singles) -> Beside | None:
+def _beside(row: Row, singles: _Singles, accuracies: Alone) -> Beside | None:
     """None where the mechanism has no attention map, or not one of finite numbers."""
     factor_SL = factor_by_seed(row.runs, row.scores.seeds) if row.folds == 1 else None
     if factor_SL is None or not np.isfinite(factor_SL).all():
         return None
     every, layers = row.runs[0].layer_numbers, tuple(singles.rows)
     factor_SL = factor_SL[:, [every.index(layer) for layer in layers]]
-    hits, accuracies = [], []
-    for of in singles.rows.values():
-        places = [of.scores.seeds.index(seed) for seed in singles.seeds]
-        hits.append(of.scores.by_row[places])
-        accuracies.append(of.scores.accuracy[places])
     return Beside(
         row=row,
         singles=tuple(singles.rows.values()),
         layers=layers,
         seeds=singles.seeds,
         importance=factor_SL,
-        accuracy=np.stack(accuracies, 1),
-        found=associate(factor_SL, hits),
+        accuracy=np.stack([scores[0] for scores in singles.scores()], 1),
+        found=associate(factor_SL, accuracies),
     )

@@ -26,7 +26,7 @@ MOST = 12
 """Mechanisms that are listed; Holm corrects for all."""
 MOST_PICTURES = 4
 """The first that are listed."""
-SMOOTH = "9 to 53"
+SMOOTH = "10 to 50"
 """Of 100 pairs of random walks over 6, 12 and 24 layers that have nothing to do with each other,
 those in which p is below 0.05, by ``python -m tests.benchmarks.bench_importance``."""
 SAID = {
