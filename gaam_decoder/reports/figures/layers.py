@@ -39,10 +39,10 @@ def importance_against_accuracy(
         xerr=_below_and_above(importance_SL),
         yerr=_below_and_above(accuracy_TL),
         fmt="o",
-        ms=4,
+        ms=4.5,
         color=PALETTE["accent"],
-        ecolor=PALETTE["rule"],
-        lw=1.2,
+        ecolor=PALETTE["muted"],
+        elinewidth=0.8,
     )
     for layer, x, y in zip(layers[:MOST_NAMED], x_L, y_L, strict=False):
         axes.annotate(str(layer), (x, y), xytext=(4, 3), textcoords="offset points")
