@@ -118,8 +118,8 @@ def _lines(table: Table, layers: TableLayers, names: Sequence[tuple[str, str]]) 
         + f", corrected by Holm for {max(counted, 1)}; a claim needs p < 0.05, an interval without "
         f"0 and {stats.LEAST_SEEDS} seeds of both",
         "p takes layers as if any could stand anywhere, and neighbours are alike: of curves over "
-        f"depth that have nothing to do with each other {SMOOTH} of 100 have p < 0.05. Beside rho "
-        "stands that of the number of the layer, which needs no importance",
+        f"depth that have nothing to do with each other {SMOOTH} of 100 have p < 0.05. Under depth "
+        "stands the rho of the number of the layer, which needs no importance",
     ]
     if any(one.found.num_layers == 4 and one.found.testable for one in found):
         lines.append("of 4 layers no order has p < 0.05")
@@ -157,17 +157,15 @@ def _sheet(names: Sequence[tuple[str, str]], shown: Sequence[Beside]) -> Sheet:
                 spell_numbers(one.layers),
                 "-" if found.rho is None else f"{found.rho:+.2f}",
                 "-" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f}",
-                p_value(found.p),
                 p_value(found.p_holm),
                 "-" if depth is None else f"{depth:+.2f}",
-                f"{found.num_seeds[0]}, {found.num_seeds[1]}",
                 found.verdict if found.testable else "-",
             ]
         )
     return Sheet(
         caption="importance of layers and accuracy of each alone",
-        header=["importance", "alone", "layers", "rho", "95% interval", "p", "p Holm",
-                "rho of depth", "seeds", "verdict"],
+        header=["importance", "alone", "layers", "rho", "95% interval", "p Holm", "depth",
+                "verdict"],
         lines=lines,
         words=("importance", "alone", "layers", "verdict"),
     )  # fmt: skip

@@ -286,7 +286,7 @@ def test_every_format_shows_it(format: str) -> None:
         assert values["corrected_for"] == 2
         assert len(values["mechanisms"][0]["layers"]) == LAYERS
     else:
-        assert "rho of depth" in text
+        assert "95% interval" in text.replace("\\%", "%")
 
 
 def test_pictures_are_saved_and_show_the_means(tmp_path: Any) -> None:
