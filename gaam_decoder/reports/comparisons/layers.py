@@ -109,20 +109,17 @@ class LayerFamily:
     @cached_property
     def tables(self) -> list[tuple[Beside, ...]]:
         """Of every table, computed and corrected."""
-        # the same singles stand beside many mechanisms
-        accuracies = {
-            id(singles): alone([hits for _, hits in singles.scores()])
-            for matched in self._matched
-            for singles in {id(singles): singles for _, singles in matched}.values()
-        }
-        made = [
-            [
-                one
-                for row, singles in matched
-                if (one := _beside(row, singles, accuracies[id(singles)])) is not None
-            ]
-            for matched in self._matched
-        ]
+        accuracies: dict[int, Alone] = {}  # the same singles stand beside many mechanisms
+        made: list[list[Beside]] = []
+        for matched in self._matched:
+            made.append([])
+            for row, singles in matched:
+                factor_SL = _importance(row, tuple(singles.rows))
+                if factor_SL is None:
+                    continue
+                if id(singles) not in accuracies:
+                    accuracies[id(singles)] = alone([hits for _, hits in singles.scores()])
+                made[-1].append(_beside(row, singles, factor_SL, accuracies[id(singles)]))
         every = [one.found for of in made for one in of]
         counted = sum(found.testable or found.silent for found in every)
         found = iter(corrected(every, max(0, len(self.keys) - counted)))
@@ -199,19 +196,25 @@ def _told(row: Row) -> tuple[str, dict[str, float], Any]:
     return row.attention, tuned, (head, *rest, *sorted(same.items()))
 
 
-def _beside(row: Row, singles: _Singles, accuracies: Alone) -> Beside | None:
-    """None where the mechanism has no attention map, or not one of finite numbers."""
+def _importance(row: Row, layers: Sequence[int]) -> Floats | None:
+    """Of these layers for every seed, (S, L).
+
+    None over folds, and where the mechanism has no attention map, or not one of finite numbers.
+    """
     factor_SL = factor_by_seed(row.runs, row.scores.seeds) if row.folds == 1 else None
     if factor_SL is None or not np.isfinite(factor_SL).all():
         return None
-    every, layers = row.runs[0].layer_numbers, tuple(singles.rows)
-    factor_SL = factor_SL[:, [every.index(layer) for layer in layers]]
+    every = row.runs[0].layer_numbers
+    return factor_SL[:, [every.index(layer) for layer in layers]]
+
+
+def _beside(row: Row, singles: _Singles, factor_SL: Floats, accuracies: Alone) -> Beside:
     return Beside(
         row=row,
         singles=tuple(singles.rows.values()),
-        layers=layers,
+        layers=tuple(singles.rows),
         seeds=singles.seeds,
         importance=factor_SL,
-        accuracy=np.stack([scores[0] for scores in singles.scores()], 1),
+        accuracy=np.stack([accuracy_T for accuracy_T, _ in singles.scores()], 1),
         found=associate(factor_SL, accuracies),
     )
