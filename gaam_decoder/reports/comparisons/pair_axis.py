@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from gaam_cache.errors import ConfigError
-from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.runs.tuning import TUNED
 
@@ -32,10 +31,8 @@ def _one(row: Row, name: str) -> Any:
         return row.attention
     if name == "head":
         return row.head
-    value = row.recipe.get(name)
-    if value is None:
-        return "all" if name in ALL else DEFAULTS.get(name)
-    return value
+    value = row.recipe.get(name, row.runs[0].setting(name))
+    return "all" if value is None and name in ALL else value
 
 
 def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
