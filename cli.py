@@ -521,7 +521,7 @@ def report(
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     sort: Annotated[str | None, _option("--sort", metavar="NAME", help="Order of the rows: score, accuracy, difference, name, parameters, seconds (default: name).")] = None,
     top: Annotated[int | None, _option("--top", metavar="N", help="Show only so many rows of each table, and their baselines; nothing is computed anew.")] = None,
-    pairs: Annotated[str | None, _option("--pairs", metavar="attn|head|layers|lr|...", help="Compare all rows that differ in this setting alone, each with each (default: attn).")] = None,
+    pairs: Annotated[str | None, _option("--pairs", metavar="attn|head|layers|lr|...", help="Compare all rows that differ in this setting alone, or in several (select,ties), each with each (default: attn).")] = None,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,

@@ -61,7 +61,8 @@ class Pairs(Writer):
         )
 
     def _lead(self, axis: str, made: list[Pair], table: Table) -> str:
-        name = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        named = axis.replace("_", "-").replace(",", " or ")
+        name = "mechanisms" if axis == "attn" else f"rows that differ in {named} alone"
         most = max(len(pair.seeds) for pair in made)
         pairs = f"{len(made)} pair{'s' * (len(made) != 1)} of {name}"
         if most < stats.LEAST_SEEDS:
@@ -72,10 +73,13 @@ class Pairs(Writer):
         if why := next((p.claim.no_claim for p in made if p.claim.no_claim), ""):
             pairs += f" (no claim of some: {why})"
         found = Counter(pair.claim.verdict for pair in made)
+        assert table.pairs is not None
+        rows = [row for group in table.pairs.groups for row in group.rows]
+        some = "; some numbers are optimistic" if any(row.optimistic for row in rows) else ""
         return (
             f"of {pairs}, {found['better'] + found['worse']} differ, {found['equivalent']} are "
             f"equivalent within {table.unit.margin(table.margin)}, {found['undecided']} are "
-            "undecided"
+            f"undecided{some}"
         )
 
 
@@ -97,7 +101,20 @@ def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
         found.append(f"at most {MOST_GROUPS} groups of rows are compared, those of most rows")
     if any(group.rows[0].folds > 1 for group in groups):
         found.append("the training sets of the folds are taken as given")
-    if any(row.optimistic for group in groups for row in group.rows):
+    rows = [row for group in groups for row in group.rows]
+    selects = {row.select for row in rows}
+    if "select" in table.pairs.family.axis.split(","):
+        if "test" in selects:
+            found.append(
+                "a row of select test chose its epoch by the rows that it is tested on: what it is "
+                "ahead by is optimism, and nothing that other test rows would show"
+            )
+        if "val" in selects and len(selects) > 1:
+            found.append(
+                "of select val the part of train that chooses is not learned from, of the others "
+                "all is: a difference is of both"
+            )
+    elif any(row.optimistic for row in rows):
         found.append("some of these numbers are optimistic")
     return found
 

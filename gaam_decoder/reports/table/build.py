@@ -9,6 +9,7 @@ from typing import Any
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import against_baseline
 from gaam_decoder.reports.comparisons.against_probe import against_probe
+from gaam_decoder.reports.comparisons.layers import LayerFamily, TableLayers
 from gaam_decoder.reports.comparisons.pairs import PairFamily, TablePairs
 from gaam_decoder.reports.table import final_models
 from gaam_decoder.reports.table.base import NOT_TESTED, Table
@@ -92,8 +93,10 @@ def build_tables(
         ],
         [c for table in family for c in table.comparisons],
     )
+    apart = [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)]
+    of_layers = LayerFamily(apart, [table.layers.family for table in family[:1] if table.layers])
     every_pair = PairFamily(
-        [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)],
+        apart,
         pairs,
         margin,
         [table.pairs.family for table in family[:1] if table.pairs],
@@ -116,6 +119,7 @@ def build_tables(
             else against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
             pairs=TablePairs(every_pair, place),
+            layers=TableLayers(of_layers, place),
             uncounted=out - len(beside),
             margin=margin,
             score=score,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
+from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.comparisons.pairs import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table.base import Table
@@ -21,7 +23,7 @@ from tests.decoder.reports.conftest import answers, build_run
 NAMES = ("none", "gaam", "mha", "dot")
 
 
-def some(count: int = 4, num_seeds: int = 8, **recipe: float) -> list[RunResult]:
+def some(count: int = 4, num_seeds: int = 8, **recipe: Any) -> list[RunResult]:
     names = [*NAMES, *(f"way{n}" for n in range(20))][:count]
     return [
         build_run(name, answers(num_seeds, 0.8 + 0.01 * n, n + 1), **recipe)
@@ -158,3 +160,70 @@ def test_rows_of_scaled_and_of_raw_logits_are_no_pair_where_that_matters(
         assert sum(row.scores.temperatures is not None for row in table.rows) == 2
         assert table.pairs is not None
         assert [len(group.rows) for group in table.pairs.groups] == sizes
+
+
+@pytest.mark.parametrize("select", ["test", "last"])
+def test_rows_that_differ_in_what_chose_are_paired_by_seed_and_marked(select: str) -> None:
+    right, other = answers(8, 0.8, 1), answers(8, 0.9, 2)[2:]
+    for mechanism in ("gaam", "none"):
+        runs = [
+            build_run(mechanism, right, path="a"),
+            build_run(mechanism, other, path="b", select=select, seeds=tuple(range(2, 8))),
+        ]
+        (table,) = build_tables(runs, pairs="select")
+        assert table.pairs is not None
+        (group,) = table.pairs.groups
+        (pair,) = group.pairs
+        assert group.labels == (select, "val")
+        assert pair.seeds == tuple(range(2, 8))
+        assert pair.claim.difference == pytest.approx(other.mean() - right[2:].mean())
+        assert pair.claim.p == stats.claim(other, right[2:]).p
+        found = by_name(table)["pairs"]
+        assert found.lead.endswith("some numbers are optimistic") == (select == "test")
+        text = " ".join(found.lines)
+        assert ("what it is ahead by is optimism" in text) == (select == "test")
+        assert "all is: a difference is of both" in text
+
+
+DEFAULTED = {
+    "ties": ("first", "loss"),
+    "eval_dtype": ("float32", "same"),
+    "clip_order": ("clip-first", "unscale-first"),
+    "loss_scale": ("dynamic", "none"),
+    "shuffle": ("window:9", "full"),
+    "class_weights": ("balanced", "none"),
+    "train_rows": (9, "all"),
+    "shots": (9, "all"),
+    "layers": ("1-2", "all"),
+}
+
+
+def test_a_setting_at_its_default_is_called_by_it() -> None:
+    assert {name for name in DEFAULTS if name not in ("shuffle_labels", "shard_rows")} <= set(
+        DEFAULTED
+    )
+    for name, (value, default) in DEFAULTED.items():
+        (table,) = build_tables([*some(2), *some(2, **{name: value})], pairs=name)
+        assert table.pairs is not None
+        for group in table.pairs.groups:
+            assert set(group.labels) == {str(value), str(default)}, name
+
+
+def test_several_settings_are_one_axis() -> None:
+    runs = [
+        run
+        for select, ties in (("val", None), ("test", None), ("val", "first"), ("test", "first"))
+        for run in some(2, select=select, **({"ties": ties} if ties else {}))
+    ]
+    (table,) = build_tables([*runs, *some(2, epochs=9)], pairs="select, ties")
+    assert table.pairs is not None
+    for group in table.pairs.groups:
+        assert set(group.labels) == {"val, loss", "test, loss", "val, first", "test, first"}
+        assert len(group.pairs) == 6
+    assert {group.name for group in table.pairs.groups} == {"none", "gaam"}
+    lead = by_name(table)["pairs"].lead
+    assert "rows that differ in select or ties alone" in lead
+    for alone, pairs in (("select", 2), ("ties", 2)):
+        (table,) = build_tables(runs, pairs=alone)
+        assert table.pairs is not None
+        assert [len(group.pairs) for group in table.pairs.groups] == [1, 1] * pairs
