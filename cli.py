@@ -451,6 +451,7 @@ def predict(
     split: Annotated[str | None, _option("--split", metavar="NAME", help="Of the cache, labelled or not.", default="test")] = None,
     seed: Annotated[int | None, _option("--seed", help="Use one seed (default: the average of all).")] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
+    temperature: Annotated[bool, typer.Option("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch best.")] = False,
     text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Column of the text; of several (repeatable) the texts are joined by a space (default: those of the run).")] = None,
     file_column: Annotated[str | None, _option("--file-column", metavar="NAME", help="Column of the paths of sounds or pictures.")] = None,
     allow_outside: Annotated[bool, typer.Option("--allow-outside", help="Take files outside of the folder of the table that names them.")] = False,
@@ -466,8 +467,9 @@ def predict(
 ) -> None:  # fmt: skip
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
 
-    Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
-    keeps its columns and gains predicted, probability and agreement.
+    Probabilities are averaged over the seeds, with --temperature each seed's own are scaled before
+    that; agreement is how many of them say the same. A file keeps its columns and gains predicted,
+    probability and agreement.
     """
     given = _given(locals(), "quiet", "as_json")
     import gaam_decoder
