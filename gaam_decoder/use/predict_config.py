@@ -46,7 +46,7 @@ class PredictConfig:
     seed: int | None = None
     """Whose decoder alone is used; default: all that finished, averaged."""
     temperature: bool = False
-    """Divide the logits of every seed by its temperature, fitted on the rows that chose its epoch."""
+    """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
     top: int = 1
     """How many of the likeliest classes are named."""
     prefix: str = ""
