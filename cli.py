@@ -270,7 +270,7 @@ def plant(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")],
     gate: Annotated[str | None, _plant("gate", "--gate", metavar="laplace|gaussian|student-t|two-peaks|none", help="Through which the labels depend on the states; none: through their mean over the layers.")] = None,
     strength: Annotated[float | None, _plant("strength", "--strength", help="How sure the labels are: standard deviation of the teacher's logits.")] = None,
-    from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the states of this cache; their labels are drawn anew.")] = None,
+    from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the rows of all splits of this cache, split anew; their labels are drawn anew.")] = None,
     layers: Annotated[int | None, _plant("layers", "--layers", help="Layers of Gaussian states.")] = None,
     width: Annotated[int | None, _plant("width", "--width", help="Hidden size of Gaussian states.")] = None,
     classes: Annotated[int | None, _plant("classes", "--classes", help="Classes that the labels name.")] = None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
@@ -19,8 +20,9 @@ from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.linear import linear_accuracy
 from gaam_decoder.planting.plant_config import LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
+from gaam_decoder.planting.room import room_to_plant
 from gaam_decoder.planting.states import CachedStates, GaussianStates, States, chosen_rows
-from gaam_decoder.planting.teacher import draw_labels, make_teacher
+from gaam_decoder.planting.teacher import Floats, draw_labels, make_teacher
 
 Progress = Callable[[int, int, str], None]
 SPLITS = ("train", "test")
@@ -114,12 +116,10 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
             expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
             found=f"{train.shape[1]}",
         )
-    teacher = make_teacher(
-        config.gate, train, classes=config.classes, strength=config.strength, seed=config.seed
-    )
-    p = [teacher.probabilities(of_split) for of_split in states]
-    label = [draw_labels(p_NC, config.seed, split) for split, p_NC in enumerate(p)]
-    linear = linear_accuracy(train, p[0], test, p[1])
+    rows = len(train) + len(test)
+    with room_to_plant(rows, *train.shape[1:], config.classes, given=source is not None):
+        p, label = planted_labels(config, states)
+        linear = linear_accuracy(train, p[0], test, p[1])
     expected = float(p[1].max(1).mean())
     drawn = float((p[1].argmax(1) == label[1]).mean())
     about = GATES[config.gate]
@@ -163,6 +163,21 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         teacher_accuracy_drawn=drawn,
         linear_accuracy=linear,
     )
+
+
+def planted_labels(
+    config: PlantConfig, states: Sequence[States]
+) -> tuple[list[Floats], list[NDArray[np.int64]]]:
+    """Probabilities that the teacher gives every row of every split, (N, C), and labels, (N,).
+
+    Raises:
+        ConfigError: the rows to learn from are all the same behind the gate.
+    """
+    teacher = make_teacher(
+        config.gate, states[0], classes=config.classes, strength=config.strength, seed=config.seed
+    )
+    p = [teacher.probabilities(of_split) for of_split in states]
+    return p, [draw_labels(p_NC, config.seed, split) for split, p_NC in enumerate(p)]
 
 
 def _check_folder(out: Path) -> None:
