@@ -797,7 +797,7 @@ def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     quick: Annotated[bool, typer.Option("--quick", help="Look at receipts and sizes only: is every shard of a cache there?")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
-    recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, and compare.")] = 0,
+    recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, or plant them again, and compare.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows.")] = 0,
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where they are encoded.")] = "auto",
     quiet: Quiet = False,
@@ -812,6 +812,10 @@ def verify(
 
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune}
     options |= {"recompute_rows": recompute}
+    if recompute:
+        from gaam_decoder.planting.again import drawn_again
+
+        options["drawn"] = drawn_again
     options |= {"seed": seed, "device": device}
     if seed and not recompute:
         raise ConfigError("--seed says which rows --recompute takes", expected="--recompute N")

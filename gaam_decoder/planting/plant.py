@@ -108,7 +108,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
     check_folder(config.out, option="OUT")
     _check_folder(config.out)
     source = open_cache(config.from_cache) if config.from_cache is not None else None
-    states = _given_states(config, source) if source else _gaussian_states(config)
+    states = states_of(config, source)
     train, test = states
     if train.shape[1] < LEAST_LAYERS and config.gate != "none":
         raise ConfigError(
@@ -123,14 +123,6 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
     expected = float(p[1].max(1).mean())
     drawn = float((p[1].argmax(1) == label[1]).mean())
     about = GATES[config.gate]
-    parameters = {
-        "gate": config.gate,
-        "mechanism": about.mechanism,
-        "parameters": {name: f"{value:g}" for name, value in about.parameters.items()},
-        "strength": f"{config.strength:g}",
-        "seed": config.seed,
-        "states": GAUSSIAN if source is None else source.fingerprint,
-    }
     figures = {"teacher_accuracy": f"{expected:.4f}", "teacher_accuracy_drawn": f"{drawn:.4f}"}
     if linear is not None:
         figures["linear_accuracy"] = f"{linear:.4f}"
@@ -146,7 +138,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
         pool=source.plan.pooling[0] if source else GAUSSIAN,
-        planted=Planted(parameters=parameters, figures=figures),
+        planted=Planted(parameters=recorded(config, source), figures=figures),
         progress=progress,
     )
     return PlantSummary(
@@ -163,6 +155,25 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         teacher_accuracy_drawn=drawn,
         linear_accuracy=linear,
     )
+
+
+def recorded(config: PlantConfig, source: EmbeddingCache | None) -> dict[str, Any]:
+    """All that decides the labels, as the plan of the cache says it; see FORMAT.md."""
+    about = GATES[config.gate]
+    return {
+        "gate": config.gate,
+        "mechanism": about.mechanism,
+        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
+        "strength": _exact(config.strength),
+        "seed": config.seed,
+        "states": GAUSSIAN if source is None else source.fingerprint,
+    }
+
+
+def _exact(value: float) -> str:
+    """The shortest text that is that number again."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def planted_labels(
@@ -191,6 +202,11 @@ def _check_folder(out: Path) -> None:
             expected="a new folder, or one that this command began",
             where=str(folder.absolute()),
         )
+
+
+def states_of(config: PlantConfig, source: EmbeddingCache | None) -> list[States]:
+    """Of every split, drawn or taken from a cache."""
+    return _given_states(config, source) if source else _gaussian_states(config)
 
 
 def _sizes(rows: int) -> tuple[int, int]:
