@@ -5,8 +5,10 @@ S seeds, V rows that choose, C classes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from io import BufferedReader
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.run_record import RunRecord
 from gaam_decoder.runs.tensor_files import TensorFile
+from gaam_decoder.stats.temperature import fit_temperature
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +30,23 @@ class Validation:
     rows: NDArray[np.int64]
     """Numbers in the train split, (V,)."""
 
+    def temperature(self, place: int) -> Temperature | None:
+        """Of the seed at a place, fitted on these rows; None where its answers are not finite."""
+        logits_VC = self.logits[place]
+        if not np.isfinite(logits_VC).all():
+            return None
+        found = fit_temperature(logits_VC, self.labels)
+        return Temperature(1.0 if found is None else found, found is not None)
+
+
+class Temperature(NamedTuple):
+    """By which the logits of a seed are divided."""
+
+    value: float
+    """1 where none has the smallest loss."""
+    fitted: bool
+    """Whether there is one: see ``fit_temperature``."""
+
 
 def read_validation(run: RunRecord, file: BufferedReader) -> Validation:
     """From the open file of a run.
@@ -35,6 +55,8 @@ def read_validation(run: RunRecord, file: BufferedReader) -> Validation:
         ValueError: it does not fit the run.
     """
     tensors = TensorFile(file)
+    if json.loads(tensors.metadata.get("seeds", "[]")) != list(run.seeds):
+        raise ValueError("answers of rows that chose are of other seeds, or in another order")
     found = Validation(**{name: tensors.read(name) for name in ("logits", "labels", "rows")})
     _check_rows(found, run)
     failed = [seed in run.failed for seed in run.seeds]

@@ -18,7 +18,6 @@ from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation
 from gaam_decoder.stats.scores._base import Answers
-from gaam_decoder.stats.temperature import fit_temperature
 
 if TYPE_CHECKING:
     from gaam_decoder.reports.table.base import Table
@@ -68,12 +67,9 @@ def fitted(parts: Sequence[Sequence[RunResult]], seeds: Sequence[int]) -> Temper
                 read = {id(run): run.validation}
             if (held := read[id(run)]) is None:
                 return None
-            logits_VC = held.logits[run.seeds.index(seed)]
-            if not np.isfinite(logits_VC).all():
+            if (found := held.temperature(run.seeds.index(seed))) is None:
                 return None
-            found = fit_temperature(logits_VC, held.labels)
-            if found is not None:
-                value_SP[index, place], fitted_SP[index, place] = found, True
+            value_SP[index, place], fitted_SP[index, place] = found
     return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP) if len(seeds) else None
 
 

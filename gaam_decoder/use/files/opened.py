@@ -36,6 +36,7 @@ def predictor_of(config: PredictConfig) -> Predictor:
     return load(
         config.run,
         seed=config.seed,
+        temperature=config.temperature,
         cache=None if config.of_cache else config.cache,
         encoder=config.encoder,
         device=config.device,
@@ -172,6 +173,7 @@ def recipe_of(config: PredictConfig, predictor: Predictor, table: Table, to: str
         "gaam": gaam_cache.__version__,
         "run": {path.name: hash_file(path) for path in files if path.is_file()},
         "seeds": list(predictor.seeds),
+        "temperatures": list(predictor.temperatures),
         "top": config.top,
         "prefix": config.prefix,
         "input": table.format,
