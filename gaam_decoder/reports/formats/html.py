@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TextIO
 
 import gaam_cache
+from gaam_cache.format.digest import short_digest
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.notes.claims import claims, conclusion
@@ -193,7 +194,7 @@ def _facts(table: Table) -> str:
         "test rows": f"{table.num_test_rows:,}",
         "majority class alone": f"{percent(table.majority_accuracy)}%",
         "epoch chosen by": ", ".join(sorted({brief(row.select, 40) for row in table.rows})),
-        "cache": table.cache["fingerprint"][:12],
+        "cache": short_digest(table.cache["fingerprint"]),
     }
     items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"

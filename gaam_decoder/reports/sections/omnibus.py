@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_PICTURES = 2
 """Those of most rows are drawn."""
+MOST_SAID = 2
+"""Groups that the lead speaks of one by one; of more it counts, and the lines speak of each."""
 ERRORS = "1 to 99"
 """Of 100 experiments in which none differ, those in which Friedman's test says otherwise: three
 and six mechanisms, 6 and 20 seeds, 300 and 2,000 rows, by
@@ -44,8 +46,8 @@ class Omnibus(Writer):
         return Section(
             name="omnibus",
             heading="Does the choice matter at all",
-            lead="; ".join(_said(group, axis, len(groups) > 1) for group in groups),
-            lines=tuple(_lines(groups, tests)),
+            lead=_lead(groups, axis),
+            lines=(*_each(groups, axis), *_lines(groups, tests)),
             pictures=tuple(
                 _picture(group, test, axis)
                 for group, (test, _) in zip(groups[:MOST_PICTURES], tests, strict=False)
@@ -73,6 +75,25 @@ def _friedman(group: Group) -> tuple[Friedman | None, tuple[int, ...]]:
     ]
     better = 1 if group.rows[0].score.larger_is_better else -1
     return stats.friedman(better * np.stack(value_KS, 1)), seeds
+
+
+def _lead(groups: list[Group], axis: str) -> str:
+    if len(groups) <= MOST_SAID:
+        return "; ".join(_said(group, axis, len(groups) > 1) for group in groups)
+    found = [group.smallest for group in groups if group.smallest is not None]
+    apart = sum(smallest < stats.ALPHA for smallest in found)
+    alone = "mechanism" if axis == "attn" else axis
+    lead = (
+        f"in {apart} of {len(groups)} groups of rows that differ in {alone} alone not all are alike"
+    )
+    lead += f" (smallest p {p_value(min(found))})" if found else ""
+    lacking = len(groups) - len(found)
+    return lead + (f"; of {lacking} no claim is made" if lacking else "")
+
+
+def _each(groups: list[Group], axis: str) -> list[str]:
+    """What the lead has no room for."""
+    return [_said(group, axis, True) for group in groups] if len(groups) > MOST_SAID else []
 
 
 def _said(group: Group, axis: str, several: bool) -> str:
