@@ -202,7 +202,8 @@ def test_what_is_better_is_called_better_whichever_way_the_score_points(name: st
     other = claim_by_score(score, weak, strong, margin=score.margin)
     if score.no_claim:
         assert made.p is None
-        assert made.verdict == other.verdict == "undecided"
+        assert made.verdict == other.verdict == "no claim"
+        assert made.on_these_rows.verdict == "no claim"
         assert made.no_claim == score.no_claim
         return
     assert (made.verdict, other.verdict) == ("better", "worse")
