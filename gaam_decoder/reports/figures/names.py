@@ -80,9 +80,9 @@ def _parted(name: str, width: int) -> str | None:
         return name
     words = _words(name)
     for count in range(len(words) - 1, 0, -1):
-        first, second = _line(words[:count]), _line(words[count:])
-        if len(first) <= width and len(second) <= width:
-            return f"{first}\n{second}"
+        both = _line(words[:count]), _line(words[count:])
+        if max(map(len, both)) <= width:
+            return "\n".join(both)
     first = _front(words, width)
     back = [_line(words[start:]) for start in range(1, len(words))]
     second = next((text for text in back if text and len(text) <= width), None)
