@@ -10,6 +10,7 @@ import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.repair import extract_again, repair_command
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import read_plan
 from gaam_cache.reading.check_memory import CheckMemory
@@ -80,7 +81,7 @@ class Verification:
             state = "receipts and sizes agree; what the shards hold was not looked at"
         lines = [
             f"cache '{self.path}': {state}",
-            f"  fingerprint  {self.fingerprint[:12]}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
             f"  shards       {present - len(self.bad):,} good, {len(self.bad):,} bad, "
             f"{len(self.missing):,} missing of {self.shards:,}; {self.rows:,} rows, "
             f"{self.bytes / 1e6:,.1f} MB hashed",

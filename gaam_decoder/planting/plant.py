@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.planted import GAUSSIAN, Planted
 from gaam_cache.format.targets import check_folder
@@ -82,7 +83,7 @@ class PlantSummary:
                 f"  accuracy     teacher {100 * self.teacher_accuracy:.1f}% expected, "
                 f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;",
                 f"               {linear}",
-                f"  fingerprint  {self.fingerprint[:12]}",
+                f"  fingerprint  {short_digest(self.fingerprint)}",
             ]
         )
 

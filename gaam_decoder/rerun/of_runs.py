@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.planted import GAUSSIAN
 from gaam_cache.messages.foreign_text import brief
@@ -43,7 +44,9 @@ def commands_of(runs: Sequence[RunResult]) -> Rerun:
     notes = [_environment(runs)]
     for fingerprint, of in by_cache.items():
         out = Path("cache" if len(by_cache) == 1 else f"cache-{fingerprint[:8]}")
-        notes.append(f"'{out}' has to get the fingerprint {fingerprint[:12]}: see gaam inspect")
+        notes.append(
+            f"'{out}' has to get the fingerprint {short_digest(fingerprint)}: see gaam inspect"
+        )
         commands.append(_extract(of[0], out))
         commands += (train_command(config) for config in _configs(of, out))
         notes += _notes(of)
@@ -77,7 +80,7 @@ def _plant(run: RunResult, out: Path) -> str:
         raise CacheError(
             "no command makes the cache of this run again by itself",
             expected="labels planted in Gaussian states",
-            found=f"in those of the cache {brief(str(planted['states']))[:12]}",
+            found=f"in those of the cache {short_digest(brief(str(planted['states'])))}",
             where=str((run.path / RUN_FILE).absolute()),
             hint="gaam rerun of a run on that cache, then gaam plant --from it",
         )

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
+ENOUGH = 300
+"""Rows with which a temperature is 5 to 12% off (one standard deviation over data sets): 2 to 20
+classes, accuracies of 54 to 87%, by ``python -m tests.benchmarks.bench_temperature``. With fewer a
+note says how rough it is."""
+ROUGH = (0.9, 2.2)
+"""What these shares are times the root of the number of rows, the smallest and the largest, from 30
+to 1,000 rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +42,8 @@ class Temperatures:
     """1 where none has the smallest loss."""
     fitted_SP: NDArray[np.bool_]  # noqa: N815 a shape suffix
     """Whether there is one: see ``fit_temperature``."""
+    rows: int
+    """On which each was fitted, of the part that has the fewest."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, in the order of the finished seeds."""
@@ -43,6 +52,7 @@ class Temperatures:
             "lowest": float(self.value_SP.min()),
             "highest": float(self.value_SP.max()),
             "not_fitted": int((~self.fitted_SP).sum()),
+            "rows": self.rows,
             "per_seed": self.value_SP.tolist(),
         }
 
@@ -59,6 +69,7 @@ def fitted(parts: Sequence[Sequence[RunResult]], seeds: Sequence[int]) -> Temper
     """
     value_SP = np.ones((len(seeds), len(parts)))
     fitted_SP = np.zeros((len(seeds), len(parts)), bool)
+    rows: list[int] = []
     for place, part in enumerate(parts):
         decides, read = first_runs(part), dict[int, Validation | None]()
         for index, seed in enumerate(seeds):
@@ -70,7 +81,10 @@ def fitted(parts: Sequence[Sequence[RunResult]], seeds: Sequence[int]) -> Temper
             if (found := held.temperature(run.seeds.index(seed))) is None:
                 return None
             value_SP[index, place], fitted_SP[index, place] = found
-    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP) if len(seeds) else None
+            rows.append(len(held.labels))
+    if not rows:
+        return None
+    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP, rows=min(rows))
 
 
 def scaled(answers: Answers, temperature_P: NDArray[np.float64]) -> Answers:
@@ -142,6 +156,13 @@ def notes(table: Table) -> Iterator[str]:
         return
     yield how(table)
     found = [row.scores.temperatures for row in table.rows if row.scores.temperatures]
+    fewest = min((one.rows for one in found), default=ENOUGH)
+    if fewest < ENOUGH:
+        low, high = (100 * share / fewest**0.5 for share in ROUGH)
+        yield (
+            f"temperatures of {fewest:,} rows that chose are rough: by chance alone {low:.0f} to "
+            f"{high:.0f}% off (one standard deviation, simulated), and so are the probabilities"
+        )
     if lacking := sum(int((~one.fitted_SP).sum()) for one in found):
         total = sum(one.fitted_SP.size for one in found)
         yield (

@@ -15,6 +15,7 @@ from gaam_decoder.reports.comparisons.pairs import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table.layout import MOST_ROWS
 from gaam_decoder.reports.writing.section import Section, sections
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation
@@ -93,6 +94,32 @@ def test_fewer_than_six_seeds_make_no_claim() -> None:
     assert "no claim" in found["pairs"].lead
     assert "no claim" in found["omnibus"].lead
     assert not found["omnibus"].pictures
+
+
+def test_of_many_groups_of_many_rows_the_lead_counts_those_that_differ() -> None:
+    for num_seeds in (3, 8):
+        for num_groups in (3, 6, 8):
+            runs = [
+                build_run(name, answers(num_seeds, share + 0.1 * (layer == 1), 10 * layer + place),
+                          path=f"{name}{layer}", layers=str(layer))
+                for layer in range(1, num_groups + 1)
+                for place, (name, share) in enumerate(
+                    [("none", 0.6), ("gaam", 0.6), ("mha", 0.6 if layer > 2 else 0.85)]
+                )
+            ]  # fmt: skip
+            (table,) = build_tables(runs)
+            found = by_name(table)["omnibus"]
+            smallest = [group.smallest for group in table.pairs.groups]
+            apart = sum(p is not None and p < 0.05 for p in smallest)
+            if len(table.rows) <= MOST_ROWS:
+                assert found.lead.count("layers=") == len(smallest)
+            elif num_seeds < 6:
+                assert found.lead.startswith(f"of {len(smallest)} groups")
+                assert "no claim" in found.lead
+            else:
+                assert apart
+                assert found.lead.startswith(f"in {apart} of {len(smallest)} groups")
+                assert sum("3 mechanisms" in line for line in found.lines) == len(smallest)
 
 
 def test_ranks_are_over_the_seeds_that_all_finished() -> None:
