@@ -18,6 +18,13 @@ from gaam_decoder.runs.run_record import RunRecord
 from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.stats.temperature import fit_temperature
 
+EVEN = 1e6
+"""Largest logit -> a temperature at which all classes are equally likely, to six digits.
+
+For answers that are no better than none, whose loss falls without end as it grows: in float64 their
+order is still what it was.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
@@ -36,14 +43,18 @@ class Validation:
         if not np.isfinite(logits_VC).all():
             return None
         found = fit_temperature(logits_VC, self.labels)
-        return Temperature(1.0 if found is None else found, found is not None)
+        if found is None:
+            return Temperature(1.0, fitted=False)
+        if found == np.inf:
+            return Temperature(EVEN * max(1.0, float(np.abs(logits_VC).max())), fitted=False)
+        return Temperature(found, fitted=True)
 
 
 class Temperature(NamedTuple):
     """By which the logits of a seed are divided."""
 
     value: float
-    """1 where none has the smallest loss."""
+    """Where none has the smallest loss: 1 if all is right, else ``EVEN`` largest logits."""
     fitted: bool
     """Whether there is one: see ``fit_temperature``."""
 

@@ -23,7 +23,7 @@ def temperatures_of(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
         CacheError: the run is damaged.
 
     Warns:
-        GaamWarning: no temperature has the smallest loss of a seed; its is 1.
+        GaamWarning: no temperature has the smallest loss of a seed.
     """
     held = run.validation
     if held is None:
@@ -41,7 +41,8 @@ def temperatures_of(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
     if lacking := [seed for seed, one in zip(seeds, ours, strict=True) if not one.fitted]:
         warnings.warn(
             f"no temperature was fitted for seeds {spell_numbers(lacking)} of '{run.path.name}', "
-            "theirs is 1: the rows that chose are all right, or the answers no better than none",
+            "none has the smallest loss: where the rows that chose are all right theirs is 1, and "
+            "where the answers are no better than none all classes become equally likely",
             GaamWarning,
             stacklevel=3,
         )

@@ -39,7 +39,7 @@ class Temperatures:
     """One for every finished seed and part."""
 
     value_SP: NDArray[np.float64]  # noqa: N815 a shape suffix
-    """1 where none has the smallest loss."""
+    """Where none has the smallest loss: 1 if all is right, else so large that classes are alike."""
     fitted_SP: NDArray[np.bool_]  # noqa: N815 a shape suffix
     """Whether there is one: see ``fit_temperature``."""
     rows: int
@@ -166,9 +166,9 @@ def notes(table: Table) -> Iterator[str]:
     if lacking := sum(int((~one.fitted_SP).sum()) for one in found):
         total = sum(one.fitted_SP.size for one in found)
         yield (
-            f"{lacking} of {total} temperatures were not fitted and are 1: the rows that chose "
-            "are all right, or the answers no better than none, and no temperature has the "
-            "smallest loss"
+            f"{lacking} of {total} temperatures were not fitted, for none has the smallest loss: "
+            "where the rows that chose are all right it is 1, and where the answers are no better "
+            "than none so large that all classes are equally likely"
         )
 
 
