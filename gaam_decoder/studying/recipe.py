@@ -26,15 +26,18 @@ from gaam_cache.terminal import settings
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.plant_config import PlantConfig
 from gaam_decoder.reports.report import report
+from gaam_decoder.studying.asked import check_asked
 
 FILE = "study.toml"
 LARGEST_FILE = 2**20
 """Bytes of a recipe; more is none."""
 CONFIGS = {"extract": ExtractConfig, "plant": PlantConfig, "train": TrainConfig}
-ABLATE = ("num_layers", "seed", "of")
+ABLATE = ("num_layers", "seed", "of", "cache")
 PLACES = ("out", "runs", "cache", "rank", "engine", "devices", "address", "gpus_per_worker")
 """What a study decides itself, or whoever runs it."""
 REPORT = tuple(name for name in inspect.signature(report).parameters if name != "runs")
+MOST_TABLES = 100
+"""Of one report; each has a number in the names of its pictures."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Points by which a mean accuracy, or a difference, may come out otherwise on another machine.
 
@@ -42,6 +45,8 @@ A study states its own. Of one machine and number of threads the numbers are the
 other machines sum in another order, which changes which epoch is best of some seeds. With 20 seeds
 whose accuracies have a standard deviation of 0.4 points a mean has one of 0.09: 0.3 is three times.
 """
+_NOT = {"probe": ["--no-probe"]}
+"""What says no where yes is the default; of all other options to leave them out does."""
 _NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 
 
@@ -61,7 +66,7 @@ class Step:
         for name, value in self.options.items():
             option = spelled(CONFIGS.get(self.command), name)
             if isinstance(value, bool):
-                words.append(option if value else option.replace("--", "--no-", 1))
+                words += [option] if value else _NOT.get(name, [])
             else:
                 for one in value if isinstance(value, list) else [value]:
                     words += [option, str(one)]
@@ -171,10 +176,18 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
             raise _wrong(
                 path, "'of' in [[ablate]]", "the mechanism of a run", repr(fields.get("of"))
             )
-        steps.append(Step(command="ablate", options=fields))
+        reads = _cache_of(fields, names, "[[ablate]]", path) if "cache" in fields else None
+        fields.pop("cache", None)
+        for name in ("num_layers", "seed"):
+            if not isinstance(value := fields.get(name, 0), int) or isinstance(value, bool):
+                raise _wrong(path, f"'{name}' in [[ablate]]", "a whole number", repr(value))
+        steps.append(Step(command="ablate", options=fields, reads=reads))
     reports = [_asked(options, names, path) for options in _tables(found, "report", path)]
     if not steps or not reports:
         raise _wrong(path, "the study", "a cache and a [[report]] at least", "neither or one")
+    numbered = {f"{one.name}-{number}" for one in reports for number in range(1, MOST_TABLES)}
+    if taken := sorted({one.name for one in reports} & numbered):
+        raise _wrong(path, "names of reports", "none that is another and '-1'", ", ".join(taken))
     if twice := {a.name for a in reports if sum(a.name == b.name for b in reports) > 1}:
         raise _wrong(path, "names of reports", "each once", ", ".join(sorted(twice)))
     return Study(
@@ -228,7 +241,12 @@ def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> A
         raise _wrong(path, f"'studies' of report '{name}'", "names of studies", repr(studies))
     cache = _cache_of(fields, caches, f"report '{name}'", path) if "cache" in fields else None
     fields.pop("cache", None)
-    _no_others(fields, set(REPORT), path, f"report '{name}'")
+    _no_others(fields, set(REPORT) - {"since"}, path, f"report '{name}'")
+    try:
+        check_asked(**fields)
+    except ConfigError as error:
+        expected, value = error.details.get("expected"), error.details.get("found")
+        raise _wrong(path, f"report '{name}': {error.message}", expected, value) from error
     return Asked(
         name=name, title=str(title or name), options=fields, cache=cache, studies=tuple(studies)
     )
