@@ -185,6 +185,7 @@ def _table(table: Table) -> dict[str, Any]:
         "cache": table.cache["fingerprint"],
         "encoder": table.cache["encoder"],
         "dataset": table.cache["dataset"],
+        "tested_on": table.where,
         "rows_of": table.cache["rows"],
         "baseline": whole["baseline"],
         "conclusion": conclusion(table),
@@ -210,13 +211,14 @@ def _seeds(made: list[Made]) -> str:
 
 
 def _anonymous(value: Any, place: Place) -> Any:
-    """The same without paths of this machine: of a data set of one's own the last part stays."""
+    """The same without paths of this machine: of each its last part stays."""
     if isinstance(value, dict):
         return {key: _anonymous(one, place) for key, one in value.items()}
     if isinstance(value, list):
         return [_anonymous(one, place) for one in value]
-    if isinstance(value, str) and place.dataset is not None:
-        value = value.replace(place.dataset, Path(place.dataset).name)
-    if isinstance(value, str) and place.out.is_absolute():
-        value = value.replace(str(place.out), place.out.name)
+    if isinstance(value, str):
+        for path in (place.dataset, place.out):
+            # a name alone, or '.', is no path of a machine, and may be part of anything
+            if path is not None and Path(path).is_absolute() and Path(path).name:
+                value = value.replace(str(path), Path(path).name)
     return value

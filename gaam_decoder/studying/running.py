@@ -111,15 +111,16 @@ def typed(words: list[str]) -> str:
 
 
 def run(study: Study, place: Place, *, quiet: bool, say: Callable[[str], None]) -> None:
-    """Run whatever is missing; what is there is checked by the commands, and not made again.
+    """Run whatever is missing.
+
+    Every command is run, also where its cache or its runs are there: each then makes nothing, and
+    refuses what was made by other options.
 
     Raises:
         StepError: a command failed.
         KeyboardInterrupt: so did the person; the command has kept what is finished.
     """
     for step in study.steps:
-        if step.command == "plant" and _complete(place.cache(str(step.makes))):
-            continue
         words = arguments(step, study, place)
         say(f"$ {typed(words)}")
         code = _code([*GAAM, *words, *(["-q"] if quiet else [])])
@@ -145,7 +146,8 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
 def _cost(step: Step, words: list[str], place: Place) -> Cost:
     command = typed(words)
     if step.makes and _complete(place.cache(step.makes)):
-        return Cost(command=command, words="is there", seconds=0.0)
+        words_of_it = "there is one, which the command compares with these options"
+        return Cost(command=command, words=words_of_it, seconds=0.0)
     if step.command in ("plant", "ablate"):
         # neither reads more than a cache that is there: seconds, and as long as its run took
         what = "seconds" if step.command == "plant" else "three sets of layers, as long as its run"
@@ -182,7 +184,9 @@ def _complete(cache: Path) -> bool:
 
 def _code(command: list[str]) -> int:
     """Exit code of a command, which is told to end where this process is."""
-    with subprocess.Popen(command) as process:
+    # stdout is for what comes out of the study; a session of its own: the terminal's Ctrl-C would
+    # reach it beside ours, and a second signal ends a command before it has kept its work
+    with subprocess.Popen(command, stdout=sys.stderr, start_new_session=True) as process:
         try:
             return process.wait()
         except BaseException:
@@ -195,8 +199,13 @@ def _run(step: Step, study: Study, place: Place) -> Path:
     """The run that is to be ablated: over all layers, of most seeds."""
     folder = place.runs(study.name)
     spec = str(step.options["of"])
+    of_cache = place.cache(step.reads) if step.reads else None
     try:
-        found = [run for run in load_runs(folder, attn=(spec,)) if not run.recipe.get("layers")]
+        found = [
+            run
+            for run in load_runs(folder, attn=(spec,), cache=of_cache)
+            if not run.recipe.get("layers")
+        ]
     except NotFoundError:
         found = []
     most = max((len(run.seeds) for run in found), default=0)
