@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from gaam_decoder.reports.pictures.picture import Picture
 from gaam_decoder.reports.pictures.pictures import overviews
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table.base import Table
@@ -28,11 +29,17 @@ def pictures(report: str, tables: Sequence[Table]) -> Iterator[tuple[str, bytes]
                 yield f"{name}-{theme}.svg", svg_file(picture.draw, colours, alt=picture.alt)
 
 
-def page(study: Study, made: Sequence[tuple[Asked, Report, str]], drawn: Sequence[str]) -> str:
+def page(
+    study: Study,
+    commands: Sequence[str],
+    made: Sequence[tuple[Asked, Report, str]],
+    drawn: Sequence[str],
+) -> str:
     """Markdown.
 
     Args:
         study: the recipe.
+        commands: all that were run before the reports.
         made: every report with the command that prints it.
         drawn: names of the files of pictures.
     """
@@ -43,6 +50,7 @@ def page(study: Study, made: Sequence[tuple[Asked, Report, str]], drawn: Sequenc
         "seed in [seeds.csv](seeds.csv). `gaam study " + study.name + " --check` makes them again "
         "and compares."
     )
+    parts += ["## Commands", "\n".join(f"    {command}" for command in commands)]
     for asked, report, words in made:
         parts += [f"## {asked.title}", f"    {words}"]
         for number, table in enumerate(report.tables, 1):
@@ -54,7 +62,7 @@ def page(study: Study, made: Sequence[tuple[Asked, Report, str]], drawn: Sequenc
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _chosen(table: Table) -> Iterator:  # type: ignore[type-arg]
+def _chosen(table: Table) -> Iterator[Picture]:
     """Rows beside one another and what lies along an axis; not the pictures of single rows."""
     yield from overviews(table)
     for found in sections(table):

@@ -16,22 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import plugins
 from gaam_cache.bundle import data_path
-from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
-from gaam_cache.messages.checks import option_of
 from gaam_cache.terminal import settings
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.planting.plant_config import PlantConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.studying.asked import check_asked
+from gaam_decoder.studying.step import CONFIGS, Step, spelled
+from gaam_decoder.studying.tables import no_others, one_of, table, tables, wrong
 
 FILE = "study.toml"
 LARGEST_FILE = 2**20
 """Bytes of a recipe; more is none."""
-CONFIGS = {"extract": ExtractConfig, "plant": PlantConfig, "train": TrainConfig}
 ABLATE = ("num_layers", "seed", "of", "cache")
 PLACES = ("out", "runs", "cache", "rank", "engine", "devices", "address", "gpus_per_worker")
 """What a study decides itself, or whoever runs it."""
@@ -45,32 +42,7 @@ A study states its own. Of one machine and number of threads the numbers are the
 other machines sum in another order, which changes which epoch is best of some seeds. With 20 seeds
 whose accuracies have a standard deviation of 0.4 points a mean has one of 0.09: 0.3 is three times.
 """
-_NOT = {"probe": ["--no-probe"]}
-"""What says no where yes is the default; of all other options to leave them out does."""
 _NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
-    """One command; ``makes`` or ``reads`` name a cache of the study."""
-
-    command: str
-    options: Mapping[str, Any]
-    """By the names of fields."""
-    makes: str | None = None
-    reads: str | None = None
-
-    def words(self) -> list[str]:
-        """The options as the command line has them."""
-        words: list[str] = []
-        for name, value in self.options.items():
-            option = spelled(CONFIGS.get(self.command), name)
-            if isinstance(value, bool):
-                words += [option] if value else _NOT.get(name, [])
-            else:
-                for one in value if isinstance(value, list) else [value]:
-                    words += [option, str(one)]
-        return words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,14 +80,6 @@ class Study:
         return [step.makes for step in self.steps if step.makes]
 
 
-def spelled(config: type | None, field: str) -> str:
-    """A field as an option of the command line."""
-    if field == "from_cache":
-        return "--from"
-    known = {f.name: f.metadata.get("option") for f in dataclasses.fields(config)} if config else {}
-    return known.get(field) or option_of(field)
-
-
 def read_study(what: str | Path) -> Study:
     """Read a study and check every option of it, so that nothing is found wrong after hours.
 
@@ -148,67 +112,67 @@ def read_study(what: str | Path) -> Study:
             "a recipe that cannot be read", expected="TOML", found=str(error), where=str(path)
         ) from error
     if not _NAME.fullmatch(folder.name):
-        raise _wrong(path, "the name of the folder", "small letters, digits, - and .", folder.name)
+        raise wrong(path, "the name of the folder", "small letters, digits, - and .", folder.name)
     return _study(found, folder, path)
 
 
 def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
     known = {"title", "question", "text", "caches", "train", "ablate", "report", "check"}
-    _no_others(found, known, path)
+    no_others(found, known, path)
     words = {name: found.get(name, "") for name in ("title", "question", "text")}
     for name, value in words.items():
         if not isinstance(value, str) or (name == "title" and not value.strip()):
-            raise _wrong(path, f"'{name}'", "a text", repr(value))
-    steps = [_cache(name, options, path) for name, options in _table(found, "caches", path).items()]
+            raise wrong(path, f"'{name}'", "a text", repr(value))
+    steps = [_cache(name, options, path) for name, options in table(found, "caches", path).items()]
     names = {step.makes for step in steps}
     for step in steps:
         if (source := step.reads) and source not in names - {step.makes}:
-            raise _wrong(path, f"'from' of cache '{step.makes}'", _one_of(names), source)
-    for options in _tables(found, "train", path):
+            raise wrong(path, f"'from' of cache '{step.makes}'", one_of(names), source)
+    for options in tables(found, "train", path):
         cache = _cache_of(options, names, "[[train]]", path)
         rest = {k: v for k, v in options.items() if k != "cache"}
         fields = _fields(TrainConfig, "train", rest, path)
         steps.append(Step(command="train", options=fields, reads=cache))
-    for options in _tables(found, "ablate", path):
+    for options in tables(found, "ablate", path):
         fields = {key.replace("-", "_"): value for key, value in options.items()}
-        _no_others(fields, set(ABLATE), path, "[[ablate]]")
+        no_others(fields, set(ABLATE), path, "[[ablate]]")
         if not isinstance(fields.get("of"), str):
-            raise _wrong(
+            raise wrong(
                 path, "'of' in [[ablate]]", "the mechanism of a run", repr(fields.get("of"))
             )
         reads = _cache_of(fields, names, "[[ablate]]", path) if "cache" in fields else None
         fields.pop("cache", None)
         for name in ("num_layers", "seed"):
             if not isinstance(value := fields.get(name, 0), int) or isinstance(value, bool):
-                raise _wrong(path, f"'{name}' in [[ablate]]", "a whole number", repr(value))
+                raise wrong(path, f"'{name}' in [[ablate]]", "a whole number", repr(value))
         steps.append(Step(command="ablate", options=fields, reads=reads))
-    reports = [_asked(options, names, path) for options in _tables(found, "report", path)]
+    reports = [_asked(options, names, path) for options in tables(found, "report", path)]
     if not steps or not reports:
-        raise _wrong(path, "the study", "a cache and a [[report]] at least", "neither or one")
+        raise wrong(path, "the study", "a cache and a [[report]] at least", "neither or one")
     numbered = {f"{one.name}-{number}" for one in reports for number in range(1, MOST_TABLES)}
     if taken := sorted({one.name for one in reports} & numbered):
-        raise _wrong(path, "names of reports", "none that is another and '-1'", ", ".join(taken))
+        raise wrong(path, "names of reports", "none that is another and '-1'", ", ".join(taken))
     if twice := {a.name for a in reports if sum(a.name == b.name for b in reports) > 1}:
-        raise _wrong(path, "names of reports", "each once", ", ".join(sorted(twice)))
+        raise wrong(path, "names of reports", "each once", ", ".join(sorted(twice)))
     return Study(
         folder=folder,
         steps=tuple(steps),
         reports=tuple(reports),
-        tolerances=_tolerances(_table(found, "check", path, needed=False), path),
+        tolerances=_tolerances(table(found, "check", path, needed=False), path),
         **words,
     )
 
 
 def _cache(name: str, options: Any, path: Path) -> Step:
     if not _NAME.fullmatch(name) or not isinstance(options, dict):
-        raise _wrong(path, f"cache '{name}'", "a table, named by small letters, digits, -", name)
+        raise wrong(path, f"cache '{name}'", "a table, named by small letters, digits, -", name)
     command = options.get("command", "extract")
     if command not in ("extract", "plant"):
-        raise _wrong(path, f"'command' of cache '{name}'", "extract or plant", repr(command))
+        raise wrong(path, f"'command' of cache '{name}'", "extract or plant", repr(command))
     rest = {k: v for k, v in options.items() if k != "command"}
     source = rest.pop("from", None)
     if source is not None and (command != "plant" or not isinstance(source, str)):
-        raise _wrong(path, f"'from' of cache '{name}'", "with command = 'plant', a cache", source)
+        raise wrong(path, f"'from' of cache '{name}'", "with command = 'plant', a cache", source)
     fields = _fields(CONFIGS[command], command, rest, path)
     return Step(command=command, options=fields, makes=name, reads=source)
 
@@ -218,7 +182,7 @@ def _fields(config: type, command: str, options: Mapping[str, Any], path: Path) 
     names = {spelled(config, f.name)[2:]: f.name for f in dataclasses.fields(config)}
     fields = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
     if place := [name for name in fields if name in PLACES]:
-        raise _wrong(
+        raise wrong(
             path, f"'{place[0]}' of {command}", "what the study itself does not decide", place[0]
         )
     given = {"out": Path("out")} if command == "plant" else {}
@@ -226,7 +190,7 @@ def _fields(config: type, command: str, options: Mapping[str, Any], path: Path) 
         settings.resolve(config, command, fields | given, environ={})
     except ConfigError as error:
         expected, value = error.details.get("expected"), error.details.get("found")
-        raise _wrong(path, f"of '{command}': {error.message}", expected, value) from error
+        raise wrong(path, f"of '{command}': {error.message}", expected, value) from error
     return fields
 
 
@@ -235,61 +199,33 @@ def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> A
     fields["every_candidate"] = fields.pop("all", False)
     name, title = fields.pop("name", None), fields.pop("title", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _wrong(path, "'name' of a [[report]]", "small letters, digits, -", repr(name))
+        raise wrong(path, "'name' of a [[report]]", "small letters, digits, -", repr(name))
     studies = fields.pop("studies", [])
     if not isinstance(studies, list) or not all(_NAME.fullmatch(str(one)) for one in studies):
-        raise _wrong(path, f"'studies' of report '{name}'", "names of studies", repr(studies))
+        raise wrong(path, f"'studies' of report '{name}'", "names of studies", repr(studies))
     cache = _cache_of(fields, caches, f"report '{name}'", path) if "cache" in fields else None
     fields.pop("cache", None)
-    _no_others(fields, set(REPORT) - {"since"}, path, f"report '{name}'")
+    no_others(fields, set(REPORT) - {"since"}, path, f"report '{name}'")
     try:
         check_asked(**fields)
     except ConfigError as error:
         expected, value = error.details.get("expected"), error.details.get("found")
-        raise _wrong(path, f"report '{name}': {error.message}", expected, value) from error
+        raise wrong(path, f"report '{name}': {error.message}", expected, value) from error
     return Asked(
         name=name, title=str(title or name), options=fields, cache=cache, studies=tuple(studies)
     )
 
 
 def _tolerances(found: Mapping[str, Any], path: Path) -> dict[str, float]:
-    _no_others(found, set(TOLERANCES), path, "[check]")
+    no_others(found, set(TOLERANCES), path, "[check]")
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 100:
-            raise _wrong(path, f"'{name}' of [check]", "points, 0 or more", repr(value))
+            raise wrong(path, f"'{name}' of [check]", "points, 0 or more", repr(value))
     return TOLERANCES | {name: float(value) for name, value in found.items()}
 
 
 def _cache_of(options: Mapping[str, Any], names: set[str | None], who: str, path: Path) -> str:
     found = options.get("cache")
     if found not in names:
-        raise _wrong(path, f"'cache' of {who}", _one_of(names), repr(found))
+        raise wrong(path, f"'cache' of {who}", one_of(names), repr(found))
     return str(found)
-
-
-def _table(found: Mapping[str, Any], name: str, path: Path, needed: bool = True) -> dict[str, Any]:
-    table = found.get(name, None if needed else {})
-    if not isinstance(table, dict):
-        raise _wrong(path, f"'{name}'", "a table", "none" if table is None else repr(table))
-    return table
-
-
-def _tables(found: Mapping[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
-    tables = found.get(name, [])
-    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
-        raise _wrong(path, f"'{name}'", f"tables, each [[{name}]]", repr(tables))
-    return tables
-
-
-def _no_others(found: Mapping[str, Any], known: set[str], path: Path, where: str = "") -> None:
-    for key in found:
-        if key not in known:
-            raise plugins.unknown("setting", key, sorted(known), where=f"{path} {where}".strip())
-
-
-def _one_of(names: set[str | None]) -> str:
-    return f"one of: {', '.join(sorted(filter(None, names)))}"
-
-
-def _wrong(path: Path, what: str, expected: str | None, found: Any) -> ConfigError:
-    return ConfigError(what, expected=expected, found=str(found), where=str(path))

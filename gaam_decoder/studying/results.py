@@ -20,7 +20,7 @@ from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.recipe import Asked, Study
-from gaam_decoder.studying.running import Place
+from gaam_decoder.studying.running import Place, arguments, typed
 
 RESULTS, SEEDS, PAGE = "results.json", "seeds.csv", "README.md"
 LEFT_OUT = ("seconds", "left_out")
@@ -76,7 +76,9 @@ def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
             drawn.append(name)
     for stale in {path.name for path in into.glob("*.svg")} - set(drawn):
         (into / stale).unlink()
-    whole = page(study, [(one.asked, one.report, one.words) for one in made], drawn)
+    public = Place(out=place.out)  # without the options of this machine
+    commands = [typed(arguments(step, study, public)) for step in study.steps]
+    whole = page(study, commands, [(one.asked, one.report, one.words) for one in made], drawn)
     write_file(into / PAGE, _anonymous(whole, place).encode())
     kept: dict[str, Any] = json.loads(text)
     return kept

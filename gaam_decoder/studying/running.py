@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gaam_cache
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.runs.loading import load_runs
-from gaam_decoder.studying.recipe import Step, Study
+from gaam_decoder.studying.recipe import Study
+from gaam_decoder.studying.step import Step
 
-GAAM = (sys.executable, "-c", "import sys; sys.argv[0] = 'gaam'; import cli; cli.main()")
-"""``gaam`` of this very installation, whatever else is on the path."""
+_CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
+GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
+"""``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")
 """Who does the work of ``extract`` and ``train``."""
 
@@ -186,7 +189,7 @@ def _code(command: list[str]) -> int:
     """Exit code of a command, which is told to end where this process is."""
     # stdout is for what comes out of the study; a session of its own: the terminal's Ctrl-C would
     # reach it beside ours, and a second signal ends a command before it has kept its work
-    with subprocess.Popen(command, stdout=sys.stderr, start_new_session=True) as process:
+    with subprocess.Popen(command, stdout=2, start_new_session=True) as process:
         try:
             return process.wait()
         except BaseException:
