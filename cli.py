@@ -572,6 +572,54 @@ def report(
 
 
 @app.command(cls=_Command)
+def study(
+    what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
+    dataset: Annotated[str | None, _option("--dataset", metavar="PATH|ID", help="Instead of the data set that the study names.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs by more than the study allows.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write what comes out beside study.toml.")] = False,
+    device: Annotated[str | None, _option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute (default: auto).")] = None,
+    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (default: local).")] = None,
+    devices: Annotated[str | None, _option("--devices", metavar="1|N|all|0,2", help="Workers (default: 1).")] = None,
+    address: Annotated[str | None, _option("--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
+    gpus_per_worker: Annotated[float | None, _option("--gpus-per-worker", help="GPUs of one worker (ray).")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Run what is missing of a recorded study, command by command, and write what comes out."""
+    from gaam_decoder import studying
+
+    if check and record:
+        raise ConfigError("--check and --record at once", expected="one of them")
+    recipe = studying.read_study(what)
+    place = studying.Place(
+        out=out, dataset=dataset, device=device, engine=engine, devices=devices, address=address,
+        gpus_per_worker=gpus_per_worker,
+    )  # fmt: skip
+    if dry_run:
+        costs = list(studying.estimate(recipe, place))
+        if as_json:
+            _print_json(studying.costs_values(costs))
+        else:
+            tell(studying.costs_in_words(costs))
+        return
+    outcome = studying.carry_out(
+        recipe,
+        place,
+        check=check,
+        record=record,
+        quiet=quiet,
+        say=lambda line: tell(line, to=sys.stderr),
+    )
+    if as_json:
+        _print_json(outcome.to_dict())
+    else:
+        tell(outcome.in_words())
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command(cls=_Command)
 def rerun(
     what: Annotated[list[str], typer.Argument(metavar="RUN...|SIGNATURE|FILE.json", help="Runs, folders of runs, the line below a table, or a report in JSON.")],
     as_json: AsJson = False,

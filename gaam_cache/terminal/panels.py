@@ -18,7 +18,7 @@ WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
     "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
-    "Understand": ("describe", "ablate", "plant"),
+    "Understand": ("describe", "ablate", "plant", "study"),
     "Use and share": ("predict", "export"),
 }
 OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -51,6 +51,11 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "plant": {
         FIRST: ("gate", "strength", "from_cache", "classes", "rows", "seed"),
         "States": ("layers", "width", "storage_dtype"),
+        OTHER: ("quiet", "as_json", "help"),
+    },
+    "study": {
+        FIRST: ("out", "dataset", "dry_run", "check", "record"),
+        "Workers": ("device", "engine", "devices", "address", "gpus_per_worker"),
         OTHER: ("quiet", "as_json", "help"),
     },
     "train": {
