@@ -107,7 +107,7 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
         Path(f"mydata/{split}.csv").write_text("\n".join(["title,body,topic", *rows]))
         states = rng.normal(size=(8, 3, 4)).astype(np.float32)
         np.savez(f"{split}.npz", embeddings=states, labels=np.arange(8) % 2)
-    Path("in.csv").write_text("text\nsomething\nelse\n")
+    Path("in.csv").write_text("title,body\nsome,thing\nelse,too\n")
     ran = 0
     for line in lines_of(README):
         command, _, comment = line.partition("  #")
