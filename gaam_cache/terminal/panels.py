@@ -85,7 +85,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("quiet", "as_json", "help"),
     },
     "predict": {
-        FIRST: ("file", "out", "format", "cache", "split", "seed", "top"),
+        FIRST: ("file", "out", "format", "cache", "split", "seed", "top", "temperature"),
         "Data": (
             *("text_columns", "file_column", "allow_outside", "delimiter", "encoding"),
             *("skip_empty", "prefix", "overwrite"),
