@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.recipe import Study
@@ -76,6 +77,7 @@ def carry_out(
         StepError: a command failed.
         CacheError: what is recorded is of other states.
     """
+    check_folder(place.out, option="--out")
     before = recorded(study) if check else None
     run(study, place, quiet=quiet, say=say)
     into = place.out / study.name

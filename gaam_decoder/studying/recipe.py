@@ -19,7 +19,7 @@ from typing import Any
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
-from gaam_cache.terminal import settings
+from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.studying.asked import check_asked
@@ -187,7 +187,7 @@ def _fields(config: type, command: str, options: Mapping[str, Any], path: Path) 
         )
     given = {"out": Path("out")} if command == "plant" else {}
     try:
-        settings.resolve(config, command, fields | given, environ={})
+        resolve(config, command, fields | given, environ={})
     except ConfigError as error:
         expected, value = error.details.get("expected"), error.details.get("found")
         raise wrong(path, f"of '{command}': {error.message}", expected, value) from error

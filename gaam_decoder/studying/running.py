@@ -16,6 +16,7 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.studying.recipe import Study
@@ -133,6 +134,7 @@ def run(study: Study, place: Place, *, quiet: bool, say: Callable[[str], None]) 
 
 def estimate(study: Study, place: Place) -> Iterator[Cost]:
     """What every step would cost, as the commands themselves say; nothing is written."""
+    check_folder(place.out, option="--out")
     for step in study.steps:
         try:
             words = arguments(step, study, place)
