@@ -222,5 +222,6 @@ def _anonymous(value: Any, place: Place) -> Any:
         for path in (place.dataset, place.out):
             # a name alone, or '.', is no path of a machine, and may be part of anything
             if path is not None and Path(path).is_absolute() and Path(path).name:
-                value = value.replace(str(path), Path(path).name)
+                for spelled in (str(path), str(path).replace("_", r"\_")):  # of Markdown too
+                    value = value.replace(spelled, Path(path).name)
     return value
