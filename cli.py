@@ -270,7 +270,7 @@ def plant(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the cache to make.")],
     gate: Annotated[str | None, _plant("gate", "--gate", metavar="laplace|gaussian|student-t|two-peaks|none", help="Through which the labels depend on the states; none: through their mean over the layers.")] = None,
     strength: Annotated[float | None, _plant("strength", "--strength", help="How sure the labels are: standard deviation of the teacher's logits.")] = None,
-    from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the states of this cache; their labels are drawn anew.")] = None,
+    from_cache: Annotated[Path | None, _plant("from_cache", "--from", metavar="CACHE", help="Take the rows of all splits of this cache, split anew; their labels are drawn anew.")] = None,
     layers: Annotated[int | None, _plant("layers", "--layers", help="Layers of Gaussian states.")] = None,
     width: Annotated[int | None, _plant("width", "--width", help="Hidden size of Gaussian states.")] = None,
     classes: Annotated[int | None, _plant("classes", "--classes", help="Classes that the labels name.")] = None,
@@ -451,6 +451,7 @@ def predict(
     split: Annotated[str | None, _option("--split", metavar="NAME", help="Of the cache, labelled or not.", default="test")] = None,
     seed: Annotated[int | None, _option("--seed", help="Use one seed (default: the average of all).")] = None,
     top: Annotated[int, typer.Option("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
+    temperature: Annotated[bool, typer.Option("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch best.")] = False,
     text_columns: Annotated[Strings, _option("--text-column", metavar="NAME", help="Column of the text; of several (repeatable) the texts are joined by a space (default: those of the run).")] = None,
     file_column: Annotated[str | None, _option("--file-column", metavar="NAME", help="Column of the paths of sounds or pictures.")] = None,
     allow_outside: Annotated[bool, typer.Option("--allow-outside", help="Take files outside of the folder of the table that names them.")] = False,
@@ -466,8 +467,9 @@ def predict(
 ) -> None:  # fmt: skip
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
 
-    Probabilities are averaged over the seeds; agreement is how many of them say the same. A file
-    keeps its columns and gains predicted, probability and agreement.
+    Probabilities are averaged over the seeds, with --temperature each seed's own are scaled before
+    that; agreement is how many of them say the same. A file keeps its columns and gains predicted,
+    probability and agreement.
     """
     given = _given(locals(), "quiet", "as_json")
     import gaam_decoder
@@ -521,7 +523,7 @@ def report(
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     sort: Annotated[str | None, _option("--sort", metavar="NAME", help="Order of the rows: score, accuracy, difference, name, parameters, seconds (default: name).")] = None,
     top: Annotated[int | None, _option("--top", metavar="N", help="Show only so many rows of each table, and their baselines; nothing is computed anew.")] = None,
-    pairs: Annotated[str | None, _option("--pairs", metavar="attn|head|layers|lr|...", help="Compare all rows that differ in this setting alone, each with each (default: attn).")] = None,
+    pairs: Annotated[str | None, _option("--pairs", metavar="attn|head|layers|lr|...", help="Compare all rows that differ in this setting alone, or in several (select,ties), each with each (default: attn).")] = None,
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
@@ -567,6 +569,54 @@ def report(
         found.show(name)
     for line in found.beside(name):
         tell(f"note: {line}", to=sys.stderr)
+
+
+@app.command(cls=_Command)
+def study(
+    what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
+    dataset: Annotated[str | None, _option("--dataset", metavar="PATH|ID", help="Instead of the data set that the study names.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs by more than the study allows.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Write what comes out beside study.toml.")] = False,
+    device: Annotated[str | None, _option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute (default: auto).")] = None,
+    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (default: local).")] = None,
+    devices: Annotated[str | None, _option("--devices", metavar="1|N|all|0,2", help="Workers (default: 1).")] = None,
+    address: Annotated[str | None, _option("--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
+    gpus_per_worker: Annotated[float | None, _option("--gpus-per-worker", help="GPUs of one worker (ray).")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Run what is missing of a recorded study, command by command, and write what comes out."""
+    from gaam_decoder import studying
+
+    if check and record:
+        raise ConfigError("--check and --record at once", expected="one of them")
+    recipe = studying.read_study(what)
+    place = studying.Place(
+        out=out, dataset=dataset, device=device, engine=engine, devices=devices, address=address,
+        gpus_per_worker=gpus_per_worker,
+    )  # fmt: skip
+    if dry_run:
+        costs = list(studying.estimate(recipe, place))
+        if as_json:
+            _print_json(studying.costs_values(costs))
+        else:
+            tell(studying.costs_in_words(costs))
+        return
+    outcome = studying.carry_out(
+        recipe,
+        place,
+        check=check,
+        record=record,
+        quiet=quiet,
+        say=lambda line: tell(line, to=sys.stderr),
+    )
+    if as_json:
+        _print_json(outcome.to_dict())
+    else:
+        tell(outcome.in_words())
+    raise typer.Exit(outcome.exit_code)
 
 
 @app.command(cls=_Command)
@@ -795,7 +845,7 @@ def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
     quick: Annotated[bool, typer.Option("--quick", help="Look at receipts and sizes only: is every shard of a cache there?")] = False,
     prune: Annotated[bool, typer.Option("--prune", help="Remove temporary files and shards without receipt: those older than an hour, or all if nothing is missing.")] = False,
-    recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, and compare.")] = 0,
+    recompute: Annotated[int, typer.Option("--recompute", metavar="N", min=0, help="Encode N random rows again, alone, or plant them again, and compare.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which rows.")] = 0,
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where they are encoded.")] = "auto",
     quiet: Quiet = False,
@@ -810,6 +860,10 @@ def verify(
 
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune}
     options |= {"recompute_rows": recompute}
+    if recompute:
+        from gaam_decoder.planting.again import drawn_again
+
+        options["drawn"] = drawn_again
     options |= {"seed": seed, "device": device}
     if seed and not recompute:
         raise ConfigError("--seed says which rows --recompute takes", expected="--recompute N")

@@ -10,6 +10,7 @@ import numpy as np
 
 from gaam_cache.cache import Split
 from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
 from gaam_cache.format.planted import in_one_line, planted_in
@@ -138,7 +139,7 @@ def in_words(about: dict[str, Any]) -> str:
     if damage:
         there = about["shards"] - len(missing)
         state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
-    revision = f" at {about['revision'][:12]}" if about["revision"] else ""
+    revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
     imported = about["imported_from"] is not None
     tokens = not imported or about["max_length"] > 1
@@ -156,7 +157,7 @@ def in_words(about: dict[str, Any]) -> str:
         + (f", at most {about['max_length']} tokens a row" if tokens else ""),
         f"  states       {about['num_layers']} layers{zero} x {about['hidden_size']}, "
         f"{pooled}, stored as {about['storage_dtype']}",
-        f"  fingerprint  {about['fingerprint'][:12]}",
+        f"  fingerprint  {short_digest(about['fingerprint'])}",
     ]
     over = {"all": "", "text": ", pooled over the text's own tokens"}.get(about["pool_over"], "")
     if about["prompt"] is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError
+from gaam_cache.format.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.runs.counting import on_training_rows
 from gaam_decoder.runs.loading import sound_runs
@@ -69,8 +70,8 @@ def in_words(about: dict[str, Any]) -> str:
         f"  decoder      {about['attention']} + {about['head']} head, "
         f"{about['parameters']['attention']:,} of {about['parameters']['total']:,} parameters "
         "in the attention",
-        f"  cache        {about['cache']['fingerprint'][:12]}: {about['cache']['dataset']} "
-        f"through {about['cache']['encoder']}",
+        f"  cache        {short_digest(about['cache']['fingerprint'])}: "
+        f"{about['cache']['dataset']} through {about['cache']['encoder']}",
         f"  recipe       {recipe}",
         *_groups_in_words(about.get("groups")),
         f"  run as       {_engine_in_words(about['engine'], fitted='fit' in about)}",

@@ -197,8 +197,7 @@ class Recipe:
         keeps its key, and its row.
         """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        defaults = {one.name: one.default for one in fields(self) if one.default is not MISSING}
-        values = {k: v for k, v in values.items() if k not in defaults or v != defaults[k]}
+        values = {k: v for k, v in values.items() if k not in DEFAULTS or v != DEFAULTS[k]}
         del values["attention"], values["head"], values["groups"]
         values["loss"] = str(self.loss)
         values["layers"] = spell_numbers(self.layers) if self.layers else None
@@ -225,3 +224,9 @@ class Recipe:
         """The hash of decoder, recipe and cache: runs of one key differ in their seeds alone."""
         about = [str(self.attention), str(self.head), self.to_dict(), fingerprint]
         return digest_of(json.dumps(about, sort_keys=True).encode())
+
+
+DEFAULTS: dict[str, Any] = {
+    one.name: one.default for one in fields(Recipe) if one.default is not MISSING
+}
+"""Settings since 0.1.0, which a recipe names only where they have another value."""

@@ -12,7 +12,7 @@ import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.exporting.card import card
-from gaam_cache.format.digest import chunks
+from gaam_cache.format.digest import chunks, short_digest
 from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.format.files import NO_HARD_LINKS, open_regular, write_synced
 from gaam_cache.format.layout import planned_receipt
@@ -58,7 +58,7 @@ class CacheExport:
         how = f"{self.linked:,} linked to those of the cache, {copied:,} written"
         lines = [
             f"exported to '{self.path}', every byte checked",
-            f"  fingerprint  {self.fingerprint[:12]}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
             f"  rows         {rows}",
             f"  columns      {', '.join(self.columns) or 'none kept'}",
             f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB: {how}",

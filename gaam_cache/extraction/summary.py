@@ -10,6 +10,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Facts
 from gaam_cache.extraction import batching
 from gaam_cache.extraction.tally import Tally
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import Plan
 from gaam_cache.messages.foreign_text import visible
@@ -92,7 +93,7 @@ class ExtractSummary:
             f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
             *([f"  left out     {left_out} (--skip-empty)"] if left_out else []),
-            f"  fingerprint  {self.fingerprint[:12]}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
         ]
         if not self.shards_made:
             why = "every shard was there" if not self.missing else "others do the rest"

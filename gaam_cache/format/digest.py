@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 CHUNK_BYTES = 4 * 2**20
+DIGITS = 12
+"""Hexadecimal digits that people read of a hash: 48 bits, so that among a million caches two share
+them with a probability of 2 in 1,000."""
+
+
+def short_digest(digest: str) -> str:
+    """What tables and messages show of a hash; signatures of reports name caches by it."""
+    return digest[:DIGITS]
 
 
 def digest_of(*parts: bytes | memoryview) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.format.digest import digest_of
+from gaam_cache.format.digest import digest_of, short_digest
 from gaam_cache.format.files import canonical_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def difference_table(rows: list[tuple[str, str, str]], then: str) -> str:
 
 
 def _short(value: str) -> str:
-    return value if len(value) <= 40 else value[:12] + "..."
+    return value if len(value) <= 40 else short_digest(value) + "..."
 
 
 def _flatten(value: Any, name: str = "") -> dict[str, str]:

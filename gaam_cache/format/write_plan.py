@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.files import write_file
 from gaam_cache.format.fingerprint import difference_table, differences, fingerprint
 from gaam_cache.format.plan import MAX_SHARDS, PLAN_FILE, Plan, read_plan
@@ -51,8 +52,8 @@ def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
         table = difference_table(rows, "in the folder")
         raise ConfigError(
             f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
-            expected=f"fingerprint {ours[:12]}",
-            found=there.fingerprint[:12],
+            expected=f"fingerprint {short_digest(ours)}",
+            found=short_digest(there.fingerprint),
             where=str(path.absolute()),
             hint="choose another folder with --out, or delete this one",
         )

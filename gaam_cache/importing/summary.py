@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import rows_per_shard
 from gaam_cache.importing.job import ImportJob
 from gaam_cache.messages.foreign_text import visible
@@ -47,7 +48,7 @@ class ImportSummary:
             f"  encoder      {visible(self.encoder)}: states that were computed elsewhere, "
             f"{self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}",
             f"  rows         {rows}",
-            f"  fingerprint  {self.fingerprint[:12]}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
             f"  this run     {run if self.shards_made else 'nothing to do, every shard was there'}",
             *_not_taken(self.left),
         ]

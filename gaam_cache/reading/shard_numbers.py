@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gaam_cache.format.digest import digest_of_stream
+from gaam_cache.format.digest import digest_of_stream, short_digest
 from gaam_cache.format.finite import EXPONENT_BITS
 from gaam_cache.format.layout import ROW_DATASETS, UNLABELLED
 from gaam_cache.format.plan import Plan, ShardSpec
@@ -73,8 +73,8 @@ def shard_fault(file: BufferedReader, plan: Plan, shard: ShardSpec, receipt: Rec
     except EOFError:
         return Fault(changed="it became shorter while it was read")
     if found != receipt.sha256:
-        what = f"its SHA-256 is {found[:12]}..., its receipt says {receipt.sha256[:12]}..."
-        return Fault(changed=f"the file was changed: {what}")
+        what = f"its SHA-256 is {short_digest(found)}..., its receipt says "
+        return Fault(changed=f"the file was changed: {what}{short_digest(receipt.sha256)}...")
     return Fault(numbers=numbers.fault or numbers.fault_in_all())
 
 

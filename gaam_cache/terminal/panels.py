@@ -18,7 +18,7 @@ WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
     "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
-    "Understand": ("describe", "ablate", "plant"),
+    "Understand": ("describe", "ablate", "plant", "study"),
     "Use and share": ("predict", "export"),
 }
 OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -53,6 +53,11 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "States": ("layers", "width", "storage_dtype"),
         OTHER: ("quiet", "as_json", "help"),
     },
+    "study": {
+        FIRST: ("out", "dataset", "dry_run", "check", "record"),
+        "Workers": ("device", "engine", "devices", "address", "gpus_per_worker"),
+        OTHER: ("quiet", "as_json", "help"),
+    },
     "train": {
         FIRST: (
             *("attn", "preset", "cache", "runs", "seeds"),
@@ -80,7 +85,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         OTHER: ("quiet", "as_json", "help"),
     },
     "predict": {
-        FIRST: ("file", "out", "format", "cache", "split", "seed", "top"),
+        FIRST: ("file", "out", "format", "cache", "split", "seed", "top", "temperature"),
         "Data": (
             *("text_columns", "file_column", "allow_outside", "delimiter", "encoding"),
             *("skip_empty", "prefix", "overwrite"),

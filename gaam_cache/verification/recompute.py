@@ -17,7 +17,9 @@ from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.extraction.recorded import recorded_config
 from gaam_cache.format.layout import UNLABELLED, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
+from gaam_cache.format.planted import planted_in
 from gaam_cache.import_config import is_imported
+from gaam_cache.verification.replanted import Drawn, replanted
 from gaam_cache.verification.reread import reread
 from gaam_cache.verification.rows_again import (
     Recomputed,
@@ -40,8 +42,11 @@ def recompute(
     seed: int,
     device: str,
     report: Callable[[int, int, str], None],
+    drawn: Drawn | None = None,
 ) -> Recomputed:
     """Encode random rows one at a time, or read imported ones again, and compare with the cache.
+
+    What was planted is planted again.
 
     Args:
         root: the cache.
@@ -51,11 +56,14 @@ def recompute(
         seed: decides which.
         device: auto, cpu, cuda, cuda:N or mps.
         report: called with (rows done, rows in all, what is going on).
+        drawn: plants again what was planted.
 
     Raises:
         CacheError: the rows or the encoder are no longer those of the cache.
         NotFoundError: the data set or the encoder is no longer there.
     """
+    if planted_in(plan) is not None:
+        return replanted(root, plan, shards, count, seed=seed, report=report, drawn=drawn)
     if is_imported(plan.encoder):
         return reread(root, plan, shards, count, seed=seed, report=report)
     from gaam_cache.extraction.job import content_of, plan_fields

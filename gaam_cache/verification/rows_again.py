@@ -19,6 +19,8 @@ from gaam_cache.format.strings import unpacked
 
 FILES = "files"
 """The device of rows that are read again, where nobody can compute them."""
+RECIPE = "recipe"
+"""The device of rows that are planted again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +42,8 @@ class Recomputed:
     def in_words(self) -> str:
         """Lines for people."""
         worst = max(self.deviation)
-        how = "from their files" if self.device == FILES else f"alone on {self.device}"
+        instead = {FILES: "from their files", RECIPE: "as they were planted"}
+        how = instead.get(self.device, f"alone on {self.device}")
         verdict = "within" if worst <= self.limit else "BEYOND"
         head = (
             f"  recomputed   {self.rows} rows {how} (seed {self.seed}): "

@@ -10,12 +10,14 @@ import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.repair import extract_again, repair_command
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import read_plan
 from gaam_cache.reading.check_memory import CheckMemory
 from gaam_cache.terminal.progress import Report, silent
 from gaam_cache.verification.leftovers import Leftover, find_leftovers, list_files, prune
 from gaam_cache.verification.recompute import Recomputed, recompute
+from gaam_cache.verification.replanted import Drawn
 from gaam_cache.verification.shard_checks import check_receipts, check_shards
 
 SHOWN = 20
@@ -79,7 +81,7 @@ class Verification:
             state = "receipts and sizes agree; what the shards hold was not looked at"
         lines = [
             f"cache '{self.path}': {state}",
-            f"  fingerprint  {self.fingerprint[:12]}",
+            f"  fingerprint  {short_digest(self.fingerprint)}",
             f"  shards       {present - len(self.bad):,} good, {len(self.bad):,} bad, "
             f"{len(self.missing):,} missing of {self.shards:,}; {self.rows:,} rows, "
             f"{self.bytes / 1e6:,.1f} MB hashed",
@@ -113,6 +115,7 @@ def verify(
     recompute_rows: int = 0,
     seed: int = 0,
     device: str = "auto",
+    drawn: Drawn | None = None,
     progress: Report | None = None,
 ) -> Verification:
     """Hash every byte of a cache and check every number in it; memory stays flat.
@@ -124,6 +127,7 @@ def verify(
         recompute_rows: encode so many random rows again, alone, and compare.
         seed: decides which.
         device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
+        drawn: plants again what was planted: ``gaam_decoder.planting.again.drawn_again``.
         progress: called with (done, total, what is going on).
 
     Raises:
@@ -165,7 +169,7 @@ def verify(
     recomputed = None
     if recompute_rows and whole:
         recomputed = recompute(
-            root, plan, whole, recompute_rows, seed=seed, device=device, report=report
+            root, plan, whole, recompute_rows, seed=seed, device=device, report=report, drawn=drawn
         )
         faults |= recomputed.far
     pruned = prune(root, leftovers) if prune_leftovers else None

@@ -123,5 +123,21 @@ def importance_of(runs: Sequence[RunResult]) -> Importance | None:
     )
 
 
+def factor_by_seed(runs: Sequence[RunResult], seeds: Sequence[int]) -> NDArray[np.float64] | None:
+    """Importance factor of every layer for each seed, averaged over features, (S, L).
+
+    Args:
+        runs: that differ in their seeds alone.
+        seeds: finished ones.
+
+    Returns:
+        None where the mechanism has no attention map.
+    """
+    maps = by_seed(runs, lambda run: run.attention_map)
+    if not maps or not set(seeds) <= maps.keys():
+        return None
+    return importance_factor(np.stack([maps[seed] for seed in seeds])).mean(2)
+
+
 def _sd(value_SL: NDArray[np.float64]) -> tuple[float, ...] | None:
     return tuple(value_SL.std(0, ddof=1).tolist()) if len(value_SL) > 1 else None

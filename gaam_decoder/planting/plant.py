@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.planted import GAUSSIAN, Planted
 from gaam_cache.format.targets import check_folder
@@ -19,8 +21,9 @@ from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.linear import linear_accuracy
 from gaam_decoder.planting.plant_config import LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
+from gaam_decoder.planting.room import room_to_plant
 from gaam_decoder.planting.states import CachedStates, GaussianStates, States, chosen_rows
-from gaam_decoder.planting.teacher import draw_labels, make_teacher
+from gaam_decoder.planting.teacher import Floats, draw_labels, make_teacher
 
 Progress = Callable[[int, int, str], None]
 SPLITS = ("train", "test")
@@ -80,7 +83,7 @@ class PlantSummary:
                 f"  accuracy     teacher {100 * self.teacher_accuracy:.1f}% expected, "
                 f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;",
                 f"               {linear}",
-                f"  fingerprint  {self.fingerprint[:12]}",
+                f"  fingerprint  {short_digest(self.fingerprint)}",
             ]
         )
 
@@ -106,7 +109,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
     check_folder(config.out, option="OUT")
     _check_folder(config.out)
     source = open_cache(config.from_cache) if config.from_cache is not None else None
-    states = _given_states(config, source) if source else _gaussian_states(config)
+    states = states_of(config, source)
     train, test = states
     if train.shape[1] < LEAST_LAYERS and config.gate != "none":
         raise ConfigError(
@@ -114,23 +117,13 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
             expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
             found=f"{train.shape[1]}",
         )
-    teacher = make_teacher(
-        config.gate, train, classes=config.classes, strength=config.strength, seed=config.seed
-    )
-    p = [teacher.probabilities(of_split) for of_split in states]
-    label = [draw_labels(p_NC, config.seed, split) for split, p_NC in enumerate(p)]
-    linear = linear_accuracy(train, p[0], test, p[1])
+    rows = len(train) + len(test)
+    with room_to_plant(rows, *train.shape[1:], config.classes, given=source is not None):
+        p, label = planted_labels(config, states)
+        linear = linear_accuracy(train, p[0], test, p[1])
     expected = float(p[1].max(1).mean())
     drawn = float((p[1].argmax(1) == label[1]).mean())
     about = GATES[config.gate]
-    parameters = {
-        "gate": config.gate,
-        "mechanism": about.mechanism,
-        "parameters": {name: f"{value:g}" for name, value in about.parameters.items()},
-        "strength": f"{config.strength:g}",
-        "seed": config.seed,
-        "states": GAUSSIAN if source is None else source.fingerprint,
-    }
     figures = {"teacher_accuracy": f"{expected:.4f}", "teacher_accuracy_drawn": f"{drawn:.4f}"}
     if linear is not None:
         figures["linear_accuracy"] = f"{linear:.4f}"
@@ -146,7 +139,7 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
         dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
         pool=source.plan.pooling[0] if source else GAUSSIAN,
-        planted=Planted(parameters=parameters, figures=figures),
+        planted=Planted(parameters=recorded(config, source), figures=figures),
         progress=progress,
     )
     return PlantSummary(
@@ -165,6 +158,40 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
     )
 
 
+def recorded(config: PlantConfig, source: EmbeddingCache | None) -> dict[str, Any]:
+    """All that decides the labels, as the plan of the cache says it; see FORMAT.md."""
+    about = GATES[config.gate]
+    return {
+        "gate": config.gate,
+        "mechanism": about.mechanism,
+        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
+        "strength": _exact(config.strength),
+        "seed": config.seed,
+        "states": GAUSSIAN if source is None else source.fingerprint,
+    }
+
+
+def _exact(value: float) -> str:
+    """The shortest text that is that number again."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def planted_labels(
+    config: PlantConfig, states: Sequence[States]
+) -> tuple[list[Floats], list[NDArray[np.int64]]]:
+    """Probabilities that the teacher gives every row of every split, (N, C), and labels, (N,).
+
+    Raises:
+        ConfigError: the rows to learn from are all the same behind the gate.
+    """
+    teacher = make_teacher(
+        config.gate, states[0], classes=config.classes, strength=config.strength, seed=config.seed
+    )
+    p = [teacher.probabilities(of_split) for of_split in states]
+    return p, [draw_labels(p_NC, config.seed, split) for split, p_NC in enumerate(p)]
+
+
 def _check_folder(out: Path) -> None:
     """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
     folder = out.expanduser()
@@ -176,6 +203,11 @@ def _check_folder(out: Path) -> None:
             expected="a new folder, or one that this command began",
             where=str(folder.absolute()),
         )
+
+
+def states_of(config: PlantConfig, source: EmbeddingCache | None) -> list[States]:
+    """Of every split, drawn or taken from a cache."""
+    return _given_states(config, source) if source else _gaussian_states(config)
 
 
 def _sizes(rows: int) -> tuple[int, int]:

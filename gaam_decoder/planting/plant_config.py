@@ -9,6 +9,7 @@ from typing import Literal
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.limits import check_at_least
+from gaam_decoder.number_lists import MAX_NUMBERS
 from gaam_decoder.planting.gates import GateName
 
 ROWS = 6000
@@ -73,13 +74,23 @@ class PlantConfig:
                         f"--{name} is of Gaussian states", expected=f"--from without --{name}"
                     )
             return
+        if self.layers is not None and self.layers > MAX_NUMBERS:
+            raise ConfigError(
+                "--layers is out of range",
+                expected=f"at most {MAX_NUMBERS:,}",
+                found=f"{self.layers:,}",
+            )
         rows = ROWS if self.rows is None else self.rows
         self.check_rows(rows)
-        if rows * (self.layers or LAYERS) * (self.width or WIDTH) > MOST_NUMBERS:
+        layers, width = self.layers or LAYERS, self.width or WIDTH
+        if rows * layers * width > MOST_NUMBERS:
             raise ConfigError(
                 "--rows x --layers x --width is more than is planted",
-                expected=f"at most {MOST_NUMBERS:,} numbers",
-                found=f"{rows:,} x {self.layers or LAYERS:,} x {self.width or WIDTH:,}",
+                expected=f"at most {MOST_NUMBERS:,} numbers, {4 * MOST_NUMBERS / 1e9:,.0f} GB in "
+                "float32",
+                found=f"{rows:,} x {layers:,} x {width:,}: "
+                f"{4 * rows * layers * width / 1e9:,.0f} GB",
+                hint="lower --rows, --layers or --width",
             )
 
     def check_rows(self, rows: int) -> None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.states import States
@@ -19,6 +20,9 @@ from gaam_decoder.specs import Spec, build
 
 HEAD, LABELS = 3, 4
 """Random streams of a seed; ``states`` has others."""
+ROUNDING = 1e-12
+"""Spread of a feature beside its mean that is none: float64 rounds at 1e-16, states are stored in
+float32 at the finest, 6e-8 apart."""
 Floats = NDArray[np.float64]
 
 
@@ -83,14 +87,26 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
         classes: C.
         strength: standard deviation of the logits over rows and classes.
         seed: decides the head.
+
+    Raises:
+        ConfigError: the training rows are all the same behind the gate.
     """
     _, num_layers, hidden_size = train.shape
     attention = planted_mechanism(gate, num_layers, hidden_size)
     shared = not GATES[gate].parameters
     mean_F, spread_F = _moments(attention, train, shared)
+    differs_F = spread_F > ROUNDING * np.abs(mean_F)
+    if not differs_F.any():
+        raise ConfigError(
+            "no teacher can tell the rows apart, and labels would be drawn at chance",
+            expected="states that differ from row to row",
+            found=f"{len(train):,} rows to learn from that are all the same behind the gate "
+            f"'{gate}', in each of {len(mean_F):,} features",
+            hint="take a cache of other states, or leave out --from",
+        )
     generator = np.random.default_rng([seed, HEAD])
     weight_CF = generator.standard_normal((classes, len(mean_F)))
-    weight_CF = np.divide(weight_CF, spread_F, out=np.zeros_like(weight_CF), where=spread_F > 0)
+    weight_CF = np.divide(weight_CF, spread_F, out=np.zeros_like(weight_CF), where=differs_F)
     if shared:
         weight_CF, mean_F = np.tile(weight_CF / num_layers, num_layers), np.tile(mean_F, num_layers)
     centred = Teacher(attention=attention, weight_CF=weight_CF, bias_C=-(weight_CF @ mean_F))

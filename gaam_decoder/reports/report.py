@@ -157,8 +157,8 @@ def report(
         sort: order of the rows: score, accuracy, difference, name, parameters or seconds.
         top: rows of each table that are shown, by ``sort`` or score, and the baseline of each;
             what is said, and what Holm corrects for, is of all rows.
-        pairs: setting in which the rows of every pair differ: attn, head, layers, lr or any other
-            of a recipe; default: attn.
+        pairs: setting in which the rows of every pair differ, or several with commas: attn, head,
+            layers, lr or any other of a recipe; default: attn.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, a margin that is none, no such

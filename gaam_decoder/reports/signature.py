@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 import gaam_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.digest import digest_of
+from gaam_cache.format.digest import digest_of, short_digest
 from gaam_cache.messages.checks import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
@@ -26,8 +26,6 @@ from gaam_decoder.reports.writing.unit import DEFAULT
 from gaam_decoder.runs.tuning import TUNED
 
 VERSION = "1"
-DIGITS = 12
-"""Of the fingerprint: as many as a report shows."""
 LONGEST, PART = 120, 16
 """Characters of a word, and of what is left of a longer one."""
 EMPTY = "%"
@@ -71,7 +69,7 @@ def signature(table: Table) -> str:
         return ""
     found: Fields = {
         "gaam": (gaam_cache.__version__,),
-        "cache": (table.cache["fingerprint"][:DIGITS],),
+        "cache": (short_digest(table.cache["fingerprint"]),),
         **_decoders(table.rows),
         **_settings(table.rows),
         **_protocol(table.rows),

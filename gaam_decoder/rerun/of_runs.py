@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.planted import GAUSSIAN
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.rerun import extract_again
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.recipe import IMPLIED
+from gaam_decoder.recipe import IMPLIED, Recipe
 from gaam_decoder.rerun.commands import Rerun, train_command
 from gaam_decoder.runs.find_cache import cache_of, plan_of
 from gaam_decoder.runs.result import RunResult
@@ -43,7 +44,9 @@ def commands_of(runs: Sequence[RunResult]) -> Rerun:
     notes = [_environment(runs)]
     for fingerprint, of in by_cache.items():
         out = Path("cache" if len(by_cache) == 1 else f"cache-{fingerprint[:8]}")
-        notes.append(f"'{out}' has to get the fingerprint {fingerprint[:12]}: see gaam inspect")
+        notes.append(
+            f"'{out}' has to get the fingerprint {short_digest(fingerprint)}: see gaam inspect"
+        )
         commands.append(_extract(of[0], out))
         commands += (train_command(config) for config in _configs(of, out))
         notes += _notes(of)
@@ -77,7 +80,7 @@ def _plant(run: RunResult, out: Path) -> str:
         raise CacheError(
             "no command makes the cache of this run again by itself",
             expected="labels planted in Gaussian states",
-            found=f"in those of the cache {brief(str(planted['states']))[:12]}",
+            found=f"in those of the cache {short_digest(brief(str(planted['states'])))}",
             where=str((run.path / RUN_FILE).absolute()),
             hint="gaam rerun of a run on that cache, then gaam plant --from it",
         )
@@ -99,12 +102,33 @@ def _plant(run: RunResult, out: Path) -> str:
 def _configs(runs: Sequence[RunResult], cache: Path) -> list[TrainConfig]:
     """One configuration for all mechanisms of the same recipe and seeds."""
     found: dict[str, TrainConfig] = {}
-    for config in _tuned(runs, cache):
+    for config in _folded(list(_tuned(runs, cache))):
         alike = repr(dataclasses.replace(config, attn=("gaam",)))
         before = found.get(alike)
         attn = (*before.attn, *config.attn) if before else config.attn
         found[alike] = dataclasses.replace(config, attn=tuple(dict.fromkeys(attn)))
     return list(found.values())
+
+
+def _folded(configs: Sequence[TrainConfig]) -> Iterable[TrainConfig]:
+    """One for all folds where they are all there, and where it asks for what they ask for.
+
+    Folds whose rates were chosen stay apart: what chose them is a command of its own.
+    """
+    found: dict[str, list[TrainConfig]] = {}
+    for config in configs:
+        whole = dataclasses.replace(config, fold=None) if config.tune_seeds is None else config
+        found.setdefault(repr(whole), []).append(config)
+    for alike in found.values():
+        whole = dataclasses.replace(alike[0], fold=None)
+        if len(alike) > 1 and set(_recipes(whole)) == {r for one in alike for r in _recipes(one)}:
+            yield whole
+        else:
+            yield from alike
+
+
+def _recipes(config: TrainConfig) -> list[Recipe]:
+    return recipes(config, config.dtype)  # type: ignore[arg-type]  # 'auto' is never kept
 
 
 def _tuned(runs: Sequence[RunResult], cache: Path) -> Iterable[TrainConfig]:
@@ -164,7 +188,7 @@ def config_of(run: RunResult, cache: Path) -> TrainConfig:
             number, _, count = str(fold).partition("/")
             given |= {"fold": int(number), "folds": int(count)}
         config = TrainConfig(**given, cache=cache, runs=Path("runs"), probe=False)
-        (recipe,) = recipes(config, config.dtype)  # type: ignore[arg-type]  # 'auto' is never kept
+        (recipe,) = _recipes(config)
     except (GaamError, TypeError, ValueError) as error:
         raise _other(run, str(error)) from error
     asked = {k: v for k, v in recipe.to_dict().items() if k not in NO_OPTIONS}

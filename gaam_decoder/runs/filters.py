@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.foreign_text import brief
@@ -203,9 +204,9 @@ def _fingerprint(text: str, there: set[str]) -> str:
             expected=f"the folder of a cache, or {FEWEST_DIGITS} or more digits of a fingerprint",
             found="no cache there",
             where=brief(str(folder.absolute())),
-            hint=f"the runs are of: {', '.join(sorted(one[:12] for one in there)[:9])}",
+            hint=f"the runs are of: {', '.join(sorted(short_digest(one) for one in there)[:9])}",
         )
-    fits = sorted(one[:12] for one in there if one.startswith(digits))
+    fits = sorted(short_digest(one) for one in there if one.startswith(digits))
     if len(fits) > 1:
         raise ConfigError(
             f"several fingerprints begin with '{text}'",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
+from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.messages.foreign_text import visible
 from gaam_decoder.runs.result import RunResult
@@ -58,7 +59,7 @@ def _found(
             other = read_plan(folder).fingerprint
             if other == about["fingerprint"]:
                 return read(folder)
-            found[folder] = f"another cache, {other[:12]}"
+            found[folder] = f"another cache, {short_digest(other)}"
         except GaamError as error:
             found[folder] = error
     raise _not_found(about, path, found)
@@ -86,8 +87,8 @@ def _named(about: Mapping[str, Any], folder: Path) -> Path:
     if found != about["fingerprint"]:
         raise CacheError(
             "this is not the cache that the run was trained on",
-            expected=f"fingerprint {about['fingerprint'][:12]}",
-            found=found[:12],
+            expected=f"fingerprint {short_digest(about['fingerprint'])}",
+            found=short_digest(found),
             where=visible(str(folder.absolute())),
             hint="name the folder of the cache with --cache",
         )
@@ -105,7 +106,7 @@ def _not_found(
         kind, message = ConfigError, "the run does not say where its cache is"
     return kind(
         message,
-        expected=f"the cache with fingerprint {about['fingerprint'][:12]}",
+        expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
         found=visible("\n".join(lines), keep="\n"),
         where=f"the run {visible(str(path.absolute()))}",
         hint="name the folder of the cache with --cache",

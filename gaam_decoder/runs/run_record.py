@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
-from gaam_decoder.recipe import has_test_rows
+from gaam_decoder.recipe import DEFAULTS, has_test_rows
 from gaam_decoder.specs import row_title
 
 
@@ -70,6 +70,10 @@ class RunRecord:
         """Layers that it learned from, by number: 0 is what the first one reads."""
         some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
         return parse_layers(some) if some else tuple(range(first, first + self.cache["layers"]))
+
+    def setting(self, name: str) -> Any:
+        """What the recipe has of a setting, or means where it does not name it."""
+        return self.recipe.get(name, DEFAULTS.get(name))
 
     @property
     def finished(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What may be said of two mechanisms: better, worse, equivalent, or undecided.
+"""What may be said of two mechanisms: better, worse, equivalent, undecided, or no claim at all.
 
 S seeds that both have, N test rows.
 """
@@ -20,6 +20,7 @@ from gaam_decoder.stats.means import MeanLimits
 from gaam_decoder.stats.paired import holm, sign_flip_of_rows
 from gaam_decoder.stats.seeds_alone import (
     LEAST_SEEDS,
+    NO_CLAIM,
     OnTheseRows,
     Verdict,
     on_these_rows,
@@ -64,8 +65,10 @@ class Claim:
         """Better or worse where p is below 0.05, else equivalent where that of equivalence is.
 
         The corrected ones, where there are any. Undecided where neither is, and with fewer than 6
-        seeds.
+        seeds; no claim where the score or the data allow none.
         """
+        if self.no_claim:
+            return NO_CLAIM
         ahead = self.difference if self.larger_is_better else -self.difference
         return verdict_of(self.num_seeds, ahead, self.p_decisive, self.p_equivalent_decisive)
 

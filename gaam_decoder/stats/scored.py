@@ -5,7 +5,7 @@ S seeds that both have, N test rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from gaam_decoder.stats.crossed import crossed, two_level_interval
 from gaam_decoder.stats.limits import ALPHA
 from gaam_decoder.stats.means import MeanLimits
 from gaam_decoder.stats.scores._base import Found, Score
-from gaam_decoder.stats.seeds_alone import on_these_rows
+from gaam_decoder.stats.seeds_alone import NO_CLAIM, on_these_rows
 
 Floats = NDArray[np.float64]
 UNSEEN = 3.33
@@ -102,6 +102,8 @@ def claim_by_score(score: Score, mine: Scored, theirs: Scored, *, margin: float)
             difference_S, margin, most=score.highest, larger_is_better=score.larger_is_better
         ),
     }
+    if score.no_claim:
+        about["on_these_rows"] = replace(about["on_these_rows"], verdict=NO_CLAIM)
     if one is None or other is None or why or min(one.shape) < 2:
         return Claim(interval=None, p=None, p_equivalent=None, no_claim=why, **about)
     difference_SN = one.astype(np.float64) - other.astype(np.float64)

@@ -22,7 +22,10 @@ from gaam_decoder.stats.seeds import (
     within,
 )
 
-Verdict = Literal["better", "worse", "equivalent", "undecided"]
+Verdict = Literal["better", "worse", "equivalent", "undecided", "no claim"]
+NO_CLAIM: Verdict = "no claim"
+"""The verdict where the score or the data allow no test, which more seeds or rows would not change
+as they change what is undecided."""
 LEAST_SEEDS = seeds_needed(1, alpha=ALPHA)
 """With fewer, no sign-flip test can give p < 0.05, whatever the seeds say."""
 

@@ -27,8 +27,8 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
         label_N: what is right.
 
     Returns:
-        A number above 0. None where no temperature has the smallest loss: every row is right (the
-        smaller, the better), or the larger, the better, because answers are no better than none.
+        A number above 0; infinity where answers are no better than none: the larger, the better.
+        None where every row is right: the smaller, the better.
 
     Raises:
         ValueError: no rows, or logits that are no numbers.
@@ -43,7 +43,9 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
         raise ValueError("logits are finite")
     from_right_NC = logits_NC - np.take_along_axis(logits_NC, label_N[:, None], 1)
     flat, steep = from_right_NC.mean(1).mean(), from_right_NC.max(1).mean()
-    if not (flat < 0 < steep):  # the derivative at 1 / T of 0, and its limit towards infinity
+    if flat >= 0:  # the derivative at 1 / T of 0: probabilities of these answers lose by any size
+        return np.inf
+    if steep <= 0:  # its limit towards infinity
         return None
     low, high, inverse = 0.0, np.inf, 1.0
     for _ in range(STEPS):

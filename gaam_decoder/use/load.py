@@ -24,12 +24,14 @@ from gaam_decoder.specs import KINDS, parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
 from gaam_decoder.use.exported import has_config, read_decoder
 from gaam_decoder.use.predictor import Predictor
+from gaam_decoder.use.temperatures import no_rows, temperatures_of
 
 
 def load(
     path: str | Path,
     *,
     seed: int | None = None,
+    temperature: bool = False,
     cache: str | Path | None = None,
     encoder: str | None = None,
     device: str = "auto",
@@ -40,6 +42,8 @@ def load(
     Args:
         path: folder of the run, or an exported folder.
         seed: whose decoder alone is used; default: all that finished, averaged.
+        temperature: divide the logits of every seed by the temperature that fits the rows that
+            chose its epoch best, before anything is averaged; as ``report`` does.
         cache: folder of the cache that it learned from; needed where the run is of an earlier
             version and the cache is neither where it was nor beside the runs.
         encoder: folder or id of the encoder, where it is no longer where it was.
@@ -49,19 +53,24 @@ def load(
     Raises:
         NotFoundError: no finished run and no exported decoder there.
         ConfigError: a seed that there is not or that failed, no seed that finished, or a mechanism
-            whose predictions of a row depend on the rows beside it.
+            whose predictions of a row depend on the rows beside it; or nothing that a temperature
+            is fitted on.
         CacheError: the run is damaged, or the cache is another one.
 
     Warns:
-        GaamWarning: it learned from shuffled labels, or is evaluated in another arithmetic.
+        GaamWarning: it learned from shuffled labels, or is evaluated in another arithmetic, or no
+            temperature is the best for a seed.
     """
     computes = devices.resolve_device(device)
     folder = Path(path).expanduser()
     if has_config(folder) and not is_run(folder):
+        if temperature:
+            raise no_rows(folder, "an exported decoder", "predict with the run that it is of")
         return _of_export(folder, seed, cache, encoder, computes, batch_tokens)
     run = one_run(folder)
     seeds = chosen_seeds(run, seed)
     check_code(run.recipe.get("plugins", {}), run.attention, run.head, folder)
+    temperatures = temperatures_of(run, seeds) if temperature else ()
     ensemble = ensemble_of(run, seeds, _arithmetic(evaluated_in(run.recipe), computes))
     if run.shuffled:
         _warn_shuffled(folder)
@@ -73,6 +82,7 @@ def load(
         shape=(run.cache["layers"], run.cache["hidden_size"]),
         pooling=run.recipe["pool"],
         encoding=encoding_of(run.cache, run.path, cache),
+        temperatures=temperatures,
         encoder=encoder,
         device=str(computes),
         batch_tokens=batch_tokens,

@@ -22,6 +22,7 @@ from gaam_decoder.use.files.partial import Partial
 from gaam_decoder.use.files.results import Results
 from gaam_decoder.use.files.rows import Kept, Piece, pieces_of, predicted
 from gaam_decoder.use.predict_config import PredictConfig
+from gaam_decoder.use.predictor import Predictor
 from gaam_decoder.use.shown import Labelled, Written
 
 Progress = Callable[[int, int, str], None]
@@ -65,7 +66,8 @@ def predict(
         results = results_of(config, predictor)
         found = predictor.predictions(config.texts, origin="the command line")
         record = results.record(found, [True] * len(config.texts), "")
-        return Labelled(config.texts, results.added(record), len(predictor.seeds), config.top)
+        seeds, temperatures = len(predictor.seeds), predictor.temperatures
+        return Labelled(config.texts, results.added(record), seeds, config.top, temperatures)
     if config.out is None:
         return _to_stdout(config, stdin, write, as_list, progress)
     return _to_file(config, config.out, stdin, progress)
@@ -95,7 +97,7 @@ def _to_file(
                 rows = _with_results(every, results)
                 partial.publish(journal, written(table, to, results.columns, rows))
     _say_empty(counts)
-    return Written(out, counts.rows, counts.empty, kept.known, len(predictor.seeds))
+    return _written(out, counts, kept.known, predictor)
 
 
 def _to_stdout(
@@ -127,7 +129,12 @@ def _to_stdout(
                 if not write(piece):
                     break
     _say_empty(counts)
-    return Written(None, counts.rows, counts.empty, 0, len(predictor.seeds))
+    return _written(None, counts, 0, predictor)
+
+
+def _written(out: Path | None, counts: Counts, known: int, predictor: Predictor) -> Written:
+    seeds, temperatures = len(predictor.seeds), predictor.temperatures
+    return Written(out, counts.rows, counts.empty, known, seeds, temperatures)
 
 
 def _given(stdin: BinaryIO | None) -> BinaryIO:

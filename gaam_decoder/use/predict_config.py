@@ -45,6 +45,8 @@ class PredictConfig:
     """Of what comes by stdin: text (one a line), csv or jsonl; default: text."""
     seed: int | None = None
     """Whose decoder alone is used; default: all that finished, averaged."""
+    temperature: bool = False
+    """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
     top: int = 1
     """How many of the likeliest classes are named."""
     prefix: str = ""

@@ -20,7 +20,8 @@ class Predictions:
     """Classes of rows, and how sure the decoders of all seeds are of them."""
 
     probabilities_NC: NDArray[np.float64]  # noqa: N815 a shape suffix
-    """Mean over the seeds of each one's ``softmax(logits)``, (N, C)."""
+    """Mean over the seeds of each one's ``softmax(logits)``, (N, C); with temperatures of its
+    ``softmax(logits / T)``."""
     agreement_N: NDArray[np.float64]  # noqa: N815
     """Share of the seeds that by themselves predict the same class, (N,)."""
     class_names: tuple[str, ...]
@@ -31,16 +32,18 @@ class Predictions:
         logits_SNC: NDArray[np.float32],
         class_names: Sequence[str],
         *,
+        temperatures: Sequence[float] = (),
         places: Sequence[str] = (),
     ) -> Self:
         """Average the seeds.
 
-        Formula: ``p = 1/S sum_s softmax(logits_s)``; the class is ``argmax p``, of equal ones the
-        first.
+        Formula: ``p = 1/S sum_s softmax(logits_s / T_s)``; the class is ``argmax p``, of equal ones
+        the first.
 
         Args:
             logits_SNC: of every seed.
             class_names: in the order of the logits.
+            temperatures: ``T_s`` of every seed, above 0; empty: 1.
             places: where every row stands, for messages; empty: by their numbers.
 
         Raises:
@@ -56,7 +59,11 @@ class Predictions:
                 hint="look at the row; its states are larger than any that was trained on",
             )
         z_SNC = logits_SNC.astype(np.float64)
-        exp_SNC = np.exp(z_SNC - z_SNC.max(-1, keepdims=True))
+        z_SNC -= z_SNC.max(-1, keepdims=True)
+        if temperatures:
+            with np.errstate(over="ignore"):  # what is beyond float64 has a probability of 0
+                z_SNC /= np.array(temperatures)[:, None, None]
+        exp_SNC = np.exp(z_SNC)
         mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
         same_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
         return cls(

@@ -41,6 +41,7 @@ class Predictor:
     Attributes:
         class_names: in the order of the columns of probabilities.
         seeds: whose decoders are averaged.
+        temperatures: by which the logits of each are divided; empty: by none.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Predictor:
         shape: tuple[int, int],
         pooling: str,
         encoding: Encoding | GaamError,
+        temperatures: Sequence[float] = (),
         encoder: str | None = None,
         device: str = "auto",
         batch_tokens: int | None = None,
@@ -67,12 +69,14 @@ class Predictor:
             shape: L and D of all layers of a row.
             pooling: of their states.
             encoding: how rows are encoded, or why nobody knows.
+            temperatures: by which the logits of every seed are divided; empty: by none.
             encoder: folder or id of the encoder, where it is not where it was.
             device: auto, cpu, cuda, cuda:N or mps.
             batch_tokens: of a batch of the encoder; None: what suits the device.
         """
         self.class_names = tuple(class_names)
         self.seeds = tuple(seeds)
+        self.temperatures = tuple(temperatures)
         self.pooling = pooling
         self._device = devices.resolve_device(device)
         self._ensemble = ensemble.to(self._device)
@@ -216,4 +220,6 @@ class Predictor:
         parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in x_NLD.split(size)]
         none_SNC = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
         logits_SNC = np.concatenate([none_SNC, *parts], axis=1) if len(x_NLD) else none_SNC
-        return Predictions.of(logits_SNC, self.class_names, places=places)
+        return Predictions.of(
+            logits_SNC, self.class_names, temperatures=self.temperatures, places=places
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.use.temperatures import averaged
 
 Column = Sequence[str | float | None]
 LONGEST = 60
@@ -23,12 +24,14 @@ class Labelled:
         columns: predicted, probability, agreement and those of further classes, by name.
         num_seeds: that were averaged.
         top: classes that are named.
+        temperatures: of the seeds; empty: none.
     """
 
     texts: Sequence[str]
     columns: Mapping[str, Column]
     num_seeds: int
     top: int
+    temperatures: Sequence[float] = ()
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON value: text, predicted, probability, agreement, ... of each."""
@@ -51,6 +54,8 @@ class Labelled:
                     agreeing = round(row["agreement"] * self.num_seeds)
                     line += f"  ({agreeing} of {self.num_seeds} seeds)"
                 lines.append(line)
+        if self.temperatures:
+            lines.append(f"probabilities: {averaged(self.num_seeds, self.temperatures)}")
         return "\n".join(lines)
 
 
@@ -64,6 +69,7 @@ class Written:
         empty: of these, rows of which nothing was to be encoded.
         known: rows that had been predicted before an interruption.
         num_seeds: that were averaged.
+        temperatures: of the seeds; empty: none.
     """
 
     out: Path | None
@@ -71,6 +77,7 @@ class Written:
     empty: int
     known: int
     num_seeds: int
+    temperatures: Sequence[float] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -80,10 +87,11 @@ class Written:
             "empty": self.empty,
             "resumed": self.known,
             "seeds": self.num_seeds,
+            **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
         }
 
     def in_words(self) -> str:
         """One line."""
-        seeds = "one seed" if self.num_seeds == 1 else f"the average of {self.num_seeds} seeds"
+        seeds = averaged(self.num_seeds, self.temperatures)
         before = f", {self.known:,} of them before" if self.known else ""
         return f"{self.rows:,} rows predicted by {seeds}{before}: {self.out}"

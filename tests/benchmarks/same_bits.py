@@ -102,8 +102,8 @@ def digests(folder: Path) -> dict[str, str]:
         gaam_decoder.train(config)
         for run in sorted(config.runs.glob("[!.]*/run.json")):
             _settle(run, folder)
-            for file in ("weights.safetensors", "test.safetensors"):
-                found[f"{name}/{run.parent.name}/{file}"] = (run.parent / file).read_bytes()
+            for file in sorted(run.parent.glob("*.safetensors")):
+                found[f"{name}/{run.parent.name}/{file.name}"] = file.read_bytes()
             log = [json.loads(line) for line in (run.parent / "log.jsonl").open()]
             kept = [{key: line[key] for key in line if key != "seconds"} for line in log]
             found[f"{name}/{run.parent.name}/log"] = json.dumps(kept).encode()

@@ -31,6 +31,7 @@ ASKS = {
     "use": {"encode", "hub", "tables"},
     "rerun": {"rerun"},
     "planting": {"importing"},
+    "studying": {"bundle", "config", "terminal.settings"},
 }
 """Rooms that ask the cache to do something, and what they ask."""
 

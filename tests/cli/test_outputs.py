@@ -24,6 +24,7 @@ OUTPUTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
         "gaam_decoder.use.predict.predictor_of",
     ),
     ("plant", "out"): ("folder", ["@"], "gaam_decoder.planting.plant.make_teacher"),
+    ("study", "out"): ("folder", ["layers", "--out", "@"], "gaam_decoder.studying.outcome.run"),
     ("report", "out"): ("file", ["runs", "--out", "@"], "gaam_decoder.report"),
     ("report", "figures"): ("folder", ["runs", "--figures", "@"], "gaam_decoder.report"),
     ("export", "out"): ("folder", [RUN, "@"], "gaam_decoder.export_run"),
@@ -34,6 +35,7 @@ DRY = {
     "extract": "gaam_cache.extraction.estimate.prepare_job",
     "import": "gaam_cache.importing.files.opened",
     "train": "gaam_decoder.training.estimate.open_cache",
+    "study": "gaam_decoder.studying.running.arguments",
 }
 """Commands that say what they would do, and where that begins."""
 READ = {"prompt_file", "config", "cache", "file", "files", "run", "runs", "folders", "names"}

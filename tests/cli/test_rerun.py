@@ -147,6 +147,33 @@ def test_what_is_printed_gives_the_same_runs(
     assert without_time(after) == without_time(before)
 
 
+@pytest.mark.parametrize("name", ["folds", "repeats", "groups"])
+def test_all_folds_are_one_command_and_some_are_one_each(
+    name: str, trained: Callable[[Gaam, str], Path], gaam: Gaam, elsewhere: Path
+) -> None:
+    """That what is printed gives these runs is what the test of every option holds."""
+    paths = sorted(path for path in trained(gaam, name).iterdir() if (path / "run.json").is_file())
+    by_fold: dict[str, list[Path]] = {}
+    for run in load_runs(paths):
+        by_fold.setdefault(run.recipe["fold"], []).append(run.path)
+    assert len(by_fold) == 2
+    repeats = len(by_fold["1/2"])
+
+    def trains(*given: Path) -> list[list[str]]:
+        commands = commands_in(gaam("rerun", *given).out)
+        return [words for words in commands if words[1] == "train"]
+
+    whole = trains(*paths)
+    assert len(whole) == repeats
+    assert all("--folds" in words and "--fold" not in words for words in whole)
+    for fold, some in by_fold.items():
+        apart = trains(*some)
+        assert len(apart) == repeats
+        assert all(words[words.index("--fold") + 1] == fold[0] for words in apart)
+    lacking = trains(*paths[1:])
+    assert len([words for words in lacking if "--fold" in words]) == 1
+
+
 def without_time(text: str) -> list[list[str]]:
     header, *lines = (line.split(",") for line in text.splitlines())
     drop = {place for place, column in enumerate(header) if "second" in column or "run" in column}

@@ -12,20 +12,23 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from gaam_cache.errors import ConfigError
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
+from gaam_decoder.reports.comparisons.pair_axis import (
+    Same,
+    axis_of,
+    together,
+    unvaried,
+    value_of,
+)
 from gaam_decoder.reports.table.row_names import numbered
 from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.runs.tuning import TUNED
 from gaam_decoder.stats.scored import Scored, claim_by_score
 
-DEFAULT = "attn"
 MOST_VALUES = 12
 """Rows of a group that are compared, 66 pairs: a matrix that can be read, in a second."""
 MOST_GROUPS = 6
 """Groups of a table that are compared, those of most rows first."""
-Same = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,18 +91,19 @@ class PairFamily:
 
         Args:
             row_lists: rows of every table.
-            axis: setting in which they differ; None: the mechanism, if it does.
+            axis: setting in which they differ, or several with commas; None: the mechanism, if it
+                does.
             margin: largest difference that does not matter, a fraction.
             beside: pairs of runs that filters left out too.
 
         Raises:
             ConfigError: no rows differ in that setting alone.
         """
-        self.axis = (axis or DEFAULT).strip().lower().replace("-", "_")
+        self.axis = axis_of(axis)
         self._margin = margin
-        self._sets = [_together(rows, self.axis) for rows in row_lists]
+        self._sets = [together(rows, self.axis) for rows in row_lists]
         if axis is not None and not any(self._sets):
-            raise _unvaried(row_lists, axis)
+            raise unvaried(row_lists, axis)
         self.keys = {key for sets in self._sets for key in _keys(sets)}
         self.keys = self.keys.union(*(family.keys for family in beside))
 
@@ -135,10 +139,9 @@ class PairFamily:
         kept = sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]
         for same, rows in kept:
             best = sorted(rows, key=_place)[:MOST_VALUES]
-            always = () if self.axis == DEFAULT else ("attn",)
             told = [brief(value) if key == "attn" else brief(f"{key}={value}")
                     for key, value in same
-                    if key in always or (key, value) not in shared]  # fmt: skip
+                    if key == "attn" or (key, value) not in shared]  # fmt: skip
             pairs = []
             for first, second in combinations(range(len(best)), 2):
                 seeds = _seeds(best[first], best[second])
@@ -152,7 +155,7 @@ class PairFamily:
                     pairs.append(Pair(first=first, second=second, seeds=seeds, claim=claim))
             yield Group(
                 name=", ".join(told),
-                labels=tuple(numbered([brief(str(_value(row, self.axis)), 60) for row in best])),
+                labels=tuple(numbered([brief(value_of(row, self.axis), 60) for row in best])),
                 rows=tuple(best),
                 pairs=tuple(pairs),
                 left_out=len(rows) - len(best),
@@ -177,45 +180,16 @@ class TablePairs:
         return self.family.tables[self.place]
 
 
-def _value(row: Row, axis: str) -> Any:
-    if axis == "attn":
-        return row.attention
-    if axis == "head":
-        return row.head
-    value = row.recipe.get(axis)
-    return "all" if value is None and axis in ("layers", "train_rows", "shots") else value
-
-
-def _together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
-    """Rows by all that they share; those of one row alone are not there.
-
-    What was tuned of rows may differ. Rows of a fit, of shuffled labels and without a finished seed
-    are of none.
-    """
-    found: dict[Same, list[Row]] = {}
-    for row in rows:
-        if row.fitted or row.shuffled or row.chosen_mean is None or (row.tunings and axis in TUNED):
-            continue
-        apart = {axis, *(TUNED if row.tunings else ())}
-        scaled = row.score.of_sizes and row.scores.temperatures is not None
-        same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
-        same["scaled logits"] = scaled  # see ``same_scale``
-        key = tuple(
-            sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
-        )
-        found.setdefault(key, []).append(row)
-    return {key: of for key, of in found.items() if len({str(_value(row, axis)) for row in of}) > 1}
-
-
 def _keys(sets: dict[Same, list[Row]]) -> Iterator[frozenset[str]]:
     """What makes each pair that can be claimed the same as in another report."""
     for rows in sets.values():
         for one, other in combinations(rows, 2):
             if len(_seeds(one, other)) >= stats.LEAST_SEEDS and one.scores.by_row.shape[1] > 1:
-                yield frozenset({_key(one), _key(other)})
+                yield frozenset({key_of(one), key_of(other)})
 
 
-def _key(row: Row) -> str:
+def key_of(row: Row) -> str:
+    """What tells a row from every other of all reports."""
     fingerprint = row.runs[0].cache["fingerprint"]
     return repr((fingerprint, row.attention, row.head, sorted(row.recipe.items())))
 
@@ -232,17 +206,3 @@ def _place(row: Row) -> float:
     """The best first."""
     mean = row.chosen_mean or 0.0
     return -mean if row.score.larger_is_better else mean
-
-
-def _unvaried(row_lists: Sequence[Sequence[Row]], axis: str) -> ConfigError:
-    names = {"attn", "head"}.union(*(row.recipe for rows in row_lists for row in rows))
-    there = sorted(name for name in names if any(_together(rows, name) for rows in row_lists))
-    tuned = any(row.tunings for rows in row_lists for row in rows)
-    return ConfigError(
-        f"no two rows differ in '{axis}' alone",
-        expected=f"one of: {', '.join(name.replace('_', '-') for name in there)}"
-        if there
-        else "rows that differ in one setting alone",
-        found=f"--pairs {axis}",
-        hint="what validation chose does not vary; --all shows every candidate" if tuned else None,
-    )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.names import distinct, wrapped
+from gaam_decoder.reports.figures.names import on_two_lines
 from gaam_decoder.reports.figures.style import PALETTE, name_rows, new_figure, shorten
 
 Interval = tuple[float, float] | None
@@ -54,7 +54,7 @@ def strip(
                 alpha=0.6,
             )  # fmt: skip
             axes.plot([value_S.mean()] * 2, [row - 0.36, row + 0.32], color=PALETTE["ink"], lw=1.4)
-    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
+    name_rows(axes, on_two_lines(labels, LONGEST))
     axes.set_xlabel(what)
     _legend(
         figure,
@@ -102,7 +102,7 @@ def forest(
             difference, row, "o", ms=6, mew=1.4, mec=PALETTE["ink"],
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
-    name_rows(axes, [wrapped(label, LONGEST) for label in distinct(labels, 2 * LONGEST)])
+    name_rows(axes, on_two_lines(labels, LONGEST))
     axes.set_xlabel(f"difference to {shorten(baseline)}, {unit}")
     _legend(
         figure,

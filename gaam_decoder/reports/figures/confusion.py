@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import PALETTE, WIDTH, new_figure, shorten
+from gaam_decoder.reports.figures.names import distinct
+from gaam_decoder.reports.figures.style import PALETTE, WIDTH, new_figure
 
 NUMBERED = 10
 """Classes up to which every cell holds its number."""
@@ -40,7 +41,7 @@ def confusion_matrix(count_CC: NDArray[np.int64], class_names: Sequence[str]) ->
                 )
             )  # fmt: skip
             axes.text(predicted, true, f"{100 * share:.1f}", ha="center", va="center")
-        names = [shorten(name, 14) for name in class_names]
+        names = distinct(class_names, 14)
         axes.set_xticks(range(num_classes), names, rotation=30 if num_classes > 3 else 0)
         axes.set_yticks(range(num_classes), names)
         if num_classes > 3:

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from numpy import float64
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import DASHES, PALETTE, SERIES, new_figure, shorten
+from gaam_decoder.reports.figures.names import distinct
+from gaam_decoder.reports.figures.style import DASHES, PALETTE, SERIES, new_figure
 
 Floats = NDArray[float64]
 
@@ -36,7 +37,7 @@ def gate_curves(
         (line,) = axes.plot(residual_P, planted_P, color=PALETTE["ink"], ls="--", lw=2, zorder=3)
         handles.append(line)
         names.append("planted")
-    for number, (label, value_SP) in enumerate(zip(labels, curves, strict=True)):
+    for number, (label, value_SP) in enumerate(zip(distinct(labels, 40), curves, strict=True)):
         color = SERIES[number % len(SERIES)]
         dashes = [dash for dash in DASHES if dash != "--" or planted_P is None]
         dash = dashes[number % len(dashes)]
@@ -45,7 +46,7 @@ def gate_curves(
             residual_P, value_SP.min(0), value_SP.max(0), color=color, alpha=0.18, lw=0
         )
         handles.append(line)
-        names.append(shorten(label, 40))
+        names.append(label)
     axes.set_xlabel("standardised feature value, from the gate's centre")
     axes.set_ylabel("weight")
     axes.set_ylim(0, 1.05)

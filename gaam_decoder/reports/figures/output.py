@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 
 from matplotlib.figure import Figure
@@ -55,6 +55,24 @@ def _of_page(tag: str, key: str, used: set[str]) -> str:
     for name, colour in PALETTE.items():
         tag = tag.replace(colour, f"var(--{name})")
     return tag
+
+
+def svg_file(draw: Callable[[], Figure], colours: Mapping[str, str], *, alt: str) -> bytes:
+    """An SVG file for a page whose colours are known.
+
+    Args:
+        draw: makes the figure.
+        colours: name -> colour, of all that are in ``PALETTE`` and of ``paper``.
+        alt: what somebody who does not see it is told.
+    """
+    text = inline_svg(draw, key="p", alt=alt)
+    for name in PALETTE:
+        text = text.replace(f"var(--{name})", colours[name])
+    head, rest = text.split(">", 1)
+    font = "text{font-family:system-ui,'Segoe UI','DejaVu Sans',sans-serif!important}"
+    line = "svg{stroke-linejoin:round;stroke-linecap:butt}"
+    paper = f'<rect width="100%" height="100%" fill="{colours["paper"]}"/>'
+    return f"{head}><style>{font}{line}</style>{paper}{rest}\n".encode()
 
 
 def image_files(draw: Callable[[], Figure]) -> dict[str, bytes]:

@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gaam_decoder.reports.figures.style import PALETTE, new_figure, shorten
+from gaam_decoder.reports.figures.names import distinct
+from gaam_decoder.reports.figures.style import PALETTE, new_figure
 
 MARKS = "os^D"
 FEWEST = 5
@@ -28,13 +29,14 @@ def reliability_diagram(labels: Sequence[str], bins: Sequence[NDArray[np.float64
     figure = new_figure(3.2 + 0.18 * len(labels))
     axes = figure.add_subplot()
     axes.plot([0, 100], [0, 100], "--", color=PALETTE["muted"], lw=1)
-    for place, (label, (count_B, right_B, sure_B)) in enumerate(zip(labels, bins, strict=True)):
+    short = distinct(labels, 40)
+    for place, (label, (count_B, right_B, sure_B)) in enumerate(zip(short, bins, strict=True)):
         there_B = count_B >= FEWEST
         axes.plot(
             100 * sure_B[there_B] / count_B[there_B],
             100 * right_B[there_B] / count_B[there_B],
             f"{MARKS[place]}-", color=PALETTE[f"c{place}"], ms=4.5, mew=0, lw=1.4,
-            label=shorten(label),
+            label=label,
         )  # fmt: skip
     axes.set_xlabel("mean probability of what is predicted, %")
     axes.set_ylabel("accuracy, %")

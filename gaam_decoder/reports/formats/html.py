@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TextIO
 
 import gaam_cache
+from gaam_cache.format.digest import short_digest
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.notes.claims import claims, conclusion
@@ -109,25 +110,32 @@ def _section(table: Table, number: int, album: Album) -> Iterator[str]:
     yield part("How to read this", list_html(notes(table)), folded=large, key=f"{key}notes")
     if "curves" in by_kind:
         yield part("Learning curves", _grid(by_kind, "curves"), folded=large)
-    if len(table.rows) > album.detailed and not album.bare:
-        most = "most accurate" if album.detailed == 1 else f"{album.detailed} most accurate"
-        yield (
-            f'<p class="muted">The pictures below are of the {most} of '
-            f"{len(table.rows)} decoders.</p>"
-        )
+    drawn = _drawn(table, album)
+    if drawn and not large:
+        yield drawn
+    above = drawn if large else ""
     if "attention" in by_kind:
-        found = _grid(by_kind, "attention")
+        found = above + _grid(by_kind, "attention")
         yield part("What the mechanisms attend to", found, folded=large)
     if learned := sheets.learned(whole):
         body = f"{sheet_html(learned)}\n{list_html(learned_table.notes(table.rows))}"
-        body += _grid(by_kind, "learned")
+        body += above * ("learned" in by_kind) + _grid(by_kind, "learned")
         yield part("Learned parameters", body, folded=large)
     if "confusion" in by_kind:
-        found = _grid(by_kind, "confusion")
+        found = above + _grid(by_kind, "confusion")
         yield part("Confusion between classes", found, folded=large)
     if not large:
         yield from told
     yield part("Provenance", provenance(table), folded=large, key=f"{key}origin") + "</section>"
+
+
+def _drawn(table: Table, album: Album) -> str:
+    """Of which rows there are pictures, where not of all."""
+    if len(table.rows) <= album.detailed or album.bare:
+        return ""
+    most = "most accurate" if album.detailed == 1 else f"{album.detailed} most accurate"
+    below = f"The pictures below are of the {most} of {len(table.rows)} decoders."
+    return f'<p class="muted">{below}</p>'
 
 
 def _differences(
@@ -176,12 +184,14 @@ def _further(section: Section, key: str, album: Album) -> str:
     body += f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
     if rest := len(section.pictures) - len(shown):
         body += f'<p class="muted">Not drawn, for there are many: {rest}. --figures has all.</p>'
-    lead = escape(section.lead[0].upper() + section.lead[1:])
+    lead = f"<p>{escape(section.lead[0].upper() + section.lead[1:])}.</p>"
     name = _id(key, "", album.large)
     if section.folded and body and not section.verbatim:
-        return f"<details{name}><summary>{heading}<p>{lead}.</p></summary>{body}</details>"
+        if album.large and not section.finding:
+            return f"<details{name}><summary>{heading}</summary>{lead}{body}</details>"
+        return f"<details{name}><summary>{heading}{lead}</summary>{body}</details>"
     heading = f"<h3{name}>{escape(section.heading)}</h3>"
-    return f"{heading}<p>{lead}.</p>{body}"
+    return f"{heading}{lead if album.first(lead) else ''}{body}"
 
 
 def _facts(table: Table) -> str:
@@ -193,7 +203,7 @@ def _facts(table: Table) -> str:
         "test rows": f"{table.num_test_rows:,}",
         "majority class alone": f"{percent(table.majority_accuracy)}%",
         "epoch chosen by": ", ".join(sorted({brief(row.select, 40) for row in table.rows})),
-        "cache": table.cache["fingerprint"][:12],
+        "cache": short_digest(table.cache["fingerprint"]),
     }
     items = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"

@@ -28,7 +28,8 @@ def conclusion(table: Table) -> str:
     if not made:
         return LEAD + _alone(table)
     most = max(len(c.seeds) for _, c in made)
-    if most < stats.LEAST_SEEDS:
+    silent = [label for label, c in made if c.claim.no_claim]
+    if most < stats.LEAST_SEEDS and not silent:
         return (
             f"{LEAD}nothing yet of differences: {counted_seeds(most)}, and a claim needs "
             f"{stats.LEAST_SEEDS}"
@@ -44,6 +45,8 @@ def conclusion(table: Table) -> str:
         if names := [label for label, c in made if c.claim.verdict == verdict]:
             verb = "is" if len(names) == 1 else "are"
             parts.append(f"{_named(names)} {verb} {text}")
+    if silent:
+        parts.append(f"of {_named(silent)} no claim is made")
     lead = LEAD if table.score == DEFAULT else f"{LEAD}by {table.unit.score.title}, "
     return lead + "; ".join(parts) + _conditions(table, [c for _, c in made])
 
@@ -108,7 +111,8 @@ def claims(table: Table) -> list[str]:
 
 def _in_words(comparison: Comparison, unit: Unit) -> str:
     found, baseline = comparison.claim, brief(comparison.baseline)
-    where = f"95% {unit.span(found.interval, signed=True)}"
+    where = f"95% {unit.span(found.interval, signed=True)}" if found.interval else ""
+    beside = f", {where}" if where else ""
     difference, by = unit.difference(found.difference), ""
     if unit.score.title != DEFAULT:
         by = f" in {unit.score.title}"
@@ -119,9 +123,11 @@ def _in_words(comparison: Comparison, unit: Unit) -> str:
         text += f" ({where}; Holm p {_equals(found.p_decisive)}){small}"
     elif found.verdict == "equivalent":
         text = f"is equivalent to {baseline}{by} within {unit.margin(found.margin)}"
-        text += f" ({difference}, {where}; Holm p {_equals(found.p_equivalent_decisive)})"
+        text += f" ({difference}{beside}; Holm p {_equals(found.p_equivalent_decisive)})"
+    elif found.no_claim:
+        text = f"minus {baseline}{by} is {difference}: no claim is made, for {found.no_claim}"
     else:
-        text = f"is undecided{by} ({difference}, {where}): {_would_decide(found)}"
+        text = f"is undecided{by} ({difference}{beside}): {_would_decide(found)}"
     return text + _here(found) + _elsewhere(comparison)
 
 
@@ -146,8 +152,6 @@ def _elsewhere(comparison: Comparison) -> str:
 
 def _would_decide(found: Claim) -> str:
     """What more there would have to be."""
-    if found.no_claim:
-        return f"no claim is made, for {found.no_claim}"
     if found.p is None:
         return "there are too few test rows"
     seeds, rows = found.seeds_to_decide, found.rows_to_decide

@@ -10,8 +10,11 @@ from gaam_decoder.reports.table.base import Table
 
 LONGEST = 700
 """Characters of a note that is not a warning; of longer ones the middle is left out."""
+LINE = 120
+"""Characters of a line that several short notes share: a line of the report that is no terminal."""
 ALIKE = 2
 """Notes that are said one by one although they are alike."""
+WARNING = "WARNING: "
 WHOLE = "--format html or markdown has it whole"
 _NUMBER = re.compile(r"\d[\d.,e+-]*%?")
 
@@ -23,7 +26,7 @@ def condensed_notes(table: Table, said: set[str]) -> list[str]:
         table: whose.
         said: what stands above already, to which this adds.
     """
-    warned = [f"WARNING: {text}" for text in warnings(table)]
+    warned = [f"{WARNING}{text}" for text in warnings(table)]
     rest = condensed(notes(table), table.labels())
     found = warned + [text for text in rest if text not in said]
     said |= set(found)
@@ -49,6 +52,19 @@ def condensed(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
             found += map(_short, same)
         else:
             found.append(f"{_short(same[0])} (and {len(same) - 1} more lines like this: {WHOLE})")
+    return found
+
+
+def joined(lines: Sequence[str]) -> list[str]:
+    """Neighbours that fit into one line on one line; warnings stand alone."""
+    found: list[str] = []
+    for line in lines:
+        together = f"{found[-1]} | {line}" if found else ""
+        alone = line.startswith(WARNING) or (found and found[-1].startswith(WARNING))
+        if found and not alone and len(together) <= LINE:
+            found[-1] = together
+        else:
+            found.append(line)
     return found
 
 

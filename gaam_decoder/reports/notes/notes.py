@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gaam_cache.format.digest import short_digest
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import literature
@@ -206,7 +207,7 @@ def _comparisons(table: Table) -> Iterator[str]:
 
 
 def _provenance(table: Table) -> Iterator[str]:
-    yield f"cache {table.cache['fingerprint'][:12]}, {brief(table.where)}"
+    yield f"cache {short_digest(table.cache['fingerprint'])}, {brief(table.where)}"
     yield f"versions: {versions(table)}"
 
 

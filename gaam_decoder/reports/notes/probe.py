@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.runs.summary import fit_in_words
+from gaam_decoder.stats.seeds_alone import Verdict
 
 
 def probes(table: Table) -> Iterator[str]:
@@ -37,7 +39,7 @@ def _beaten(table: Table) -> Iterator[str]:
     if by_verdict:
         parts = [
             f"{verdict}: {', '.join(by_verdict.get(verdict, ['none of them']))}"
-            for verdict in ("better", "worse", "equivalent", "undecided")
+            for verdict in get_args(Verdict)
             if verdict == "better" or verdict in by_verdict
         ]
         yield (

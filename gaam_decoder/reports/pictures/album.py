@@ -1,4 +1,4 @@
-"""Which of the pictures of a report a page has room for."""
+"""What of a report a page has room for: which pictures, and what it says once."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class Album:
         self.detailed = 1 if self.large else DETAILED
         """Rows of a table that get pictures of their own."""
         self._room = 0 if bare else MOST_PICTURES
+        self._said: set[str] = set()
 
     def of(self, table: Table) -> list[Picture]:
         """Those of a table."""
@@ -52,6 +53,12 @@ class Album:
             )
         ]
         return self.taken([*overviews(table), *held_out, *of_rows])
+
+    def first(self, text: str) -> bool:
+        """Whether this has to be said: on a page that is large, only the first time."""
+        again = self.large and text in self._said
+        self._said.add(text)
+        return not again
 
     def taken(self, found: Sequence[Picture]) -> list[Picture]:
         """The first of these, as far as there is room; of a page that is not large, all."""

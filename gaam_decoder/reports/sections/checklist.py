@@ -45,6 +45,7 @@ class Checklist(Writer):
                     words=("item", "answer"),
                 ),
             ),
+            finding=False,
             values=[{"item": item, "answer": answer} for item, answer in answers],
         )
 

@@ -11,6 +11,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.comparisons.pairs import Group
 from gaam_decoder.reports.pictures.picture import Picture, slug
 from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.layout import MOST_ROWS
 from gaam_decoder.reports.writing.numbers import p_value
 from gaam_decoder.reports.writing.section import Section, Writer
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_PICTURES = 2
 """Those of most rows are drawn."""
+MOST_SAID = 2
+"""Groups of a table of many rows that the lead speaks of one by one; of more it counts, and the
+lines speak of each."""
 ERRORS = "1 to 99"
 """Of 100 experiments in which none differ, those in which Friedman's test says otherwise: three
 and six mechanisms, 6 and 20 seeds, 300 and 2,000 rows, by
@@ -41,11 +45,13 @@ class Omnibus(Writer):
         if not groups:
             return None
         tests = [_friedman(group) for group in groups]
+        counts = len(table.rows) > MOST_ROWS and len(groups) > MOST_SAID
+        each = [_said(group, axis, len(groups) > 1) for group in groups]
         return Section(
             name="omnibus",
             heading="Does the choice matter at all",
-            lead="; ".join(_said(group, axis, len(groups) > 1) for group in groups),
-            lines=tuple(_lines(groups, tests)),
+            lead=_counted(groups, axis) if counts else "; ".join(each),
+            lines=(*(each if counts else ()), *_lines(groups, tests)),
             pictures=tuple(
                 _picture(group, test, axis)
                 for group, (test, _) in zip(groups[:MOST_PICTURES], tests, strict=False)
@@ -73,6 +79,20 @@ def _friedman(group: Group) -> tuple[Friedman | None, tuple[int, ...]]:
     ]
     better = 1 if group.rows[0].score.larger_is_better else -1
     return stats.friedman(better * np.stack(value_KS, 1)), seeds
+
+
+def _counted(groups: list[Group], axis: str) -> str:
+    """In how many groups there is a difference."""
+    found = [group.smallest for group in groups if group.smallest is not None]
+    rows = f"groups of rows that differ in {'mechanism' if axis == 'attn' else axis} alone"
+    if not found:
+        return f"of {len(groups)} {rows} no claim is made"
+    apart = sum(smallest < stats.ALPHA for smallest in found)
+    lead = (
+        f"in {apart} of {len(groups)} {rows} not all are alike (smallest p {p_value(min(found))})"
+    )
+    lacking = len(groups) - len(found)
+    return lead + (f"; of {lacking} no claim is made" if lacking else "")
 
 
 def _said(group: Group, axis: str, several: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet
 from gaam_decoder.reports.writing.unit import Unit
+from gaam_decoder.stats.seeds_alone import NO_CLAIM
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MARKS = {"better": "*", "worse": "*", "equivalent": "=", "undecided": ""}
+MARKS = {"better": "*", "worse": "*", "equivalent": "=", "undecided": "", NO_CLAIM: ""}
 """Of a verdict, beside a difference."""
 MOST_PICTURES = 2
 """Those of most rows are drawn."""
@@ -61,30 +63,51 @@ class Pairs(Writer):
         )
 
     def _lead(self, axis: str, made: list[Pair], table: Table) -> str:
-        name = "mechanisms" if axis == "attn" else f"rows that differ in {axis} alone"
+        named = axis.replace("_", "-").replace(",", " or ")
+        name = "mechanisms" if axis == "attn" else f"rows that differ in {named} alone"
         most = max(len(pair.seeds) for pair in made)
+        why = next((p.claim.no_claim for p in made if p.claim.no_claim), "")
         pairs = f"{len(made)} pair{'s' * (len(made) != 1)} of {name}"
+        if all(pair.claim.no_claim for pair in made):
+            return f"{pairs}, and no claim of any, for {why}"
         if most < stats.LEAST_SEEDS:
             return (
                 f"{pairs}, and no claim of any: {most} seed{'s' * (most != 1)}, and a claim needs "
                 f"{stats.LEAST_SEEDS}"
             )
-        if why := next((p.claim.no_claim for p in made if p.claim.no_claim), ""):
+        if why:
             pairs += f" (no claim of some: {why})"
-        found = Counter(pair.claim.verdict for pair in made)
-        return (
-            f"of {pairs}, {found['better'] + found['worse']} differ, {found['equivalent']} are "
-            f"equivalent within {table.unit.margin(table.margin)}, {found['undecided']} are "
-            "undecided"
-        )
+        assert table.pairs is not None
+        rows = [row for group in table.pairs.groups for row in group.rows]
+        some = "; some numbers are optimistic" if any(row.optimistic for row in rows) else ""
+        within = f" within {table.unit.margin(table.margin)}"
+        return f"of {pairs}, {_counted(made, within)}{some}"
+
+
+def _counted(pairs: Sequence[Pair], within: str = "", what: str = "") -> str:
+    """How many pairs are what, and within which margin; ``what`` they are stands before it."""
+    found = Counter(pair.claim.verdict for pair in pairs)
+    text = (
+        f"{found['better'] + found['worse']} {what}differ, {found['equivalent']} are equivalent"
+        f"{within}, "
+        f"{found['undecided']} are undecided"
+    )
+    return text + (f", of {found[NO_CLAIM]} no claim is made" if found[NO_CLAIM] else "")
+
+
+def _unmarked(pairs: Iterable[Pair]) -> str:
+    """What a difference without a mark is."""
+    without = {pair.claim.verdict for pair in pairs if not MARKS[pair.claim.verdict]}
+    return " or ".join(sorted(without, reverse=True)) or "undecided"
 
 
 def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
     assert table.pairs is not None
     counted = table.pairs.family.num_tests
+    unmarked = _unmarked(pair for group in groups for pair in group.pairs)
     found = [
         f"row minus column in {table.unit.of_differences}, the best first; * they differ, = they "
-        "are equivalent, no mark: undecided; each is tested over seeds and test rows as a "
+        f"are equivalent, no mark: {unmarked}; each is tested over seeds and test rows as a "
         f"comparison with a baseline is, corrected by Holm for all {counted} pairs of this "
         "report, a family of their own"
     ]
@@ -97,7 +120,20 @@ def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
         found.append(f"at most {MOST_GROUPS} groups of rows are compared, those of most rows")
     if any(group.rows[0].folds > 1 for group in groups):
         found.append("the training sets of the folds are taken as given")
-    if any(row.optimistic for group in groups for row in group.rows):
+    rows = [row for group in groups for row in group.rows]
+    selects = {row.select for row in rows}
+    if "select" in table.pairs.family.axis.split(","):
+        if "test" in selects:
+            found.append(
+                "a row of select test chose its epoch by the rows that it is tested on: what it is "
+                "ahead by is optimism, and nothing that other test rows would show"
+            )
+        if "val" in selects and len(selects) > 1:
+            found.append(
+                "of select val the part of train that chooses is not learned from, of the others "
+                "all is: a difference is of both"
+            )
+    elif any(row.optimistic for row in rows):
         found.append("some of these numbers are optimistic")
     return found
 
@@ -125,17 +161,17 @@ def _sheet(group: Group, axis: str, unit: Unit) -> Sheet:
 def _picture(group: Group, axis: str, unit: Unit) -> Picture:
     name = axis.replace("_", "-")
     more = f" ({group.name})" if group.name else ""
-    found = Counter(pair.claim.verdict for pair in group.pairs)
-    differ = found["better"] + found["worse"]
+    counted = _counted(group.pairs, what="pairs ")
+    if all(pair.claim.no_claim for pair in group.pairs):
+        counted = "no claim is made of any pair"
     return Picture(
         kind="pairs",
         name=f"pairs-{slug(name)}" + (f"-{slug(group.name)}" if group.name else ""),
         title=f"Every pair along {name}{more}",
         caption=f"Row minus column in {unit.of_differences}, the best first; blue is more, red "
-        "less; * they differ, = they are equivalent, no mark: undecided.",
+        f"less; * they differ, = they are equivalent, no mark: {_unmarked(group.pairs)}.",
         alt=f"Matrix of {len(group.labels)} rows from {group.labels[0]} to {group.labels[-1]}: "
-        f"{differ} pairs differ, {found['equivalent']} are equivalent, {found['undecided']} are "
-        "undecided. All numbers are in the table.",
+        f"{counted}. All numbers are in the table.",
         draw=partial(_draw, group, unit),
     )
 

@@ -49,6 +49,7 @@ class Scores(Writer):
                 *recall[1],
             ),
             sheets=(_every(table, units), recall[0]),
+            finding=False,
         )
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from gaam_cache.messages.foreign_text import brief
-from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.row_axes import LAYER, LAYERS, axes_of, usable
 from gaam_decoder.reports.table.row_names import numbered
-from gaam_decoder.reports.table.rows import Row
 
-NO_AXES = ("split_seed", "fold", "repeats", "val_fraction", "shard_rows")
-"""Numbers of a recipe that are no quantity, or decide which rows are which."""
-LAYER, LAYERS = "encoder layer", "number of layers"
 DECADE = 10
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
-_OPTION = re.compile(r"([a-z_]+)=(-?[0-9.]+(?:e-?[0-9]+)?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ def along(table: Table, count: int = 1) -> list[Axes]:
         table: whose rows.
         count: of axes, 1 or 2.
     """
-    known = [(place, *_numbers(row)) for place, row in _usable(table)]
+    known = [(place, *axes_of(row)) for place, row in enumerate(table.rows) if usable(row)]
     names = sorted({name for _, numbers, _ in known for name in numbers})
     found = []
     for chosen in combinations(names, count):
@@ -79,12 +73,6 @@ def logarithmic(name: str, values: Sequence[float]) -> bool:
     return max(values) / min(values) >= DECADE * (1 - 1e-9)
 
 
-def _usable(table: Table) -> Iterator[tuple[int, Row]]:
-    for place, row in enumerate(table.rows):
-        if row.scores.seeds and not row.shuffled:
-            yield place, row
-
-
 def _spans(of: Mapping[tuple[float, ...], int], count: int) -> bool:
     """Whether there are two values at least of every axis, and of two axes most of the grid."""
     different = [len(set(values)) for values in zip(*of, strict=True)]
@@ -92,33 +80,6 @@ def _spans(of: Mapping[tuple[float, ...], int], count: int) -> bool:
     for number in different:
         cells *= number
     return min(different) >= 2 and (count == 1 or 4 * len(of) >= 3 * cells)
-
-
-def _numbers(row: Row) -> tuple[dict[str, float], tuple[Any, ...]]:
-    """What of a row may be an axis, and all the rest that has to be the same."""
-    tuned = {name for tuning in row.tunings for name in tuning.names}
-    numbers: dict[str, float] = {}
-    rest = []
-    for name, value in sorted(row.recipe.items()):
-        if name == "layers" and value:
-            layers = parse_layers(value)
-            numbers[LAYER if len(layers) == 1 else LAYERS] = (
-                layers[0] if len(layers) == 1 else len(layers)
-            )
-        elif name in tuned:
-            continue
-        elif _is_number(value) and name not in NO_AXES:
-            numbers[name] = float(value)
-        elif value is not None:
-            rest.append((name, str(value)))
-    mechanism, _, options = row.attention.partition(":")
-    numbers |= {f"{mechanism} {name}": float(value) for name, value in _OPTION.findall(options)}
-    words = ",".join(part for part in options.split(",") if not _OPTION.fullmatch(part))
-    return numbers, (mechanism, words, row.head, *rest)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _series(

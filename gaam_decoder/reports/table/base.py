@@ -11,6 +11,7 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import against_baseline, literature
 from gaam_decoder.reports.comparisons.against_baseline import Comparison
+from gaam_decoder.reports.comparisons.layers import TableLayers
 from gaam_decoder.reports.comparisons.literature import Published
 from gaam_decoder.reports.comparisons.pairs import TablePairs
 from gaam_decoder.reports.table import final_models, row_names
@@ -53,6 +54,8 @@ class Table:
     """Comparisons of the whole report that make a claim: what Holm corrects for."""
     pairs: TablePairs | None = None
     """Every row against every other that differs from it in one setting alone."""
+    layers: TableLayers | None = None
+    """Importance of layers beside the accuracy of each alone."""
     margin: float
     """Largest difference that does not matter, a fraction; or in the unit of the score."""
     score: str = DEFAULT

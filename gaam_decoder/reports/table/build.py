@@ -9,10 +9,11 @@ from typing import Any
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import against_baseline
 from gaam_decoder.reports.comparisons.against_probe import against_probe
+from gaam_decoder.reports.comparisons.layers import LayerFamily, TableLayers
 from gaam_decoder.reports.comparisons.pairs import PairFamily, TablePairs
 from gaam_decoder.reports.table import final_models
 from gaam_decoder.reports.table.base import NOT_TESTED, Table
-from gaam_decoder.reports.table.build_rows import build_rows
+from gaam_decoder.reports.table.build_rows import MadeRows
 from gaam_decoder.reports.table.folds import by_test_rows
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.writing.unit import DEFAULT, score_of
@@ -33,6 +34,7 @@ def build_tables(
     selection: Selection | None = None,
     beside: Sequence[RunResult] = (),
     pairs: str | None = None,
+    made: MadeRows | None = None,
 ) -> list[Table]:
     """Group runs by cache and test rows, and runs that differ in their seeds alone into one row.
 
@@ -51,6 +53,7 @@ def build_tables(
         beside: those that it left out, as far as they are known: they are in no table, but what
             they were compared in counts for Holm, lest a look at the results make p smaller.
         pairs: setting in which the rows of a pair differ; default: the mechanism.
+        made: rows that were made already.
 
     Raises:
         ConfigError: no run of the baseline that was asked for, no such score, or no rows differ in
@@ -64,9 +67,8 @@ def build_tables(
     if not every_candidate:
         runs, tunings, unchosen = choose(runs, tune_seeds)
     found = by_test_rows([run for run in runs if run.evaluated], apart=tunings)
-    row_lists = [
-        build_rows(tested.groups, tunings, score, temperature=temperature) for tested in found
-    ]
+    made = made or MadeRows(score, temperature=temperature)
+    row_lists = [made.build(tested.groups, tunings) for tested in found]
     finals = [run for run in runs if not run.evaluated]
     chosen = against_baseline.choose_baseline(
         [row for rows in row_lists for row in rows], baseline, {run.attention for run in finals}
@@ -82,6 +84,7 @@ def build_tables(
             every_candidate=every_candidate,
             tune_seeds=tune_seeds,
             pairs=pairs,
+            made=made,
         )
     compared, num_tests = against_baseline.correct(
         [
@@ -92,8 +95,10 @@ def build_tables(
         ],
         [c for table in family for c in table.comparisons],
     )
+    apart = [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)]
+    of_layers = LayerFamily(apart, [table.layers.family for table in family[:1] if table.layers])
     every_pair = PairFamily(
-        [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)],
+        apart,
         pairs,
         margin,
         [table.pairs.family for table in family[:1] if table.pairs],
@@ -116,6 +121,7 @@ def build_tables(
             else against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
             pairs=TablePairs(every_pair, place),
+            layers=TableLayers(of_layers, place),
             uncounted=out - len(beside),
             margin=margin,
             score=score,

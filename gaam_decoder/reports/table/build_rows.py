@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gaam_decoder.analysis.learned import learned_ranges
@@ -12,25 +13,46 @@ from gaam_decoder.reports.table.rows import BY_FOLD, Row
 from gaam_decoder.reports.table.scores import Part, repeats_of, scores_of
 from gaam_decoder.reports.writing.unit import DEFAULT, score_of
 from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, Tuning, reported
 
 
-def build_rows(
-    groups: Sequence[Sequence[Part]],
-    tunings: Mapping[str, Tuning],
-    score: str = DEFAULT,
-    *,
-    temperature: bool = False,
-) -> list[Row]:
-    """Rows on the same test rows.
+class MadeRows:
+    """Rows of one report, each made once: what filters leave is in what they left something of.
 
     Args:
-        groups: for every row its runs in one part, or in as many as a cross-validation has folds.
-        tunings: how the recipes of some were chosen, by key.
         score: that is compared.
         temperature: whether one is fitted, where that can be.
     """
-    return sorted((_row(parts, tunings, score, temperature) for parts in groups), key=_place)
+
+    def __init__(self, score: str = DEFAULT, *, temperature: bool = False) -> None:
+        self._score, self._temperature = score, temperature
+        self._made: dict[Any, Row] = {}
+
+    def build(self, groups: Sequence[Sequence[Part]], tunings: Mapping[str, Tuning]) -> list[Row]:
+        """Rows on the same test rows.
+
+        Args:
+            groups: for every row its runs in one part, or in as many as a cross-validation has
+                folds; they have to live as long as this.
+            tunings: how the recipes of some were chosen, by key.
+        """
+        return sorted((self._of(parts, tunings) for parts in groups), key=_place)
+
+    def _of(self, parts: Sequence[Part], tunings: Mapping[str, Tuning]) -> Row:
+        chosen = [tunings.get(part[0].key) for part in parts]
+        by_part = []
+        for part, tuning in zip(parts, chosen, strict=True):
+            runs = first_runs(part)
+            by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
+        key = tuple(
+            (tuple(map(id, part)), tuple(runs)) for part, runs in zip(parts, by_part, strict=True)
+        )
+        row = self._made.get(key)
+        if row is None:
+            row = self._made[key] = _row(parts, by_part, self._score, self._temperature)
+        of = tuple(tuning for tuning in chosen if tuning is not None)
+        return replace(row, tunings=of) if of else row
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -41,14 +63,10 @@ def _place(row: Row) -> tuple[Any, ...]:
 
 
 def _row(
-    parts: Sequence[Part], tunings: Mapping[str, Tuning], score: str, temperature: bool
+    parts: Sequence[Part], by_part: Sequence[dict[int, RunResult]], score: str, temperature: bool
 ) -> Row:
+    """A row of runs, and those of them that report each seed; how they were chosen is not in it."""
     first, whole = parts[0][0], len(parts) == 1
-    chosen = [tunings.get(part[0].key) for part in parts]
-    by_part = []
-    for part, tuning in zip(parts, chosen, strict=True):
-        runs = first_runs(part)
-        by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
     everywhere = set.intersection(*map(set, by_part))
     failed: dict[int, str] = {}
     for part, runs in zip(parts, by_part, strict=True):
@@ -68,7 +86,7 @@ def _row(
         head=first.head,
         select=first.select,
         recipe=first.recipe if whole else _of_all([part[0].recipe for part in parts]),
-        tunings=tuple(tuning for tuning in chosen if tuning is not None),
+        tunings=(),
         parameters=first.parameters,
         folds=len(parts) // repeats,
         repeats=repeats,

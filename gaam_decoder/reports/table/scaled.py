@@ -18,7 +18,6 @@ from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation
 from gaam_decoder.stats.scores._base import Answers
-from gaam_decoder.stats.temperature import fit_temperature
 
 if TYPE_CHECKING:
     from gaam_decoder.reports.table.base import Table
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
 
 SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
+ENOUGH = 300
+"""Rows with which a temperature is 5 to 12% off (one standard deviation over data sets): 2 to 20
+classes, accuracies of 54 to 87%, by ``python -m tests.benchmarks.bench_temperature``. With fewer a
+note says how rough it is."""
+ROUGH = (0.9, 2.2)
+"""What these shares are times the root of the number of rows, the smallest and the largest, from 30
+to 1,000 rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,9 +39,11 @@ class Temperatures:
     """One for every finished seed and part."""
 
     value_SP: NDArray[np.float64]  # noqa: N815 a shape suffix
-    """1 where none has the smallest loss."""
+    """Where none has the smallest loss: 1 if all is right, else so large that classes are alike."""
     fitted_SP: NDArray[np.bool_]  # noqa: N815 a shape suffix
     """Whether there is one: see ``fit_temperature``."""
+    rows: int
+    """On which each was fitted, of the part that has the fewest."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, in the order of the finished seeds."""
@@ -44,6 +52,7 @@ class Temperatures:
             "lowest": float(self.value_SP.min()),
             "highest": float(self.value_SP.max()),
             "not_fitted": int((~self.fitted_SP).sum()),
+            "rows": self.rows,
             "per_seed": self.value_SP.tolist(),
         }
 
@@ -60,6 +69,7 @@ def fitted(parts: Sequence[Sequence[RunResult]], seeds: Sequence[int]) -> Temper
     """
     value_SP = np.ones((len(seeds), len(parts)))
     fitted_SP = np.zeros((len(seeds), len(parts)), bool)
+    rows: list[int] = []
     for place, part in enumerate(parts):
         decides, read = first_runs(part), dict[int, Validation | None]()
         for index, seed in enumerate(seeds):
@@ -68,13 +78,13 @@ def fitted(parts: Sequence[Sequence[RunResult]], seeds: Sequence[int]) -> Temper
                 read = {id(run): run.validation}
             if (held := read[id(run)]) is None:
                 return None
-            logits_VC = held.logits[run.seeds.index(seed)]
-            if not np.isfinite(logits_VC).all():
+            if (found := held.temperature(run.seeds.index(seed))) is None:
                 return None
-            found = fit_temperature(logits_VC, held.labels)
-            if found is not None:
-                value_SP[index, place], fitted_SP[index, place] = found, True
-    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP) if len(seeds) else None
+            value_SP[index, place], fitted_SP[index, place] = found
+            rows.append(len(held.labels))
+    if not rows:
+        return None
+    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP, rows=min(rows))
 
 
 def scaled(answers: Answers, temperature_P: NDArray[np.float64]) -> Answers:
@@ -146,12 +156,19 @@ def notes(table: Table) -> Iterator[str]:
         return
     yield how(table)
     found = [row.scores.temperatures for row in table.rows if row.scores.temperatures]
+    fewest = min((one.rows for one in found), default=ENOUGH)
+    if fewest < ENOUGH:
+        low, high = (100 * share / fewest**0.5 for share in ROUGH)
+        yield (
+            f"temperatures of {fewest:,} rows that chose are rough: by chance alone {low:.0f} to "
+            f"{high:.0f}% off (one standard deviation, simulated), and so are the probabilities"
+        )
     if lacking := sum(int((~one.fitted_SP).sum()) for one in found):
         total = sum(one.fitted_SP.size for one in found)
         yield (
-            f"{lacking} of {total} temperatures were not fitted and are 1: the rows that chose "
-            "are all right, or the answers no better than none, and no temperature has the "
-            "smallest loss"
+            f"{lacking} of {total} temperatures were not fitted, for none has the smallest loss: "
+            "where the rows that chose are all right it is 1, and where the answers are no better "
+            "than none so large that all classes are equally likely"
         )
 
 

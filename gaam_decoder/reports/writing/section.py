@@ -32,6 +32,8 @@ class Section:
     """What has to be read with it."""
     sheets: tuple[Sheet, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    finding: bool = True
+    """Whether the lead says what was found, not only what there is to see."""
     folded: bool = True
     """Whether a page shows it only when it is opened."""
     values: Any = None

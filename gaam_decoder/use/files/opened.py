@@ -10,7 +10,7 @@ import gaam_cache
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.devices import resolve_device
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
-from gaam_cache.format.digest import hash_file
+from gaam_cache.format.digest import hash_file, short_digest
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.fingerprint import differences
 from gaam_cache.tables.cached import CachedTable
@@ -36,6 +36,7 @@ def predictor_of(config: PredictConfig) -> Predictor:
     return load(
         config.run,
         seed=config.seed,
+        temperature=config.temperature,
         cache=None if config.of_cache else config.cache,
         encoder=config.encoder,
         device=config.device,
@@ -146,7 +147,7 @@ def _not_alike(folder: Path, cache: EmbeddingCache, found: str) -> CacheError:
         "rows of the cache are not known to be encoded as those of the run",
         expected="the cache of the run, or one of the same encoder, layers and types",
         found=found,
-        where=f"{folder.absolute()}, fingerprint {cache.fingerprint[:12]}",
+        where=f"{folder.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
         hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
     )
 
@@ -172,6 +173,7 @@ def recipe_of(config: PredictConfig, predictor: Predictor, table: Table, to: str
         "gaam": gaam_cache.__version__,
         "run": {path.name: hash_file(path) for path in files if path.is_file()},
         "seeds": list(predictor.seeds),
+        "temperatures": list(predictor.temperatures),
         "top": config.top,
         "prefix": config.prefix,
         "input": table.format,

@@ -13,10 +13,11 @@ import pytest
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError, NotFoundError, ShortOfMemoryError
 from gaam_decoder import PlantConfig, plant
+from gaam_decoder.planting import room
 from gaam_decoder.planting.gates import GATES
-from gaam_decoder.planting.states import GaussianStates
+from gaam_decoder.planting.states import GaussianStates, chosen_rows
 from gaam_decoder.planting.teacher import make_teacher
 from tests.conftest import Outcome, shard_bytes
 
@@ -166,3 +167,62 @@ def test_what_is_proposed_next_can_be_trained(gate: str, tmp_path: Path) -> None
     assert TrainConfig(attn=tuple(attn)).attn == tuple(attn)
     with pytest.raises(ConfigError) if gate != "none" else contextlib.nullcontext():
         plant(PlantConfig(out=tmp_path / "q", gate=gate, rows=60, layers=2, width=2))
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("constant", ["every number", "every row", "rows to learn from"])
+def test_states_that_no_teacher_can_tell_apart_are_refused(
+    gate: Any, constant: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    shape = (1400, 4, 3)  # more than two blocks
+    row = np.full((1, 4, 3), 0.7) if constant == "every number" else rng.normal(size=(1, 4, 3))
+    states = np.broadcast_to(row, shape).astype(np.float32).copy()
+    if constant == "rows to learn from":
+        (learn_N, _) = chosen_rows(1400, (934, 466), 0)
+        others_N = np.setdiff1d(np.arange(1400), learn_N)
+        states[others_N] = rng.normal(size=(len(others_N), 4, 3))
+    label = np.arange(1400) % 2
+    gaam_cache.write(tmp_path / "c", {"train": (states, label)})
+    given: dict[str, Any] = {"gate": gate, "from_cache": tmp_path / "c", "classes": 2}
+    with pytest.raises(ConfigError, match="no teacher can tell the rows apart") as error:
+        plant(PlantConfig(out=tmp_path / "p", **given))
+    assert "934 rows to learn from" in str(error.value)
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("option", ["layers", "width", "classes"])
+def test_what_takes_more_memory_than_there_is_says_how_much_and_what_to_lower(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaam: Any
+) -> None:
+    monkeypatch.setattr(room, "free_memory", lambda: 50 * 10**6)
+    large = {"layers": 10**4, "width": 10**5, "classes": 10**4}[option]
+    small = {"rows": 30_000, "layers": 3, "width": 1, "classes": 2, option: large}
+    words = [word for name, value in small.items() for word in (f"--{name}", value)]
+    outcome = gaam("plant", tmp_path / "p", *words, "--quiet")
+    assert outcome.code != 0
+    assert outcome.err.count("error: ") == 1
+    assert "GB" in outcome.err
+    assert f"--{option}" in outcome.err.partition("to do:")[2]
+    assert "--batch-tokens" not in outcome.err
+    assert not (tmp_path / "p").exists()
+
+
+def test_memory_that_runs_out_while_it_is_planted_is_the_same_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said in (MemoryError("Unable to allocate"), RuntimeError("can't allocate memory")):
+
+        def refuse(*about: Any, error: Exception = said) -> Any:
+            raise error
+
+        monkeypatch.setattr("gaam_decoder.planting.plant.planted_labels", refuse)
+        with pytest.raises(ShortOfMemoryError, match="lower --layers, --width"):
+            plant(PlantConfig(out=tmp_path / "p", **SMALL))
+
+
+def test_more_numbers_than_are_planted_says_the_bytes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"275 GB[\s\S]*lower --rows, --layers or --width"):
+        PlantConfig(out=tmp_path, rows=2**31 - 1, layers=4, width=8)
+    with pytest.raises(ConfigError, match="--layers is out of range"):
+        PlantConfig(out=tmp_path, layers=10**8, rows=60)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gaam_decoder import RunResult
-from gaam_decoder.reports.table.axes import LAYER, LAYERS, along, logarithmic
+from gaam_decoder.reports.table.axes import along, logarithmic
 from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table.row_axes import LAYER, LAYERS
 from gaam_decoder.reports.writing.section import sections
 from tests.decoder.reports.conftest import answers, build_run
 

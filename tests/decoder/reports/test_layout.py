@@ -20,12 +20,19 @@ from gaam_decoder.reports.notes.condensed import condensed
 from gaam_decoder.reports.notes.notes import warnings
 from gaam_decoder.reports.pictures.album import MOST_PICTURES
 from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.table import build, build_rows
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.layout import MOST_ROWS, SORTS, large
 from tests.decoder.reports.conftest import answers, build_run
 
 RATES = (0.0001, 0.001)
 MECHANISMS = ("none", "gaam", "mha:heads=4", "laplace")
+FILTERS: list[dict[str, Any]] = [
+    *({"attn": ["none", name]} for name in MECHANISMS),
+    *({"layers": str(layer)} for layer in range(1, 5)),
+    *({"lr": str(lr)} for lr in RATES),
+    {"lr": "0.001", "layers": ["1", "2"], "attn": ["none", "gaam"]},
+]
 
 
 def sweep(layers: int = 4, **changes: Any) -> list[RunResult]:
@@ -61,11 +68,7 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller(every: bool) -> None:
     runs = sweep()
     whole = by_runs(gaam_decoder.report(runs, every_candidate=every))
     compared = 0
-    filters: list[dict[str, Any]] = [
-        {"attn": ["none", name]} for name in MECHANISMS
-    ] + [{"layers": str(layer)} for layer in range(1, 5)]  # fmt: skip
-    filters += [{"lr": str(lr)} for lr in RATES]
-    filters += [{"lr": "0.001", "layers": ["1", "2"], "attn": ["none", "gaam"]}]
+    filters = list(FILTERS)
     filters += [{"top": top, "sort": sort} for top in (1, 3, 99) for sort in SORTS]
     for chosen in filters:
         report = gaam_decoder.report(runs, every_candidate=every, **chosen)
@@ -79,6 +82,49 @@ def test_no_filter_and_no_top_makes_a_p_value_smaller(every: bool) -> None:
             assert claim.p_equivalent_holm >= before.p_equivalent_holm - 1e-15, chosen
             assert votes is None or votes >= votes_before - 1e-15, chosen
     assert compared > 150
+
+
+def chose_by_seeds() -> list[RunResult]:
+    """Two rates of each, of which other seeds report than those that were trained to choose."""
+    return [
+        build_run(name, answers(8, 0.7, place), path=f"chose{name}{place}", lr=lr, epochs=9,
+                  validation=0.7 + lr, seeds=tuple(range(8)), tuning_seeds=(0, 1))
+        for place, (name, lr) in enumerate(product(MECHANISMS[:2], RATES))
+    ]  # fmt: skip
+
+
+def test_rows_that_filters_leave_are_made_once_and_nothing_else_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    row_of = build_rows._row
+
+    def counting(parts: Any, by_part: Any, *rest: Any) -> Any:
+        made.append(([[run.path for run in part] for part in parts], list(map(tuple, by_part))))
+        return row_of(parts, by_part, *rest)
+
+    monkeypatch.setattr(build_rows, "_row", counting)
+
+    class Forgetful(build_rows.MadeRows):
+        def build(self, *args: Any) -> Any:
+            self._made.clear()
+            return super().build(*args)
+
+    runs = [*sweep(), *folds(), *chose_by_seeds()]
+    twice = 0
+    for chosen in FILTERS:
+        counts, texts = [], []
+        for how in (build_rows.MadeRows, Forgetful):
+            monkeypatch.setattr(build, "MadeRows", how)
+            made.clear()
+            report = gaam_decoder.report(runs, **chosen)
+            counts.append(len(made))
+            texts.append([report.text("json"), repr(by_runs(report))])
+            if how is build_rows.MadeRows:
+                assert all(made.count(one) == 1 for one in made), chosen
+        assert texts[0] == texts[1], chosen
+        twice += counts[1] - counts[0]
+    assert twice > 50
 
 
 def test_what_was_left_out_is_not_counted_twice() -> None:
@@ -249,6 +295,7 @@ def test_lines_that_say_the_same_of_rows_are_said_once_and_counted() -> None:
 def test_tables_of_one_kind_say_what_explains_them_once() -> None:
     text = gaam_decoder.report([*sweep(), *folds()]).text("terminal")
     notes = [line for line in text.splitlines() if len(line) > 60 and "  " not in line]
+    notes = [line for line in notes if set(line) != {"─"}]  # a rule
     repeated = {line for line in notes if notes.count(line) > 1}
     assert not {line for line in repeated if not line.startswith("WARNING")}
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
+from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.comparisons.pairs import MOST_VALUES
 from gaam_decoder.reports.report import Report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table.layout import MOST_ROWS
 from gaam_decoder.reports.writing.section import Section, sections
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation
@@ -21,7 +24,7 @@ from tests.decoder.reports.conftest import answers, build_run
 NAMES = ("none", "gaam", "mha", "dot")
 
 
-def some(count: int = 4, num_seeds: int = 8, **recipe: float) -> list[RunResult]:
+def some(count: int = 4, num_seeds: int = 8, **recipe: Any) -> list[RunResult]:
     names = [*NAMES, *(f"way{n}" for n in range(20))][:count]
     return [
         build_run(name, answers(num_seeds, 0.8 + 0.01 * n, n + 1), **recipe)
@@ -93,6 +96,32 @@ def test_fewer_than_six_seeds_make_no_claim() -> None:
     assert not found["omnibus"].pictures
 
 
+def test_of_many_groups_of_many_rows_the_lead_counts_those_that_differ() -> None:
+    for num_seeds in (3, 8):
+        for num_groups in (3, 6, 8):
+            runs = [
+                build_run(name, answers(num_seeds, share + 0.1 * (layer == 1), 10 * layer + place),
+                          path=f"{name}{layer}", layers=str(layer))
+                for layer in range(1, num_groups + 1)
+                for place, (name, share) in enumerate(
+                    [("none", 0.6), ("gaam", 0.6), ("mha", 0.6 if layer > 2 else 0.85)]
+                )
+            ]  # fmt: skip
+            (table,) = build_tables(runs)
+            found = by_name(table)["omnibus"]
+            smallest = [group.smallest for group in table.pairs.groups]
+            apart = sum(p is not None and p < 0.05 for p in smallest)
+            if len(table.rows) <= MOST_ROWS:
+                assert found.lead.count("layers=") == len(smallest)
+            elif num_seeds < 6:
+                assert found.lead.startswith(f"of {len(smallest)} groups")
+                assert "no claim" in found.lead
+            else:
+                assert apart
+                assert found.lead.startswith(f"in {apart} of {len(smallest)} groups")
+                assert sum("3 mechanisms" in line for line in found.lines) == len(smallest)
+
+
 def test_ranks_are_over_the_seeds_that_all_finished() -> None:
     runs = some(3)
     runs[1] = build_run("gaam", answers(8, 0.8, 2), failed={3: "the loss is not finite"})
@@ -158,3 +187,70 @@ def test_rows_of_scaled_and_of_raw_logits_are_no_pair_where_that_matters(
         assert sum(row.scores.temperatures is not None for row in table.rows) == 2
         assert table.pairs is not None
         assert [len(group.rows) for group in table.pairs.groups] == sizes
+
+
+@pytest.mark.parametrize("select", ["test", "last"])
+def test_rows_that_differ_in_what_chose_are_paired_by_seed_and_marked(select: str) -> None:
+    right, other = answers(8, 0.8, 1), answers(8, 0.9, 2)[2:]
+    for mechanism in ("gaam", "none"):
+        runs = [
+            build_run(mechanism, right, path="a"),
+            build_run(mechanism, other, path="b", select=select, seeds=tuple(range(2, 8))),
+        ]
+        (table,) = build_tables(runs, pairs="select")
+        assert table.pairs is not None
+        (group,) = table.pairs.groups
+        (pair,) = group.pairs
+        assert group.labels == (select, "val")
+        assert pair.seeds == tuple(range(2, 8))
+        assert pair.claim.difference == pytest.approx(other.mean() - right[2:].mean())
+        assert pair.claim.p == stats.claim(other, right[2:]).p
+        found = by_name(table)["pairs"]
+        assert found.lead.endswith("some numbers are optimistic") == (select == "test")
+        text = " ".join(found.lines)
+        assert ("what it is ahead by is optimism" in text) == (select == "test")
+        assert "all is: a difference is of both" in text
+
+
+DEFAULTED = {
+    "ties": ("first", "loss"),
+    "eval_dtype": ("float32", "same"),
+    "clip_order": ("clip-first", "unscale-first"),
+    "loss_scale": ("dynamic", "none"),
+    "shuffle": ("window:9", "full"),
+    "class_weights": ("balanced", "none"),
+    "train_rows": (9, "all"),
+    "shots": (9, "all"),
+    "layers": ("1-2", "all"),
+}
+
+
+def test_a_setting_at_its_default_is_called_by_it() -> None:
+    assert {name for name in DEFAULTS if name not in ("shuffle_labels", "shard_rows")} <= set(
+        DEFAULTED
+    )
+    for name, (value, default) in DEFAULTED.items():
+        (table,) = build_tables([*some(2), *some(2, **{name: value})], pairs=name)
+        assert table.pairs is not None
+        for group in table.pairs.groups:
+            assert set(group.labels) == {str(value), str(default)}, name
+
+
+def test_several_settings_are_one_axis() -> None:
+    runs = [
+        run
+        for select, ties in (("val", None), ("test", None), ("val", "first"), ("test", "first"))
+        for run in some(2, select=select, **({"ties": ties} if ties else {}))
+    ]
+    (table,) = build_tables([*runs, *some(2, epochs=9)], pairs="select, ties")
+    assert table.pairs is not None
+    for group in table.pairs.groups:
+        assert set(group.labels) == {"val, loss", "test, loss", "val, first", "test, first"}
+        assert len(group.pairs) == 6
+    assert {group.name for group in table.pairs.groups} == {"none", "gaam"}
+    lead = by_name(table)["pairs"].lead
+    assert "rows that differ in select or ties alone" in lead
+    for alone, pairs in (("select", 2), ("ties", 2)):
+        (table,) = build_tables(runs, pairs=alone)
+        assert table.pairs is not None
+        assert [len(group.pairs) for group in table.pairs.groups] == [1, 1] * pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from functools import cache
 
 import numpy as np
@@ -50,9 +51,42 @@ def test_what_is_compared_is_the_score_that_was_asked_for(name: str) -> None:
     mine, theirs = (rows[attention].scores.every[name] for attention in ("mha", "none"))
     assert found.claim.difference == pytest.approx((mine - np.delete(theirs, 3)).mean())
     assert table.margin == score.margin
-    assert found.claim.verdict == ("undecided" if score.no_claim else "better")
+    assert found.claim.verdict == ("no claim" if score.no_claim else "better")
     assert (found.claim.p is None) == bool(score.no_claim)
     assert rows["gaam"].chosen_mean is None
+
+
+def few() -> list[RunResult]:
+    """The same of three seeds, too few for a claim."""
+    return [run("none", 2.0, num_seeds=3), run("mha", 4.0, num_seeds=3)]
+
+
+def alike() -> list[RunResult]:
+    """Two that are about as good, of seven seeds."""
+    return [run("none", 2.0), run("mha", 2.0)]
+
+
+MISSING = re.compile(r"95% -(?!\d)|(?<![\w-])(nan|NaN|None|Infinity)(?!\w)|\(, |, \)")
+"""What is written where there is nothing to write."""
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_no_format_writes_what_is_not_there(name: str) -> None:
+    for make in (runs, few, alike):
+        report = Report(tables=tuple(build_tables(make(), score=name)))
+        for format in FORMATS:
+            if format == "html" and name not in ("accuracy", "ece"):
+                continue  # it takes what the others take, and long
+            text = re.sub("<style>.*?</style>", "", report.text(format), flags=re.DOTALL)
+            text = re.sub(r"loss is nan|\"key\": .*", "", text)  # what made-up runs are given
+            if format != "json":
+                assert "[]" not in text, (make.__name__, format)
+            found = MISSING.search(text)
+            assert not found, (make.__name__, format, text[found.start() - 80 : found.end() + 80])
+            if name == "ece":
+                assert "undecided" not in text, (make.__name__, format)
+                if format in ("json", "csv") or make is not few:
+                    assert ("no claim" in text) or format == "csv-seeds", (make.__name__, format)
 
 
 @cache
@@ -138,4 +172,4 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
                 assert by_row.shape == (7, 400)
                 assert by_row.mean(1) == pytest.approx(row.scores.chosen.scored.values)
             [found] = [c for c in table.comparisons if c is not None]
-            assert found.claim.verdict == ("undecided" if score.no_claim else "better"), name
+            assert found.claim.verdict == ("no claim" if score.no_claim else "better"), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs, report
 from gaam_decoder.reports.signature import read, signature
+from gaam_decoder.reports.table import scaled
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import all_scores
 from gaam_decoder.rerun.of_signature import commands_of_signature
 from gaam_decoder.runs.run_checks import VALIDATION_FILE
+from gaam_decoder.stats.temperature import fit_temperature
 
 SEEDS = tuple(range(6))
 
@@ -54,7 +57,7 @@ def as_before(run: RunResult) -> None:
 
 
 def temperature_of(run: RunResult, place: int) -> float:
-    """By SciPy; 1 where the loss has no minimum."""
+    """By SciPy; where the loss has no minimum 1 if all is right, else as good as infinite."""
     found = run.validation
     assert found is not None
     logits_VC = found.logits[place].astype(np.float64)
@@ -64,15 +67,17 @@ def temperature_of(run: RunResult, place: int) -> float:
         return -log_p_VC[np.arange(len(found.labels)), found.labels].mean()
 
     best = minimize_scalar(loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10})
-    return float(np.exp(best.x)) if abs(best.x) < 8.9 else 1.0
+    if best.x > 8.9:
+        return 1e6 * max(1.0, np.abs(logits_VC).max())
+    return float(np.exp(best.x)) if best.x > -8.9 else 1.0
 
 
 def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs: Path) -> None:
-    plain, scaled = report(runs), report(runs, temperature=True)
+    plain, divided = report(runs), report(runs, temperature=True)
     of_probabilities = {name for name, one in all_scores().items() if one.of_sizes}
     assert of_probabilities == {"log-loss", "brier", "ece"}
     changed = 0
-    for before, after in zip(plain.tables, scaled.tables, strict=True):
+    for before, after in zip(plain.tables, divided.tables, strict=True):
         for one, other in zip(before.rows, after.rows, strict=True):
             assert one.scores.temperatures is None
             for name in one.scores.every.keys() - of_probabilities:
@@ -109,25 +114,51 @@ def test_what_is_compared_is_scaled_too(runs: Path) -> None:
 
 def test_every_format_says_it(runs: Path) -> None:
     for score in ("accuracy", "log-loss"):
-        plain, scaled = report(runs, score=score), report(runs, score=score, temperature=True)
+        plain = report(runs, score=score)
+        divided = report(runs, score=score, temperature=True)
         for format in plugins.names("gaam_decoder.reports.formats"):
-            assert "temperature" in scaled.text(format), format
+            assert "temperature" in divided.text(format), format
             if format.startswith("csv"):
                 assert "temperature" not in plain.text(format)
-        table = json.loads(scaled.text("json"))
+        table = json.loads(divided.text("json"))
         assert table["temperature"] is True
         for row in table["rows"]:
             assert len(row["temperature"]["per_seed"]) == len(SEEDS)
         assert "temperature" not in json.loads(plain.text("json"))
-        lines = [line for line in map(signature, scaled.tables) if line]
+        lines = [line for line in map(signature, divided.tables) if line]
         for line in lines:
             assert read(line)["temperature"] == ("yes",)
             assert commands_of_signature(line).commands[-1].split().count("--temperature") == 1
         assert all("temperature" not in signature(table) for table in plain.tables)
-    (found,) = [one for one in sections(scaled.tables[0]) if one.name == "calibration"]
+    (found,) = [one for one in sections(divided.tables[0]) if one.name == "calibration"]
     assert found.sheets[0].header[-1] == "temperature"
     assert "temperature" in found.sheets[0].caption
     assert "divided by a temperature" in found.pictures[0].caption
+
+
+def test_temperatures_of_few_rows_are_called_rough_as_far_as_they_are(runs: Path) -> None:
+    for table in report(runs, temperature=True).tables:
+        fewest = min(len(run.validation.labels) for row in table.rows for run in row.runs)
+        assert all(row.scores.temperatures.rows >= fewest for row in table.rows)
+        several = []
+        for rows in (fewest, scaled.ENOUGH - 1, scaled.ENOUGH, 10_000):
+            changed = [
+                replace(row, scores=replace(row.scores, temperatures=replace(
+                    row.scores.temperatures, rows=rows)))
+                for row in table.rows
+            ]  # fmt: skip
+            notes = list(scaled.notes(replace(table, rows=tuple(changed))))
+            several.append(any(f"of {rows:,} rows that chose are rough" in one for one in notes))
+        assert several == [fewest < scaled.ENOUGH, True, False, False]
+    generator = np.random.default_rng(0)
+    for rows in (30, 100, 300):
+        found = []
+        for _ in range(150):
+            logits_NC = generator.normal(0, 3, (rows, 4))
+            label_N = (logits_NC + generator.gumbel(size=(rows, 4))).argmax(1)
+            found.append(fit_temperature(logits_NC, label_N) or np.nan)
+        rough = np.nanstd(found) / np.nanmean(found) * rows**0.5
+        assert scaled.ROUGH[0] < rough < scaled.ROUGH[1], rows
 
 
 def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(

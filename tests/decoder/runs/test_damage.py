@@ -29,7 +29,7 @@ from gaam_cache.format.files import canonical_json
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import RUN_FILES
+from gaam_decoder.runs.run_checks import ALL_FILES, TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE
 from gaam_decoder.runs.run_reader import RUN_FILE, read_run
 from gaam_decoder.runs.verify import check_run
 from gaam_decoder.training.items import plan_items
@@ -38,6 +38,7 @@ from gaam_decoder.unfinished.checkpoint import Checkpoint
 from tests.conftest import Outcome
 
 HANG_SECONDS = 60
+TENSORS = (WEIGHTS_FILE, TEST_FILE, VALIDATION_FILE)
 Harm = Callable[[Path], None]
 """Damages the file at a path."""
 Gaam = Callable[..., Outcome]
@@ -179,7 +180,7 @@ def check_table(
     whole = {name: gaam(*command) for name, command in commands.items()}
     assert [outcome.code for outcome in whole.values()] == [0] * len(whole), whole
     counted: Counter[tuple[str, str, str]] = Counter()
-    for file in (RUN_FILE, *RUN_FILES):
+    for file in (RUN_FILE, *ALL_FILES):
         content = (mine / file).read_bytes()
         neighbours = {"other seeds": same / file, "another mechanism": other / file}
         cases = harms(len(content), flips, tmp_path / "elsewhere", neighbours)
@@ -221,6 +222,7 @@ def commands_of(place: Place, formats: list[str]) -> dict[str, Any]:
     commands: dict[str, Any] = {"train": place.train("0-1")}
     commands["inspect"] = ["inspect", place.runs]
     commands["verify"] = ["verify", place.runs, "--quiet"]
+    commands["report scaled"] = ["report", place.runs, "--temperature", "--format", "csv"]
     commands["ablate"] = ["ablate", first, "--num-layers", 2, "--device", "cpu", "--quiet"]
     for name in formats:
         commands[f"report {name}"] = ["report", place.runs, "--format", name]
@@ -235,7 +237,11 @@ def test_damage_to_a_run_is_detected_or_harmless_in_every_command(
     assert counted[RUN_FILE, "report csv", "detected"] >= 12
     assert counted["test.safetensors", "report csv", "harmless"] == 0
     assert counted["weights.safetensors", "verify", "harmless"] == 0
-    assert sum(counted.values()) == 5 * 4 * (3 + 11)
+    commands = ("report csv", "report scaled")
+    found = {name: counted[VALIDATION_FILE, name, "detected"] for name in commands}
+    assert found["report scaled"] > found["report csv"], "who needs it hashes it"
+    assert counted[VALIDATION_FILE, "report scaled", "harmless"] == 0
+    assert sum(counted.values()) == 6 * 5 * (3 + 11)
 
 
 @pytest.mark.slow
@@ -300,7 +306,7 @@ def test_the_repair_that_verify_prints_makes_the_same_run_again(
 ) -> None:
     finished.restore()
     broken = finished.made[2]
-    whole = {name: (broken / name).read_bytes() for name in RUN_FILES[:2]}
+    whole = {name: (broken / name).read_bytes() for name in TENSORS}
     (broken / "weights.safetensors").write_bytes(whole["weights.safetensors"][:-1] + b"\0")
     outcome = gaam("verify", finished.runs, "--quiet", "--json")
     assert outcome.code == 3
@@ -406,7 +412,7 @@ def unfinished(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Pl
 
 
 def bits(run: RunResult) -> dict[str, bytes]:
-    return {name: (run.path / name).read_bytes() for name in RUN_FILES[:2]}
+    return {name: (run.path / name).read_bytes() for name in TENSORS}
 
 
 def resumed(place: Place) -> tuple[dict[str, bytes], list[str]]:

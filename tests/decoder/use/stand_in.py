@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.encode import Placed
+from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictions import Predictions
 
 CLASSES = ('a, "quoted"', "two\nlines", "naïve 東京", "=1+1", "\u202ertl")
@@ -32,6 +33,7 @@ class StandIn:
     ) -> None:
         self.class_names = tuple(class_names)
         self.seeds = (0, 1, 2)
+        self.temperatures: tuple[float, ...] = ()
         self.pooling = "mean"
         self.encoding = SimpleNamespace(kind="text", rows={"text_columns": list(text_columns)})
         self.asked: list[str] = []
@@ -49,13 +51,19 @@ class StandIn:
         number = len(self.class_names)
         seen_N = np.array([sum(row.encode()) for row in rows], np.float32).reshape(-1, 1)
         logits_SNC = np.stack([np.sin(seen_N + seed + np.arange(number)) for seed in self.seeds])
-        return Predictions.of(logits_SNC.astype(np.float32), self.class_names)
+        logits_SNC = logits_SNC.astype(np.float32)
+        return Predictions.of(logits_SNC, self.class_names, temperatures=self.temperatures)
 
 
 def stand_in(monkeypatch: Any, folder: Path, **about: Any) -> tuple[StandIn, Path]:
     """Let ``predict`` open a stand-in wherever it opens a run; the run's folder."""
     predictor = StandIn(**about)
-    monkeypatch.setattr("gaam_decoder.use.predict.predictor_of", lambda config: predictor)
+
+    def opened(config: PredictConfig) -> StandIn:
+        predictor.temperatures = (0.5, 1.0, 2.0) if config.temperature else ()
+        return predictor
+
+    monkeypatch.setattr("gaam_decoder.use.predict.predictor_of", opened)
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text("{}")
     return predictor, folder

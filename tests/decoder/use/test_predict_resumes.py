@@ -268,6 +268,7 @@ def test_rows_that_change_while_they_are_predicted_are_refused_and_then_predicte
 
 OTHERS: dict[str, dict[str, Any]] = {
     "top": {"top": 2},
+    "temperatures": {"temperature": True},
     "prefix": {"prefix": "x_"},
     "skip_empty": {"skip_empty": True},
     "batch_tokens": {"batch_tokens": 7},

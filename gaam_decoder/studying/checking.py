@@ -1,0 +1,177 @@
+"""Whether a study comes out as it is recorded, within the tolerances that it states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gaam_cache.errors import CacheError
+
+FREE = ("std", "ci95", "ci95_seeds_and_rows", "per_seed", "p", "p_holm", "p_equivalent_holm")
+"""Numbers of a row that follow from its accuracies, which have tolerances: not compared again."""
+REMARKED = ("verdict", "within_margin", "tuned", "lr", "undertrained", "encoder", "dataset")
+"""What is said, and is no failure by itself: decisions that fall on either side of a bound, and
+names of what the fingerprint of the cache has shown to be the same."""
+NOT_COMPARED = ("gaam", "label", "conclusion", "claims", "sections", "on_these_test_rows")
+"""The version, names that may hold the rate that was chosen, sentences that repeat what is
+compared, and numbers that decide nothing."""
+SETTINGS = ("select", "layers", "train_rows", "shots", "pool", "epochs", "dtype")
+"""What, beside mechanism and head, makes two rows two."""
+TOLERATED = {"mean": "accuracy", "macro_f1": "accuracy", "difference": "difference"}
+"""Fractions, by the tolerance that holds for them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """What differs beyond the tolerances, and what is worth a word although it does not."""
+
+    differences: tuple[str, ...]
+    remarks: tuple[str, ...]
+    num_rows: int
+
+
+def compare(
+    recorded: Mapping[str, Any], found: Mapping[str, Any], tolerances: Mapping[str, float]
+) -> Checked:
+    """Compare results with those that are recorded, row by row.
+
+    Settings, seeds and counts have to be the very same; accuracies, macro-F1 and differences may
+    differ by the tolerances. A verdict that has changed while its difference is within the
+    tolerance is a remark: a p value near 0.05 falls on either side.
+
+    Args:
+        recorded: what ``results.json`` beside the recipe holds.
+        found: the same of now.
+        tolerances: points, of ``accuracy`` and ``difference``.
+
+    Raises:
+        CacheError: they are of other rows or another encoder, and cannot be compared; or what is
+            recorded is not what a study writes.
+    """
+    try:
+        return _compared(recorded, found, tolerances)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CacheError(
+            "recorded results that no study has written",
+            expected="results.json as 'gaam study --record' writes it",
+            found=f"{type(error).__name__}: {error}",
+            hint="take it from where it came, or record it anew",
+        ) from error
+
+
+def _compared(
+    recorded: Mapping[str, Any], found: Mapping[str, Any], tolerances: Mapping[str, float]
+) -> Checked:
+    before, after = recorded["reports"], found["reports"]
+    for name in before.keys() & after.keys():
+        _check_caches(name, before[name], after[name])
+    old, new = _by_row(before), _by_row(after)
+    differences = list(_of_values("", _top(recorded), _top(found), tolerances))
+    differences += [f"{who}: is not there" for who in old if who not in new]
+    differences += [f"{who}: is not recorded" for who in new if who not in old]
+    remarks: list[str] = []
+    both = [who for who in old if who in new]
+    for who in both:
+        differences += _of_values(f"{who}: ", old[who], new[who], tolerances)
+        remarks += _remarks(f"{who}: ", old[who], new[who])
+    rows = sum(who.endswith("]") for who in both)
+    return Checked(differences=tuple(differences), remarks=tuple(remarks), num_rows=rows)
+
+
+def _top(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "reports"}
+
+
+def _by_row(reports: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every report, table and row by what it is called; of the same name, by its place too."""
+    named: dict[str, dict[str, Any]] = {}
+    for name, tables in reports.items():
+        named[f"report '{name}'"] = {"tables": len(tables)}
+        for table in sorted(tables, key=_key):
+            cache, tested_on = _key(table)
+            where = f"{name}, cache {cache[:12]}, {tested_on}"
+            while where in named:
+                where += ", again"
+            rows = table["rows"]
+            named[where] = {key: value for key, value in table.items() if key != "rows"}
+            kept = [_setting(row) for row in rows]
+            for row, setting in zip(rows, kept, strict=True):
+                alone = kept.count(setting) == 1
+                who = f"{where} [{setting if alone else row['label']}]"
+                if who in named:
+                    raise ValueError(f"{who} stands twice")
+                named[who] = dict(row)
+    return named
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    """What a row is, whatever validation chose for it: its label may name the rate."""
+    named = [f"{name}={row[name]}" for name in SETTINGS if row.get(name) is not None]
+    return " ".join([f"{row['attention']} + {row['head']}", *named])
+
+
+def _key(table: Mapping[str, Any]) -> tuple[str, str]:
+    if not isinstance(table["cache"], str):
+        raise TypeError("a table without the fingerprint of its cache")
+    return table["cache"], str(table.get("tested_on", "all rows"))
+
+
+def _check_caches(name: str, old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+    """Only what was learned from the same states can be compared."""
+    before = {_key(table)[0]: table for table in old}
+    after = {_key(table)[0]: table for table in new}
+    if before.keys() == after.keys():
+        return
+    missing = [before[key] for key in before if key not in after]
+    others = [after[key] for key in after if key not in before]
+    raise CacheError(
+        f"report '{name}' is of other states than those that are recorded",
+        expected="; ".join(map(_cache, missing)) or "no other cache",
+        found="; ".join(map(_cache, others)) or "no such cache",
+        hint="other rows or another encoder give other numbers, which nothing is said of here: "
+        "'gaam study' without --check shows them",
+    )
+
+
+def _cache(table: Mapping[str, Any]) -> str:
+    rows = ", ".join(f"{split} {number:,}" for split, number in table["rows_of"].items())
+    return f"{table['dataset']} ({rows}) through {table['encoder']}, cache {table['cache'][:12]}"
+
+
+def _of_values(
+    who: str, old: Mapping[str, Any], new: Mapping[str, Any], tolerances: Mapping[str, float]
+) -> Iterator[str]:
+    """A line for every value that has to be the same and is not."""
+    for name in dict.fromkeys((*old, *new)):
+        if name in (*FREE, *REMARKED, *NOT_COMPARED):
+            continue
+        was, now, said = old.get(name), new.get(name), name.replace("_", " ")
+        if name in ("accuracy", "comparison") and (was is None) == (now is None):
+            yield from _of_values(who, was or {}, now or {}, tolerances)
+        elif name in TOLERATED:
+            yield from _beyond(f"{who}{'accuracy' if name == 'mean' else said}", was, now,
+                               tolerances[TOLERATED[name]])  # fmt: skip
+        elif was != now:
+            yield f"{who}{said} {_shown(now)}, recorded: {_shown(was)}"
+
+
+def _beyond(who: str, was: float | None, now: float | None, tolerance: float) -> Iterator[str]:
+    if was is None and now is None:
+        return
+    if was is None or now is None or not abs(100 * (now - was)) <= tolerance:
+        told = ["none" if one is None else f"{100 * one:.2f}" for one in (now, was)]
+        yield f"{who} {told[0]}, recorded: {told[1]} (tolerance {tolerance:g} points)"
+
+
+def _remarks(who: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    before = {**old, **(old.get("comparison") or {})}
+    after = {**new, **(new.get("comparison") or {})}
+    for name in REMARKED:
+        if before.get(name) != after.get(name):
+            said = name.replace("_", " ")
+            yield f"{who}{said} {_shown(after.get(name))}, recorded: {_shown(before.get(name))}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,0 +1,115 @@
+"""A study as a whole: its commands, its reports, and whether they are what is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gaam_cache.format.targets import check_folder
+from gaam_cache.messages.duration import duration
+from gaam_decoder.studying.checking import Checked, compare
+from gaam_decoder.studying.recipe import Study
+from gaam_decoder.studying.results import RESULTS, make, recorded, save
+from gaam_decoder.studying.running import Cost, Place, run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What came out, where it is, and what a check found."""
+
+    study: str
+    folder: Path
+    found: dict[str, Any]
+    written: tuple[Path, ...] = ()
+    """Beside the recipe."""
+    checked: Checked | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a check found differences."""
+        return 1 if self.checked and self.checked.differences else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        values: dict[str, Any] = {"folder": str(self.folder), "results": self.found}
+        if self.checked is not None:
+            values["check"] = {
+                "rows": self.checked.num_rows,
+                "differences": list(self.checked.differences),
+                "remarks": list(self.checked.remarks),
+            }
+        return values
+
+    def in_words(self) -> str:
+        """For people: what every report concludes, and where it stands whole."""
+        lines = [
+            f"{name}, {table['dataset']}: {table['conclusion']}"
+            for name, tables in self.found["reports"].items()
+            for table in tables
+        ]
+        lines.append(f"the page, {RESULTS}, the seeds and the pictures are in {self.folder}")
+        if self.written:
+            lines.append(f"recorded: {len(self.written)} files in {self.written[0].parent}")
+        if self.checked is not None:
+            lines += [f"note: {line}" for line in self.checked.remarks]
+            lines += [f"differs: {line}" for line in self.checked.differences]
+            number = len(self.checked.differences)
+            told = f"{number} differences" if number else "as recorded, within the tolerances"
+            lines.append(f"check of {self.checked.num_rows} rows: {told}")
+        return "\n".join(lines)
+
+
+def carry_out(
+    study: Study,
+    place: Place,
+    *,
+    check: bool,
+    record: bool,
+    quiet: bool,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Run what is missing, make the reports, and record them or compare them with the record.
+
+    Raises:
+        NotFoundError: nothing is recorded that could be compared.
+        StepError: a command failed.
+        CacheError: what is recorded is of other states.
+    """
+    check_folder(place.out, option="--out")
+    before = recorded(study) if check else None
+    run(study, place, quiet=quiet, say=say)
+    into = place.out / study.name
+    found = make(study, place, into)
+    return Outcome(
+        study=study.name,
+        folder=into,
+        found=found,
+        written=tuple(save(study, into)) if record else (),
+        checked=compare(before, found, study.tolerances) if before is not None else None,
+    )
+
+
+def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:
+    """JSON values of what the commands would cost."""
+    return {
+        "seconds": sum(cost.seconds or 0.0 for cost in costs),
+        "unknown": sum(cost.seconds is None for cost in costs),
+        "commands": [
+            {"command": cost.command, "cost": cost.words, "seconds": cost.seconds} for cost in costs
+        ],
+    }
+
+
+def costs_in_words(costs: Sequence[Cost]) -> str:
+    """What the commands would cost, one after the other, and together."""
+    lines = []
+    for cost in costs:
+        about = f"about {duration(cost.seconds)}" if cost.seconds else ""
+        lines += [cost.command, f"  # {', '.join(part for part in (cost.words, about) if part)}"]
+    values = costs_values(costs)
+    total = f"together about {duration(values['seconds'])}"
+    if values["unknown"]:
+        total += f", and {values['unknown']} commands of which it is not known yet"
+    return "\n".join([*lines, f"# {total}"])

@@ -1,0 +1,227 @@
+"""What came out of a study: ``results.json``, ``seeds.csv``, pictures and a page.
+
+Everything is written from the reports, which are those of ``gaam report``; nothing by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gaam_cache
+from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.format.files import write_file
+from gaam_decoder.reports.report import Report, report
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.studying.page import page, pictures
+from gaam_decoder.studying.recipe import Asked, Study
+from gaam_decoder.studying.running import Place, arguments, typed
+
+RESULTS, SEEDS, PAGE = "results.json", "seeds.csv", "README.md"
+LEFT_OUT = ("seconds", "left_out")
+"""Columns of ``seeds.csv`` that are no result."""
+SECTIONS = ("pairs", "omnibus", "gates", "axes", "importance")
+"""Of a report, whose first line is kept."""
+COMPARED = (
+    *("baseline", "difference", "ci95_seeds_and_rows", "p", "p_holm", "verdict"),
+    *("margin", "within_margin", "p_equivalent_holm", "on_these_test_rows"),
+)
+RECIPE = ("select", "layers", "train_rows", "shots", "pool", "epochs", "dtype")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A report of a study and what it was asked."""
+
+    asked: Asked
+    report: Report
+    words: str
+    """The command."""
+
+
+def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
+    """Make all reports of a study and write everything that came out of it.
+
+    Args:
+        study: whose runs are there.
+        place: where they are.
+        into: folder of the files; what is there of them is replaced.
+
+    Returns:
+        What ``results.json`` holds.
+
+    Raises:
+        NotFoundError: runs are missing.
+        StorageError: the file system refused.
+    """
+    made = [_made(asked, study, place) for asked in study.reports]
+    found = {
+        "study": study.name,
+        "title": study.title,
+        "gaam": gaam_cache.__version__,
+        "reports": {one.asked.name: [_table(table) for table in one.report.tables] for one in made},
+    }
+    text = json.dumps(_anonymous(found, place), indent=1, allow_nan=False) + "\n"
+    write_file(into / RESULTS, text.encode())
+    write_file(into / SEEDS, _anonymous(_seeds(made), place).encode())
+    drawn = []
+    for one in made:
+        for name, content in pictures(one.asked.name, one.report.tables):
+            write_file(into / name, content)
+            drawn.append(name)
+    for stale in {path.name for path in into.glob("*.svg")} - set(drawn):
+        (into / stale).unlink()
+    public = Place(out=place.out)  # without the options of this machine
+    commands = [typed(arguments(step, study, public)) for step in study.steps]
+    whole = page(study, commands, [(one.asked, one.report, one.words) for one in made], drawn)
+    write_file(into / PAGE, _anonymous(whole, place).encode())
+    kept: dict[str, Any] = json.loads(text)
+    return kept
+
+
+def save(study: Study, made: Path) -> list[Path]:
+    """Copy what came out of a study beside its recipe; pictures that it has no more are removed.
+
+    Raises:
+        StorageError: the file system refused.
+    """
+    files = [made / RESULTS, made / SEEDS, made / PAGE, *sorted(made.glob("*.svg"))]
+    for stale in {p.name for p in study.folder.glob("*.svg")} - {p.name for p in files}:
+        (study.folder / stale).unlink()
+    for path in files:
+        write_file(study.folder / path.name, path.read_bytes())
+    return [study.folder / path.name for path in files]
+
+
+def recorded(study: Study) -> dict[str, Any]:
+    """What is recorded of a study.
+
+    Raises:
+        NotFoundError: nothing.
+        CacheError: it cannot be read.
+    """
+    path = study.folder / RESULTS
+    if not path.is_file():
+        raise NotFoundError(
+            f"nothing is recorded of the study '{study.name}'",
+            expected=RESULTS,
+            where=str(study.folder),
+            hint="gaam study FOLDER --record makes it",
+        )
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        found["reports"].items()
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CacheError(
+            "results that cannot be read", found=str(error), where=str(path)
+        ) from error
+    return found
+
+
+def _made(asked: Asked, study: Study, place: Place) -> Made:
+    folders = [place.runs(name) for name in (study.name, *asked.studies)]
+    for folder, name in zip(folders, (study.name, *asked.studies), strict=True):
+        if not folder.is_dir():
+            raise NotFoundError(
+                f"no runs of the study '{name}'",
+                expected=str(folder),
+                hint=f"gaam study {name} --out {place.out} makes them",
+            )
+    options = dict(asked.options)
+    words = ["gaam", "report", *map(str, folders), *_words(options, asked.cache, place)]
+    if asked.cache is not None:
+        options["cache"] = place.cache(asked.cache)
+    found = report(folders, **{name: _value(value) for name, value in options.items()})
+    return Made(asked, found, " ".join(words))
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _words(options: dict[str, Any], cache: str | None, place: Place) -> Iterator[str]:
+    if cache is not None:
+        yield from ("--cache", str(place.cache(cache)))
+    for name, value in options.items():
+        option = "--all" if name == "every_candidate" else f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            yield from [option] if value else []
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                yield from (option, str(one))
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """What a reader and a check need of a table; fractions."""
+    whole = table.to_dict()
+    rows = []
+    for label, row in zip(table.labels(), whole["rows"], strict=True):
+        compared = row["comparison"] or {}
+        rows.append(
+            {
+                "label": label,
+                "attention": row["attention"],
+                "head": row["head"],
+                **{name: row["recipe"].get(name) for name in RECIPE},
+                "tuned": [one["chosen"] for one in row["tuning"] or []],
+                "lr": row["recipe"].get("lr"),
+                "seeds": row["seeds"],
+                "failed_seeds": row["failed_seeds"],
+                "accuracy": row["accuracy"],
+                "ci95_seeds_and_rows": row["accuracy_ci95_seeds_and_rows"],
+                "macro_f1": (row["macro_f1"] or {}).get("mean"),
+                "parameters": row["parameters"],
+                "undertrained": row["undertrained"],
+                "comparison": {name: compared.get(name) for name in COMPARED} if compared else None,
+            }
+        )
+    from gaam_decoder.reports.notes.claims import claims, conclusion
+    from gaam_decoder.reports.writing.section import sections
+
+    return {
+        "cache": table.cache["fingerprint"],
+        "encoder": table.cache["encoder"],
+        "dataset": table.cache["dataset"],
+        "tested_on": table.where,
+        "rows_of": table.cache["rows"],
+        "baseline": whole["baseline"],
+        "conclusion": conclusion(table),
+        "claims": claims(table),
+        "sections": {found.name: found.lead for found in sections(table) if found.name in SECTIONS},
+        "rows": rows,
+    }
+
+
+def _seeds(made: list[Made]) -> str:
+    """A line for every seed of every row of every report."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    header: list[str] | None = None
+    for one in made:
+        fields, *lines = csv.reader(io.StringIO(one.report.text("csv-seeds")))
+        kept = [place for place, name in enumerate(fields) if name not in LEFT_OUT]
+        if header is None:
+            header = ["report", *(fields[place] for place in kept)]
+            writer.writerow(header)
+        writer.writerows([one.asked.name, *(line[place] for place in kept)] for line in lines)
+    return stream.getvalue()
+
+
+def _anonymous(value: Any, place: Place) -> Any:
+    """The same without paths of this machine: of each its last part stays."""
+    if isinstance(value, dict):
+        return {key: _anonymous(one, place) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_anonymous(one, place) for one in value]
+    if isinstance(value, str):
+        for path in (place.dataset, place.out):
+            # a name alone, or '.', is no path of a machine, and may be part of anything
+            if path is not None and Path(path).is_absolute() and Path(path).name:
+                for spelled in (str(path), str(path).replace("_", r"\_")):  # of Markdown too
+                    value = value.replace(spelled, Path(path).name)
+    return value

@@ -1,0 +1,43 @@
+"""Tables of a ``study.toml``, and what is said of those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gaam_cache import plugins
+from gaam_cache.errors import ConfigError
+
+
+def table(found: Mapping[str, Any], name: str, path: Path, needed: bool = True) -> dict[str, Any]:
+    """A table of the recipe, or what is wrong with it."""
+    value = found.get(name, None if needed else {})
+    if not isinstance(value, dict):
+        raise wrong(path, f"'{name}'", "a table", "none" if value is None else repr(value))
+    return value
+
+
+def tables(found: Mapping[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
+    """An array of tables."""
+    values = found.get(name, [])
+    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
+        raise wrong(path, f"'{name}'", f"tables, each [[{name}]]", repr(values))
+    return values
+
+
+def no_others(found: Mapping[str, Any], known: set[str], path: Path, where: str = "") -> None:
+    """Refuse a key that nobody knows, with those that there are."""
+    for key in found:
+        if key not in known:
+            raise plugins.unknown("setting", key, sorted(known), where=f"{path} {where}".strip())
+
+
+def one_of(names: set[str | None]) -> str:
+    """Names to choose from, for a message."""
+    return f"one of: {', '.join(sorted(filter(None, names)))}"
+
+
+def wrong(path: Path, what: str, expected: str | None, found: Any) -> ConfigError:
+    """What is wrong with a recipe."""
+    return ConfigError(what, expected=expected, found=str(found), where=str(path))

@@ -1,0 +1,79 @@
+"""What a study may say: every option is one of a public command, and nothing is wrong for hours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gaam_cache.bundle import data_path
+from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_decoder.studying import Place, read_study
+from gaam_decoder.studying.recipe import FILE
+from gaam_decoder.studying.running import arguments
+from tests.cli.commands import COMMANDS
+from tests.decoder.studying.tiny_study import RECIPE, written
+
+OURS = sorted(path.parent for path in (data_path() / "studies").glob(f"*/{FILE}"))
+WRONG = {
+    "epochs = 2": ("epoch = 2", "epochs = [2, 3]", "dry-run = true", "preset = 'x'", "runs = 'x'"),
+    '"none"]': ('"nonne"]', '"-x"]', "3]"),
+    'baseline = "none"': (
+        *("baseline = 'nonne'", "baseline = 3", "margin = 'x'", "margin = -1", "sort = 'up'"),
+        *("score = 'acuracy'", "head = 'linear'", "lr = ['x']", "top = 'x'", "all = 'no'"),
+        *("figures = 'x'", "format = 'csv'", "cache = 'other'", "studies = 'x'", "since = '3d'"),
+    ),
+    'from = "small"': ("from = 'again'", "from = 'other'", "from = 3"),
+    'gate = "laplace"': ("gate = 'none-such'", "out = 'x'", "rows = -3", "command = 'import'"),
+    "num-layers = 2": ("num-layers = 'x'", "device = 'cuda'", "cache = 'other'", "of = 3"),
+    "accuracy = 0.3": ("accuracy = nan", "accuracy = -1", "accuracy = '1'", "acc = 1"),
+    'name = "one"': ("name = 'both'", "name = 'both-1'", "name = '../x'", "name = 3"),
+    'title = "Tiny"': ("title = 3", "title = ''", "name = 'x'", "title = ["),
+}
+"""A part of the tiny study, and what it may not be replaced by."""
+
+
+def test_there_are_studies() -> None:
+    assert len(OURS) >= 6
+
+
+@pytest.mark.parametrize("folder", OURS, ids=lambda folder: folder.name)
+def test_every_command_of_our_studies_is_one(folder: Path) -> None:
+    study = read_study(folder.name)
+    assert study.folder == folder.resolve()
+    for step in study.steps:
+        if step.command != "ablate":  # which run is known when it is there
+            command, *words = arguments(step, study, Place())
+            COMMANDS[command].make_context(command, words)
+    assert study.title
+    assert study.question
+    assert all(asked.title for asked in study.reports)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(old, new) for old, several in WRONG.items() for new in several]
+)
+def test_what_is_wrong_is_refused_before_anything_runs(old: str, new: str, tmp_path: Path) -> None:
+    assert old in RECIPE
+    folder = written(tmp_path, RECIPE.replace(old, new, 1))
+    with pytest.raises(ConfigError) as refused:
+        read_study(folder)
+    assert refused.value.details["where"].startswith(str(folder))
+
+
+@pytest.mark.parametrize("switch", ["skip-impossible", "final", "probe", "shuffle-labels"])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_switches_are_spelt_as_the_command_takes_them(
+    switch: str, value: str, tmp_path: Path
+) -> None:
+    study = read_study(written(tmp_path, RECIPE.replace("epochs = 2", f"{switch} = {value}", 1)))
+    command, *words = arguments(study.steps[2], study, Place())
+    found = COMMANDS[command].make_context(command, words).params[switch.replace("-", "_")]
+    assert bool(found) == (value == "true")
+
+
+def test_unknown_studies_are_told_of_ours() -> None:
+    for name in ("none-such", "../none", "", "none/such"):
+        with pytest.raises(NotFoundError, match="no study") as refused:
+            read_study(name)
+        assert OURS[0].name in refused.value.details["expected"]

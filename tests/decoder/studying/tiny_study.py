@@ -1,0 +1,64 @@
+"""A study of planted states that takes seconds: two caches, two trainings, an ablation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RECIPE = """
+title = "Tiny"
+question = "Is anything there?"
+
+[caches.small]
+command = "plant"
+gate = "laplace"
+rows = 90
+layers = 4
+width = 4
+
+[caches.again]
+command = "plant"
+from = "small"
+gate = "none"
+
+[[train]]
+cache = "small"
+attn = ["laplace:heads=1", "none"]
+lr = "1e-3,1e-2"
+tune-seeds = "0-1"
+seeds = "2-7"
+epochs = 2
+compile = "off"
+
+[[train]]
+cache = "again"
+attn = ["gaam:heads=1", "none"]
+seeds = "2-7"
+epochs = 2
+compile = "off"
+
+[[ablate]]
+of = "laplace:heads=1"
+num-layers = 2
+
+[[report]]
+name = "both"
+title = "Both"
+baseline = "none"
+
+[[report]]
+name = "one"
+title = "One"
+cache = "small"
+
+[check]
+accuracy = 0.3
+difference = 0.3
+"""
+
+
+def written(tmp_path: Path, recipe: str = RECIPE) -> Path:
+    """The folder of the study."""
+    folder = tmp_path / "tiny"
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(recipe)
+    return folder
