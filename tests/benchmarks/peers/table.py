@@ -127,7 +127,8 @@ def _states(states: Mapping[str, Any] | None) -> str:
 def _again(got: Mapping[str, Any]) -> str:
     if "again_seconds" not in got:
         return ""
-    return f"; trains in {got['again_seconds']:.1f} s where it has compiled before"
+    compiled = ", ".join(got["compiled"]) or "nothing, for so little work"
+    return f"; compiles {compiled}; trains in {got['again_seconds']:.1f} s when run again"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
