@@ -57,7 +57,7 @@ CONTESTANTS = (
         who="gaam",
         task="decoders",
         note="fits a linear probe beside the four, as it does unless told not to; stores states in "
-        "float16; has compiled nothing before",
+        "float16",
     ),
     Contestant(
         folder="plain",

@@ -10,6 +10,13 @@ ROOT = Path(__file__).parents[3]
 READY = "ready"
 """Written last: an environment without it was not finished."""
 
+IMPORTS = {
+    None: "import transformers, gaam_cache.encoders.text, gaam_decoder.training.train",
+    "lmprobe": "import lmprobe, transformers",
+    "sentence-transformers": "import sentence_transformers, sklearn.linear_model",
+}
+"""What is imported once before anything is timed, so that nobody pays for a cold disk."""
+
 
 class NotInstalledError(Exception):
     """A peer that cannot be had here, and by what."""
@@ -23,14 +30,21 @@ def python_of(package: str | None, folder: Path) -> Path:
         folder: where environments are kept.
 
     Raises:
-        NotInstalledError: pip says why not.
+        NotInstalledError: pip says why not, or it cannot be imported.
     """
     if package is None:
-        return Path(sys.executable)
+        python = Path(sys.executable)
+        _run([str(python), "-c", IMPORTS[None]], "gaam")
+        return python
     home = folder / package.replace("==", "-")
     python = home / "bin" / "python"
-    if (home / READY).exists():
-        return python
+    if not (home / READY).exists():
+        _install(package, home, python)
+    _run([str(python), "-c", IMPORTS[package.partition("==")[0]]], package)
+    return python
+
+
+def _install(package: str, home: Path, python: Path) -> None:
     print(f"installing {package} into {home}", file=sys.stderr, flush=True)
     _run([sys.executable, "-m", "venv", "--clear", str(home)], package)
     constraints = ROOT / "constraints.txt"
@@ -39,7 +53,6 @@ def python_of(package: str | None, folder: Path) -> Path:
         package,
     )
     (home / READY).touch()
-    return python
 
 
 def versions_of(python: Path) -> dict[str, str]:
@@ -58,7 +71,7 @@ def versions_of(python: Path) -> dict[str, str]:
 
 
 def _run(command: list[str], package: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise NotInstalledError(f"{package}: {' '.join(said)[-400:] or done.stderr[-400:]}")

@@ -1,4 +1,4 @@
-"""What accuracies a contestant found, as it says them itself."""
+"""What a contestant found, as it says it itself."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def accuracies_of(folder: str, out: Path, said: str) -> dict[str, list[float]]:
         return {run.attention: [float(x) for x in run.accuracy] for run in runs}
     lines = [line.split() for line in said.splitlines() if line]
     return {name: [float(x) for x in numbers] for name, *numbers in lines}
+
+
+def compiled_of(out: Path) -> list[str]:
+    """Mechanisms that gaam found enough work in to compile them."""
+    return sorted(run.attention for run in load_runs(out / "runs") if run.engine.get("compiled"))

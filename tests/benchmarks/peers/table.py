@@ -75,7 +75,7 @@ def markdown(
                 notes.append(f"{one.who}: {got['error']}")
                 continue
             rows.append(_row(one, got, base))
-            notes.append(f"{one.who}: {one.note}{_states(got.get('states'))}")
+            notes.append(f"{one.who}: {one.note}{_states(got.get('states'))}{_again(got)}")
         for who, why in CANNOT.get(task, {}).items():
             rows.append([who, *[DASH] * (len(HEADINGS) - 1)])
             notes.append(f"{who}: {why}")
@@ -116,10 +116,19 @@ def accuracies_in_words(accuracies: Mapping[str, Sequence[float]]) -> str:
 def _states(states: Mapping[str, Any] | None) -> str:
     if states is None:
         return ""
+    if "error" in states:
+        return f"; its states could not be compared: {states['error']}"
     return (
         f"; its states differ from those of the plain loop by {states['largest']:.1g} at most, in "
         f"{states['rows']} rows by more than 1%"
     )
+
+
+def _again(got: Mapping[str, Any]) -> str:
+    if "again_seconds" not in got:
+        return ""
+    compiled = ", ".join(got["compiled"]) or "nothing, for so little work"
+    return f"; compiles {compiled}; trains in {got['again_seconds']:.1f} s when run again"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
