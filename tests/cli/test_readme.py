@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -120,3 +121,18 @@ def test_every_command_of_the_readme_runs_or_says_what_it_needs(
         assert outcome.code == 0, f"{command}: {outcome.err}"
         ran += 1
     assert ran >= 10
+
+
+def test_the_numbers_of_the_study_are_those_that_are_recorded() -> None:
+    found = json.loads((ROOT / "data/studies/ag-news-minilm/results.json").read_text("utf-8"))
+    rows = {row["label"]: row for row in found["reports"]["linear"][0]["rows"]}
+    table = re.findall(
+        r"^\| ([a-z][^|]*) \| ([0-9.]+) \| .*? \| ([^|]*) \|.*\| (\w*) ?\|$", README, re.M
+    )
+    assert len(table) >= 8
+    for name, accuracy, difference, verdict in table:
+        row = rows[name]
+        assert f"{100 * row['accuracy']['mean']:.2f}" == accuracy
+        if difference.strip():
+            assert f"{100 * row['comparison']['difference']:+.2f}" == difference.strip()
+            assert row["comparison"]["verdict"] == verdict

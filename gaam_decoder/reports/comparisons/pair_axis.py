@@ -63,12 +63,25 @@ def unvaried(row_lists: Sequence[Sequence[Row]], axis: str) -> ConfigError:
     """The error of an axis along which no two rows differ."""
     names = {"attn", "head"}.union(*(row.recipe for rows in row_lists for row in rows))
     there = sorted(name for name in names if any(together(rows, name) for rows in row_lists))
-    tuned = any(row.tunings for rows in row_lists for row in rows)
+    every = [row for rows in row_lists for row in rows]
+    if every and all(row.chosen_mean is None for row in every):
+        return ConfigError(
+            "no row has the score that is to be compared",
+            expected="finished seeds, and a score that these classes have",
+            found=f"none of {len(every)} rows",
+            hint="--score names another score; gaam report without --pairs says what failed",
+        )
+    tuned = any(row.tunings for row in every)
+    option = any(f"{axis}=" in row.attention for row in every)
     return ConfigError(
         f"no two rows differ in '{axis}' alone",
         expected=f"one of: {', '.join(name.replace('_', '-') for name in there)}"
         if there
         else "rows that differ in one setting alone",
         found=f"--pairs {axis}",
-        hint="what validation chose does not vary; --all shows every candidate" if tuned else None,
+        hint="it is an option of mechanisms, whose forms --pairs attn compares"
+        if option
+        else "what validation chose does not vary; --all shows every candidate"
+        if tuned
+        else None,
     )
