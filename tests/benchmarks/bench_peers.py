@@ -40,7 +40,7 @@ from tests.benchmarks._machine import describe
 from tests.benchmarks.peers.contestants import CONTESTANTS, TASKS, Contestant
 from tests.benchmarks.peers.environments import ROOT, NotInstalledError, python_of, versions_of
 from tests.benchmarks.peers.measuring import ProgramError, bytes_below, in_turn, measured, variables
-from tests.benchmarks.peers.scores import accuracies_of, compiled_of
+from tests.benchmarks.peers.scores import accuracies_of, engines_of
 from tests.benchmarks.peers.states import difference, states_of
 from tests.benchmarks.peers.table import markdown
 
@@ -165,12 +165,12 @@ class Race:
         if one is None or "rounds" not in entry or "error" in entry:
             return
         out = self.work / f"round-{turn}" / one.folder
-        entry["compiled"] = compiled_of(out)
+        entry["engines"] = engines_of(out)
         (out / "runs").rename(out / "runs-before")
         log = out.parent / f"{one.folder}-again.log"
         with suppress(ProgramError):  # the table stands without it
             phase = measured(["sh", str(one.phases["train"])], self._variables(one, turn), log)
-            entry["again_seconds"] = phase.seconds
+            entry["again"] = {"seconds": phase.seconds, "engines": engines_of(out)}
 
     def _scratch(self, one: Contestant, turn: int) -> Path:
         return self.work / f"round-{turn}" / f"{one.folder}-scratch"

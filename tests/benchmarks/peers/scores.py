@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gaam_decoder.runs.loading import load_runs
 
@@ -17,6 +18,12 @@ def accuracies_of(folder: str, out: Path, said: str) -> dict[str, list[float]]:
     return {name: [float(x) for x in numbers] for name, *numbers in lines}
 
 
-def compiled_of(out: Path) -> list[str]:
-    """Mechanisms that gaam found enough work in to compile them."""
-    return sorted(run.attention for run in load_runs(out / "runs") if run.engine.get("compiled"))
+def engines_of(out: Path) -> dict[str, dict[str, Any]]:
+    """Mechanism -> whether gaam compiled it, and how long it trained."""
+    return {
+        run.attention: {
+            "compiled": bool(run.engine.get("compiled")),
+            "seconds": sum(run.seconds.values()),
+        }
+        for run in load_runs(out / "runs", head="linear")
+    }

@@ -125,10 +125,15 @@ def _states(states: Mapping[str, Any] | None) -> str:
 
 
 def _again(got: Mapping[str, Any]) -> str:
-    if "again_seconds" not in got:
+    if "again" not in got:
         return ""
-    compiled = ", ".join(got["compiled"]) or "nothing, for so little work"
-    return f"; compiles {compiled}; trains in {got['again_seconds']:.1f} s when run again"
+    compiled = ", ".join(k for k, v in got["engines"].items() if v["compiled"]) or "nothing"
+    again = got["again"]
+    parts = ", ".join(f"{k} {v['seconds']:.1f}" for k, v in again["engines"].items())
+    return (
+        f"; compiles {compiled}; trains in {again['seconds']:.1f} s with what it compiled before, "
+        f"of which {parts}"
+    )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
