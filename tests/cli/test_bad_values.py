@@ -88,6 +88,10 @@ def arguments(
         "--overwrite",
         "-q",
     ]
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "study.toml").write_text(
+        'title = "t"\n[caches.a]\ncommand = "plant"\n[[report]]\nname = "r"\n'
+    )
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],
         "import": [*files, "--out", tmp_path / "new" / "c", "--quiet"],
@@ -96,6 +100,7 @@ def arguments(
         "ablate": ["--quiet", next(runs.glob("gaam*"))],
         "predict": [next(runs.glob("gaam*")), *rows],
         "report": [runs],
+        "study": [tmp_path / "planted", "--dry-run"],
         "runs list": [runs],
         "runs rename": [next(runs.glob("gaam*")), "other"],
         "runs move": [next(runs.glob("gaam*")), tmp_path / "new" / "m", "--yes"],

@@ -109,6 +109,7 @@ def test_a_check_tells_what_has_changed(
     assert gaam("study", "tiny", "--check").code == 2
 
 
+@pytest.mark.slow
 def test_folders_of_any_name_leave_numbers_alone(
     here: Path, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
