@@ -130,10 +130,7 @@ def _again(got: Mapping[str, Any]) -> str:
     compiled = ", ".join(k for k, v in got["engines"].items() if v["compiled"]) or "nothing"
     again = got["again"]
     parts = ", ".join(f"{k} {v['seconds']:.1f}" for k, v in again["engines"].items())
-    return (
-        f"; compiles {compiled}; trains in {again['seconds']:.1f} s with what it compiled before, "
-        f"of which {parts}"
-    )
+    return f"; compiles {compiled}; when run again it trains in {again['seconds']:.1f} s ({parts})"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
