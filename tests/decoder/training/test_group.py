@@ -288,7 +288,10 @@ def test_compiled_seeds_equal_the_plain_loop(attention: str, clip: float | None)
 
 
 @needs_compiler
-@pytest.mark.parametrize(("attention", "seeds"), [("mha-bn", [3, 0]), ("none", [5])])
+@pytest.mark.parametrize(
+    ("attention", "seeds"),
+    [pytest.param("mha-bn", [3, 0], marks=pytest.mark.slow), ("none", [5])],
+)
 def test_the_compiled_conv_head_equals_the_plain_loop(attention: str, seeds: list[int]) -> None:
     """With statistics that the attention keeps of its batches, and with nothing to learn in it."""
     compiled = group(
