@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.duration import duration
+from gaam_decoder.studying.asked_runs import check_runs
 from gaam_decoder.studying.checking import Checked, compare
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.results import RESULTS, make, recorded, save
-from gaam_decoder.studying.running import Cost, Place, run
+from gaam_decoder.studying.running import run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,13 +74,15 @@ def carry_out(
     """Run what is missing, make the reports, and record them or compare them with the record.
 
     Raises:
-        NotFoundError: nothing is recorded that could be compared.
+        NotFoundError: nothing is recorded that could be compared, or runs are missing.
+        ConfigError: there are runs that the recipe does not ask for.
         StepError: a command failed.
         CacheError: what is recorded is of other states.
     """
     check_folder(place.out, option="--out")
     before = recorded(study) if check else None
     run(study, place, quiet=quiet, say=say)
+    check_runs(study, place)
     into = place.out / study.name
     found = make(study, place, into)
     return Outcome(
@@ -89,27 +92,3 @@ def carry_out(
         written=tuple(save(study, into)) if record else (),
         checked=compare(before, found, study.tolerances) if before is not None else None,
     )
-
-
-def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:
-    """JSON values of what the commands would cost."""
-    return {
-        "seconds": sum(cost.seconds or 0.0 for cost in costs),
-        "unknown": sum(cost.seconds is None for cost in costs),
-        "commands": [
-            {"command": cost.command, "cost": cost.words, "seconds": cost.seconds} for cost in costs
-        ],
-    }
-
-
-def costs_in_words(costs: Sequence[Cost]) -> str:
-    """What the commands would cost, one after the other, and together."""
-    lines = []
-    for cost in costs:
-        about = f"about {duration(cost.seconds)}" if cost.seconds else ""
-        lines += [cost.command, f"  # {', '.join(part for part in (cost.words, about) if part)}"]
-    values = costs_values(costs)
-    total = f"together about {duration(values['seconds'])}"
-    if values["unknown"]:
-        total += f", and {values['unknown']} commands of which it is not known yet"
-    return "\n".join([*lines, f"# {total}"])

@@ -19,8 +19,9 @@ from gaam_cache.format.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.studying.page import page, pictures
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
-from gaam_decoder.studying.running import Place, arguments, typed
+from gaam_decoder.studying.running import arguments, typed
 
 RESULTS, SEEDS, PAGE = "results.json", "seeds.csv", "README.md"
 LEFT_OUT = ("seconds", "left_out")

@@ -66,7 +66,8 @@ def test_what_is_wrong_is_refused_before_anything_runs(old: str, new: str, tmp_p
 def test_switches_are_spelt_as_the_command_takes_them(
     switch: str, value: str, tmp_path: Path
 ) -> None:
-    study = read_study(written(tmp_path, RECIPE.replace("epochs = 2", f"{switch} = {value}", 1)))
+    recipe = RECIPE.replace("probe = true", f"{switch} = {value}", 1)
+    study = read_study(written(tmp_path, recipe))
     command, *words = arguments(study.steps[2], study, Place())
     found = COMMANDS[command].make_context(command, words).params[switch.replace("-", "_")]
     assert bool(found) == (value == "true")

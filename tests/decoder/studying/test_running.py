@@ -15,7 +15,7 @@ import pytest
 
 from gaam_decoder.studying import running
 from tests.conftest import Outcome
-from tests.decoder.studying.tiny_study import RECIPE, written
+from tests.decoder.studying.tiny_study import ABLATION, RECIPE, written
 
 RECORDED = ("results.json", "seeds.csv")
 """The page has seconds."""
@@ -98,7 +98,7 @@ def test_a_check_tells_what_has_changed(
     results["reports"]["one"][0]["rows"][0]["seeds"][0] += 50
     path.write_text(json.dumps(results))
     failed = gaam("study", "tiny", "--check")
-    assert failed.code == 1
+    assert failed.code == 1, failed.err
     assert failed.out.count("differs: ") == 2
     path.write_text(whole.replace('"cache": "', '"cache": "0'))
     assert gaam("study", "tiny", "--check").code == 3
@@ -107,6 +107,67 @@ def test_a_check_tells_what_has_changed(
         assert gaam("study", "tiny", "--check").code == 3
     path.unlink()
     assert gaam("study", "tiny", "--check").code == 2
+
+
+def trained_by_hand(gaam: Gaam) -> str:
+    asked = ["--attn", "layer-mean", "--seeds", "2,3", "--epochs", "1", "--no-probe", "-q"]
+    assert gaam("train", "--cache", CACHE, "--runs", RUNS, *asked).code == 0
+    return RECIPE
+
+
+CACHE, RUNS = "studies/caches/small", "studies/tiny/runs"
+CHANGED: dict[str, tuple[Callable[[Gaam], str], list[str]]] = {
+    "another mechanism": (lambda _: RECIPE.replace('"gaam:heads=1", ', ""), ["gaam_heads_1-"]),
+    "fewer seeds": (lambda _: RECIPE.replace("2-7", "2-6", 1), 2 * ["-s2-7 (seeds 7)"]),
+    "no ablation": (lambda _: RECIPE.replace(ABLATION, ""), 3 * ["laplace_heads_1-"]),
+    "by hand": (trained_by_hand, ["layer-mean-linear-"]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_runs_that_nobody_asked_for_are_named_and_nothing_is_reported(
+    here: Path, gaam: Gaam, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaam_decoder.studying.outcome.run", lambda *_, **__: None)
+    changed, expected = CHANGED[change]
+    recipe = changed(gaam)
+    written(here, recipe)
+    before = contents(here)
+    for option in ("--check", "--record", "--json"):
+        refused = gaam("study", "tiny", option)
+        assert refused.code == 2
+        assert "does not ask for" in refused.err
+        assert contents(here) == before
+    (line,) = [line for line in refused.err.splitlines() if line.startswith("  found:")]
+    named = line.removeprefix("  found:").strip().split("; ")
+    assert len(named) == len(expected)
+    for name, part in zip(named, expected, strict=True):
+        assert part in name
+        shutil.move(here / RUNS / name.split(" ")[0], here / name.split(" ")[0])
+    if change != "fewer seeds":  # whose others are to be trained
+        assert gaam("study", "tiny").code == 0
+
+
+def test_runs_that_are_missing_are_named_and_nothing_is_reported(
+    here: Path, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaam_decoder.studying.outcome.run", lambda *_, **__: None)
+    runs = sorted((here / "studies/tiny/runs").iterdir())
+    for run in runs:
+        run.rename(here / run.name)
+        refused = gaam("study", "tiny")
+        assert refused.code == 2, run.name
+        assert "are missing" in refused.err
+        (here / run.name).rename(run)
+
+
+def test_variables_of_the_shell_do_not_change_a_recipe(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"EPOCHS": "3", "LR": "1", "SEEDS": "3", "POOL": "max"}.items():
+        monkeypatch.setenv(f"GAAM_{name}", value)
+    again = study(here, "--check")
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.slow

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-RECIPE = """
+ABLATION = """
+[[ablate]]
+of = "laplace:heads=1"
+num-layers = 2
+"""
+RECIPE = f"""
 title = "Tiny"
 question = "Is anything there?"
 
@@ -27,6 +32,7 @@ lr = "1e-3,1e-2"
 tune-seeds = "0-1"
 seeds = "2-7"
 epochs = 2
+probe = true
 compile = "off"
 
 [[train]]
@@ -34,12 +40,9 @@ cache = "again"
 attn = ["gaam:heads=1", "none"]
 seeds = "2-7"
 epochs = 2
+probe = true
 compile = "off"
-
-[[ablate]]
-of = "laplace:heads=1"
-num-layers = 2
-
+{ABLATION}
 [[report]]
 name = "both"
 title = "Both"
