@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import option_of
 from gaam_cache.terminal.settings import PREFIX
 from gaam_decoder.studying.step import CONFIGS
@@ -58,9 +59,26 @@ OPTIONS = tuple(one.name for one in dataclasses.fields(Place) if one.name not in
 MACHINE = {
     **{name: f"gaam study {option_of(name)}" for name in OPTIONS},
     **{name: f"the variable {PREFIX}{name.upper()}" for name in ELSEWHERE},
-    "rank": "nothing: SLURM and torchrun say it themselves",
+    "rank": "SLURM or torchrun",
 }
 """Settings of the machine, and what says them to the commands of a study."""
+
+
+def not_of_machine(fields: Iterable[str], path: Path, where: str) -> None:
+    """Refuse a setting of the machine in a recipe, with what says it.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    for name in fields:
+        if name in MACHINE:
+            raise ConfigError(
+                f"'{name}' in {where}",
+                expected="settings of the experiment: this one belongs to the machine",
+                found=name,
+                where=str(path),
+                hint=f"leave it out; {MACHINE[name]} says it",
+            )
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
