@@ -18,7 +18,7 @@ from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.analysis.ablate import trainings
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import GAAM, ablated, arguments, typed
+from gaam_decoder.studying.running import ablated, arguments, typed, with_us
 from gaam_decoder.studying.step import Step
 from gaam_decoder.training.estimate import estimate as estimate_training
 
@@ -64,7 +64,7 @@ def _cost(step: Step, words: list[str], study: Study, place: Place) -> Cost:
         what = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
         return Cost(command=command, words=what, seconds=None)
     done = subprocess.run(
-        [*GAAM, *words, "--dry-run", "--json"],
+        [*with_us(), *words, "--dry-run", "--json"],
         capture_output=True,
         check=False,
         text=True,

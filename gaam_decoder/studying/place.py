@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaam_cache.engines.sharing.ranks import Rank, find_rank, without_rank
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import option_of
 from gaam_cache.terminal.settings import PREFIX
 from gaam_decoder.studying.step import CONFIGS
 
+RANK = f"{PREFIX}RANK"
+"""A variable that says it as ``--rank`` does."""
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")
 """Who does the work of ``extract`` and ``train``."""
 ELSEWHERE = ("device_map", "memory_share", "track")
@@ -59,9 +62,18 @@ OPTIONS = tuple(one.name for one in dataclasses.fields(Place) if one.name not in
 MACHINE = {
     **{name: f"gaam study {option_of(name)}" for name in OPTIONS},
     **{name: f"the variable {PREFIX}{name.upper()}" for name in ELSEWHERE},
-    "rank": "SLURM or torchrun",
+    "rank": f"SLURM, torchrun or {RANK}",
 }
 """Settings of the machine, and what says them to the commands of a study."""
+
+
+def own_rank() -> Rank | None:
+    """The rank of this process; None where it is not one of several.
+
+    Raises:
+        ConfigError: a rank that there cannot be.
+    """
+    return find_rank(os.environ.get(RANK))
 
 
 def not_of_machine(fields: Iterable[str], path: Path, where: str) -> None:
@@ -81,8 +93,16 @@ def not_of_machine(fields: Iterable[str], path: Path, where: str) -> None:
             )
 
 
-def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of commands: variables that would change a recipe are not in it."""
+def environment(environ: Mapping[str, str] = os.environ, *, ranked: bool = False) -> dict[str, str]:
+    """The environment of commands: variables that would change a recipe are not in it.
+
+    Args:
+        environ: of this process.
+        ranked: whether a command has the rank of this process. Without one it waits for what
+            others are at work on.
+    """
+    if not ranked:
+        environ = {name: value for name, value in without_rank(environ).items() if name != RANK}
     fields = {one.name for config in CONFIGS.values() for one in dataclasses.fields(config)}
     changing = {f"{PREFIX}{name.upper()}" for name in fields - set(MACHINE)}
     return {name: value for name, value in environ.items() if name not in changing}

@@ -5,6 +5,7 @@ Every step is the command itself, in a process of its own: what a study does, a 
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gaam_cache
+from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
@@ -22,6 +24,26 @@ from gaam_decoder.studying.step import Step
 _CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
 GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
+WAITS = "waits for the other ranks"
+"""Said of a command that ends when all is there, whoever makes it."""
+_WITH_US = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    if os.getppid() != {}:
+        sys.exit(130)
+"""
+"""A process is told to end when the one that started it is killed, which can tell it nothing.
+
+Linux sends SIGTERM, upon which a command keeps what is finished; whoever was killed before that
+was asked for has left a process of another parent. Other systems have no such call.
+"""
+
+
+def with_us(command: tuple[str, ...] = GAAM) -> list[str]:
+    """``GAAM``, ended when this process is, however that ends."""
+    *python, code = command
+    return [*python, _WITH_US.format(os.getpid()) + code]
 
 
 class StepError(GaamError, RuntimeError):
@@ -65,25 +87,57 @@ def typed(words: list[str]) -> str:
     return shlex.join(["gaam", *words])
 
 
-def run(study: Study, place: Place, *, quiet: bool, say: Callable[[str], None]) -> None:
+def run(
+    study: Study,
+    place: Place,
+    *,
+    rank: Rank | None = None,
+    quiet: bool,
+    say: Callable[[str], None],
+) -> None:
     """Run whatever is missing.
 
     Every command is run, also where its cache or its runs are there: each then makes nothing, and
     refuses what was made by other options.
 
+    Of several ranks each makes and trains its part, and waits for a cache before it reads it. The
+    first then waits for all trainings, goes on with those that nobody is at work on, and ablates.
+
+    Args:
+        study: the recipe.
+        place: where it is run.
+        rank: of this process; None where it is not one of several.
+        quiet: whether commands show no progress.
+        say: told every command before it runs.
+
     Raises:
         StepError: a command failed.
         KeyboardInterrupt: so did the person; the command has kept what is finished.
     """
-    for step in study.steps:
+
+    def do(step: Step, *, ranked: bool) -> None:
         words = arguments(step, study, place)
-        say(f"$ {typed(words)}")
-        code = _code([*GAAM, *words, *(["-q"] if quiet else [])])
+        waits = "" if ranked or rank is None else f"  # {WAITS}"
+        say(f"$ {typed(words)}{waits}")
+        code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)
 
+    if rank is None:
+        for step in study.steps:
+            do(step, ranked=False)
+        return
+    for step in study.steps:
+        if step.command in ("extract", "train"):
+            do(step, ranked=True)
+        if step.makes:
+            do(step, ranked=False)
+    for step in study.steps if rank.number == 0 else ():
+        if not step.makes:
+            do(step, ranked=False)
 
-def _code(command: list[str]) -> int:
+
+def _code(command: list[str], ranked: bool) -> int:
     """Exit code of a command, which is told to end where this process is."""
     # stdout is for what comes out of the study; a session of its own: the terminal's Ctrl-C would
     # reach it beside ours, and a second signal ends a command before it has kept its work

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from gaam_cache.engines.sharing.ranks import find_rank
 from gaam_decoder.studying import running
+from gaam_decoder.studying.place import environment
 from tests.conftest import Outcome
 from tests.decoder.studying.tiny_study import ABLATION, RECIPE, written
 
@@ -66,6 +68,42 @@ def test_run_again_makes_the_same_and_trains_nothing(here: Path) -> None:
         name: content for name, content in made.items() if "/runs/" not in name
     }
     assert str(here.parent).encode() not in b"".join(recorded.values())
+
+
+def left_out(here: Path, *names: str) -> None:
+    for name in names:
+        shutil.rmtree(here / "studies" / name)
+
+
+@pytest.mark.parametrize(
+    ("missing", "unknown", "said"),
+    [
+        (("caches", "tiny"), 5, "# how long all of it takes is not known: 5 of 5 commands"),
+        (("caches/again",), 2, "# how long all of it takes is not known: 2 of 5 commands"),
+        (("tiny",), 1, "and what is not known: 1 of 5 commands have no estimate"),
+        ((), 0, "# nothing is left to be made"),
+    ],
+)
+def test_a_dry_run_says_what_it_does_not_know(
+    missing: tuple[str, ...], unknown: int, said: str, here: Path, gaam: Gaam
+) -> None:
+    left_out(here, *missing)
+    told = gaam("study", "tiny", "--dry-run")
+    assert told.out.splitlines()[-1].endswith(said) or said in told.out.splitlines()[-1]
+    assert told.out.count("no estimate") == unknown + (0 < unknown)
+    values = json.loads(gaam("study", "tiny", "--dry-run", "--json").out)
+    assert (values["seconds"] is None) == (unknown == len(values["commands"]))
+    assert values["unknown"] == unknown
+
+
+def test_an_ablation_has_an_estimate_when_its_run_is_there(here: Path, gaam: Gaam) -> None:
+    for run in (here / RUNS).iterdir():
+        if run.is_dir() and json.loads((run / "run.json").read_text())["recipe"]["layers"]:
+            shutil.rmtree(run)
+    told = json.loads(gaam("study", "tiny", "--dry-run", "--json").out)
+    (ablation,) = [one for one in told["commands"] if one["command"].startswith("gaam ablate")]
+    assert ablation["cost"] == "18 trainings"
+    assert ablation["seconds"] > 0
 
 
 def test_a_dry_run_writes_nothing(here: Path, gaam: Gaam) -> None:
@@ -200,6 +238,113 @@ def test_killed_anywhere_it_goes_on_to_the_same(done: Path, tmp_path: Path) -> N
     for name in RECORDED:
         made = tmp_path / "studies/tiny" / name
         assert made.read_bytes() == (done / "studies/tiny" / name).read_bytes()
+
+
+RANKS = (
+    lambda number: {"RANK": number, "WORLD_SIZE": "2"},
+    lambda number: {
+        "SLURM_STEP_ID": "0", "SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_LOCALID": number,
+    },
+    lambda number: {
+        "SLURM_ARRAY_TASK_ID": number, "SLURM_ARRAY_TASK_MIN": "0",
+        "SLURM_ARRAY_TASK_COUNT": "2",
+    },
+    lambda number: {"GAAM_RANK": f"{number}/2"},
+)
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+@pytest.mark.parametrize("says", RANKS)
+def test_ranks_share_the_work_and_the_first_waits_for_it(
+    says: Callable[[str], dict[str, str]],
+    number: str,
+    here: Path,
+    gaam: Gaam,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = []
+
+    def code(command: list[str], ranked: bool) -> int:
+        rank = find_rank(environment(ranked=ranked).get("GAAM_RANK"), environment(ranked=ranked))
+        assert (rank is not None) == ranked
+        done.append((command[4], ranked))
+        return 0
+
+    for name, value in says(number).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(running, "_code", code)
+    results = here / "studies/tiny/results.json"
+    results.unlink()
+    told = gaam("study", "tiny", "--json")
+    assert told.code == 0, told.err
+    assert results.exists() == (number == "0")
+    assert json.loads(told.out)["rank"] == {"number": int(number), "of": 2}
+    assert (json.loads(told.out)["results"] is None) == (number == "1")
+    part = [("plant", False), ("plant", False), ("train", True), ("train", True)]
+    rest = [("train", False), ("train", False), ("ablate", False)]
+    assert done == (part + rest if number == "0" else part)
+
+
+def test_two_ranks_make_what_one_makes(done: Path, tmp_path: Path) -> None:
+    written(tmp_path)
+    ranks = [
+        subprocess.Popen(
+            command("--json"),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"RANK": number, "WORLD_SIZE": "2"},
+            text=True,
+        )
+        for number in "01"
+    ]
+    told = [rank.communicate() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], told
+    assert [json.loads(out)["results"] is None for out, _ in told] == [False, True]
+    for name in RECORDED:
+        made = tmp_path / "studies/tiny" / name
+        assert made.read_bytes() == (done / "studies/tiny" / name).read_bytes()
+
+
+ENDLESS = RECIPE.replace("epochs = 2", "epochs = 99999")
+
+
+def at_once(here: Path) -> bool:
+    return True
+
+
+def while_it_trains(here: Path) -> bool:
+    return any((here / RUNS).glob(".leases/*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no process of the other")
+@pytest.mark.parametrize(
+    ("step", "when"), [("plant", at_once), ("train", at_once), ("train", while_it_trains)]
+)
+def test_a_step_ends_with_the_study_that_was_killed(
+    step: str, when: Callable[[Path], bool], tmp_path: Path
+) -> None:
+    written(tmp_path, ENDLESS)
+    with subprocess.Popen(command(), cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith(f"$ gaam {step} "):
+            assert process.poll() is None
+        while not when(tmp_path):
+            assert process.poll() is None
+        process.kill()
+        process.communicate(timeout=300)  # its step writes there until it has ended too
+    assert not list((tmp_path / RUNS).glob("*/run.json"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no process of the other")
+def test_a_step_whose_study_was_killed_before_it_began_does_nothing() -> None:
+    *python, code = running.with_us()
+    of_another = code.replace(str(os.getpid()), "1")
+    told = subprocess.run(
+        [*python, of_another, "--version"], capture_output=True, check=False, text=True
+    )
+    assert (told.returncode, told.stdout) == (130, "")
 
 
 def test_it_runs_this_very_code() -> None:
