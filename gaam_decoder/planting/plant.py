@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +196,11 @@ def planted_labels(
 def _check_folder(out: Path) -> None:
     """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
     folder = out.expanduser()
-    if folder.exists() and not (folder / PLAN_FILE).exists():
-        if folder.is_dir() and not any(folder.iterdir()):
-            return
+    others = folder.exists() and not folder.is_dir()
+    if folder.is_dir():
+        # another process may be at the plan, which is there before anything else
+        others = not all(fnmatch(path.name, f".{PLAN_FILE}.*.tmp") for path in folder.iterdir())
+    if others and not (folder / PLAN_FILE).exists():
         raise ConfigError(
             f"'{out}' is there already, and is no cache",
             expected="a new folder, or one that this command began",
