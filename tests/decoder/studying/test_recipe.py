@@ -93,7 +93,7 @@ def test_every_option_of_the_machine_is_one_of_the_command() -> None:
     for setting, says in MACHINE.items():
         if says.startswith("gaam study"):
             assert says.removeprefix("gaam study ") in options
-        assert environment({f"GAAM_{setting.upper()}": "1"})
+        assert environment({f"GAAM_{setting.upper()}": "1"}, ranked=True)
     settings = {one.name for config in CONFIGS.values() for one in dataclasses.fields(config)}
     assert environment({f"GAAM_{name.upper()}": "1" for name in settings - set(MACHINE)}) == {}
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from gaam_cache.cache import open_cache
 from gaam_cache.engines.sharing.ranks import find_rank
 from gaam_decoder.studying import running
 from gaam_decoder.studying.place import environment
@@ -68,6 +70,29 @@ def test_run_again_makes_the_same_and_trains_nothing(here: Path) -> None:
         name: content for name, content in made.items() if "/runs/" not in name
     }
     assert str(here.parent).encode() not in b"".join(recorded.values())
+
+
+def test_machine_and_every_cache_are_recorded(here: Path) -> None:
+    recorded = json.loads((here / "tiny/results.json").read_text())
+    (machine,) = recorded["machines"]
+    assert machine["cpu"]
+    assert (machine["cpus"], machine["device"]) == (os.cpu_count(), "cpu")
+    assert machine["torch"] == torch.__version__
+    caches = {
+        path.name: open_cache(path).fingerprint for path in (here / "studies/caches").iterdir()
+    }
+    assert recorded["caches"] == caches
+
+
+def test_a_page_has_the_checklist_once(here: Path) -> None:
+    page = (here / "tiny/README.md").read_text()
+    assert page.count("Checklist of experiments") == 1
+    of_all = [line for line in page.splitlines() if line.startswith("| licences |")]
+    assert len(of_all) == len(set(of_all)) == 3
+    claims = [line for line in page.splitlines() if line.startswith("| claims |")]
+    assert any("Both, table 1" in line for line in claims)
+    assert any("Both, table 2" in line for line in claims)
+    assert all("One" in line or "Both" in line for line in claims)
 
 
 def left_out(here: Path, *names: str) -> None:
