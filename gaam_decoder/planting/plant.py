@@ -16,6 +16,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.planted import GAUSSIAN, Planted
+from gaam_cache.format.shard import SHARD_FOLDER
 from gaam_cache.format.targets import check_folder
 from gaam_cache.importing.write import write
 from gaam_cache.messages.foreign_text import visible
@@ -198,8 +199,9 @@ def _check_folder(out: Path) -> None:
     folder = out.expanduser()
     others = folder.exists() and not folder.is_dir()
     if folder.is_dir():
-        # another process may be at the plan, which is there before anything else
-        others = not all(fnmatch(path.name, f".{PLAN_FILE}.*.tmp") for path in folder.iterdir())
+        # a process that is about to write the plan, or was killed then, leaves no more than these
+        found = (path for path in folder.rglob("*") if path != folder / SHARD_FOLDER)
+        others = not all(fnmatch(path.name, ".*.tmp") for path in found)
     if others and not (folder / PLAN_FILE).exists():
         raise ConfigError(
             f"'{out}' is there already, and is no cache",
