@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.foreign_text import visible
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +141,16 @@ def name_of(device: torch.device) -> str:
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def cpu_name() -> str:
+    """What the processor is called; as far as the system says so, else its architecture."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        for line in lines:
+            if line.startswith("model name"):
+                return " ".join(visible(line.partition(":")[2]).split())
+    return platform.processor() or platform.machine()
 
 
 def free_on(device: torch.device) -> int:

@@ -65,15 +65,7 @@ def ablate(
     """
     report = progress or (lambda done, total, text: None)
     run = one_run(Path(path).expanduser())
-    importance = importance_of([run])
-    if importance is None:
-        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
-        raise ConfigError(
-            f"the layers of '{run.attention}' cannot be ranked",
-            expected="a finished run of a mechanism with an attention map, tested on a split",
-            found=why if run.finished else "every seed failed",
-            where=str(run.path.absolute()),
-        )
+    importance = _ranked(run)
     chosen = choose_layers(importance, num_layers, seed)
     folder = cache_of(run, cache).root
     groups = [_group("all", importance.layers, [run], run.seeds)]
@@ -102,6 +94,35 @@ def ablate(
         importance=importance,
         groups=tuple(groups),
     )
+
+
+def trainings(
+    run: RunResult, *, num_layers: int = 3, seed: int = 0, device: str = "auto"
+) -> list[TrainConfig]:
+    """What ``ablate`` of a run trains.
+
+    Raises:
+        ConfigError: no attention map, a constant one, or too few layers.
+        NotFoundError: no such cache.
+        CacheError: the cache is not the one that the run was trained on.
+    """
+    chosen = choose_layers(_ranked(run), num_layers, seed).values()
+    folder = cache_of(run, None).root
+    return [_config(run, folder, layers, run.attention, device) for layers in chosen]
+
+
+def _ranked(run: RunResult) -> Importance:
+    """The importance of its layers."""
+    importance = importance_of([run])
+    if importance is None:
+        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
+        raise ConfigError(
+            f"the layers of '{run.attention}' cannot be ranked",
+            expected="a finished run of a mechanism with an attention map, tested on a split",
+            found=why if run.finished else "every seed failed",
+            where=str(run.path.absolute()),
+        )
+    return importance
 
 
 def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.planted import GAUSSIAN, Planted
+from gaam_cache.format.shard import SHARD_FOLDER
 from gaam_cache.format.targets import check_folder
 from gaam_cache.importing.write import write
 from gaam_cache.messages.foreign_text import visible
@@ -195,9 +197,12 @@ def planted_labels(
 def _check_folder(out: Path) -> None:
     """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
     folder = out.expanduser()
-    if folder.exists() and not (folder / PLAN_FILE).exists():
-        if folder.is_dir() and not any(folder.iterdir()):
-            return
+    others = folder.exists() and not folder.is_dir()
+    if folder.is_dir():
+        # a process that is about to write the plan, or was killed then, leaves no more than these
+        found = (path for path in folder.rglob("*") if path != folder / SHARD_FOLDER)
+        others = not all(fnmatch(path.name, ".*.tmp") for path in found)
+    if others and not (folder / PLAN_FILE).exists():
         raise ConfigError(
             f"'{out}' is there already, and is no cache",
             expected="a new folder, or one that this command began",

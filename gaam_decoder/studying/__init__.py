@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gaam_decoder.studying.outcome import Outcome, carry_out, costs_in_words, costs_values
+from gaam_decoder.studying.estimating import costs_in_words, costs_values, estimate
+from gaam_decoder.studying.outcome import Outcome, carry_out
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study, read_study
-from gaam_decoder.studying.running import Place, estimate
 
 __all__ = [
     "Outcome",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ FREE = ("std", "ci95", "ci95_seeds_and_rows", "per_seed", "p", "p_holm", "p_equi
 REMARKED = ("verdict", "within_margin", "tuned", "lr", "undertrained", "encoder", "dataset")
 """What is said, and is no failure by itself: decisions that fall on either side of a bound, and
 names of what the fingerprint of the cache has shown to be the same."""
+REMARKED_OF_ALL = ("machines", "caches")
+"""The same of a study as a whole; what was recorded by earlier versions says neither."""
 NOT_COMPARED = ("gaam", "label", "conclusion", "claims", "sections", "on_these_test_rows")
 """The version, names that may hold the rate that was chosen, sentences that repeat what is
 compared, and numbers that decide nothing."""
@@ -70,7 +72,7 @@ def _compared(
     differences = list(_of_values("", _top(recorded), _top(found), tolerances))
     differences += [f"{who}: is not there" for who in old if who not in new]
     differences += [f"{who}: is not recorded" for who in new if who not in old]
-    remarks: list[str] = []
+    remarks = list(_remarks_of_all(recorded, found))
     both = [who for who in old if who in new]
     for who in both:
         differences += _of_values(f"{who}: ", old[who], new[who], tolerances)
@@ -80,7 +82,8 @@ def _compared(
 
 
 def _top(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != "reports"}
+    apart = ("reports", *REMARKED_OF_ALL)
+    return {name: value for name, value in values.items() if name not in apart}
 
 
 def _by_row(reports: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -162,6 +165,21 @@ def _beyond(who: str, was: float | None, now: float | None, tolerance: float) ->
     if was is None or now is None or not abs(100 * (now - was)) <= tolerance:
         told = ["none" if one is None else f"{100 * one:.2f}" for one in (now, was)]
         yield f"{who} {told[0]}, recorded: {told[1]} (tolerance {tolerance:g} points)"
+
+
+def _remarks_of_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """A cache of which nothing is reported has no numbers that could differ."""
+    was, now = (_machines(one.get("machines", ())) for one in (old, new))
+    if was and now and was != now:
+        yield f"trained on another machine: {'; '.join(now)}, recorded: {'; '.join(was)}"
+    before, after = old.get("caches", {}), new.get("caches", {})
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            yield f"cache '{name}': {after[name][:12]}, recorded: {before[name][:12]}"
+
+
+def _machines(machines: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [", ".join(f"{name} {value}" for name, value in one.items()) for one in machines]
 
 
 def _remarks(who: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

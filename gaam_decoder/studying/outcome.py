@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.duration import duration
+from gaam_decoder.studying.asked_runs import check_runs
 from gaam_decoder.studying.checking import Checked, compare
+from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.results import RESULTS, make, recorded, save
-from gaam_decoder.studying.running import Cost, Place, run
+from gaam_decoder.studying.running import run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +23,10 @@ class Outcome:
 
     study: str
     folder: Path
-    found: dict[str, Any]
+    found: dict[str, Any] | None
+    """None of a rank that reports nothing."""
+    rank: Rank | None = None
+    """Of this process, where it is one of several."""
     written: tuple[Path, ...] = ()
     """Beside the recipe."""
     checked: Checked | None = None
@@ -34,6 +39,8 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         values: dict[str, Any] = {"folder": str(self.folder), "results": self.found}
+        if self.rank is not None:
+            values["rank"] = {"number": self.rank.number, "of": self.rank.total}
         if self.checked is not None:
             values["check"] = {
                 "rows": self.checked.num_rows,
@@ -44,6 +51,12 @@ class Outcome:
 
     def in_words(self) -> str:
         """For people: what every report concludes, and where it stands whole."""
+        if self.found is None:
+            assert self.rank is not None
+            return (
+                f"rank {self.rank.number} of {self.rank.total} has done its part; rank 0 waits for "
+                f"the others, and reports, records and checks"
+            )
         lines = [
             f"{name}, {table['dataset']}: {table['conclusion']}"
             for name, tables in self.found["reports"].items()
@@ -72,44 +85,28 @@ def carry_out(
 ) -> Outcome:
     """Run what is missing, make the reports, and record them or compare them with the record.
 
+    Of several ranks only the first does so, when the runs of all are there.
+
     Raises:
-        NotFoundError: nothing is recorded that could be compared.
+        NotFoundError: nothing is recorded that could be compared, or runs are missing.
+        ConfigError: there are runs that the recipe does not ask for.
         StepError: a command failed.
         CacheError: what is recorded is of other states.
     """
     check_folder(place.out, option="--out")
+    rank = own_rank()
     before = recorded(study) if check else None
-    run(study, place, quiet=quiet, say=say)
+    run(study, place, rank=rank, quiet=quiet, say=say)
     into = place.out / study.name
+    if rank is not None and rank.number:
+        return Outcome(study=study.name, folder=into, found=None, rank=rank)
+    check_runs(study, place)
     found = make(study, place, into)
     return Outcome(
         study=study.name,
         folder=into,
         found=found,
+        rank=rank,
         written=tuple(save(study, into)) if record else (),
         checked=compare(before, found, study.tolerances) if before is not None else None,
     )
-
-
-def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:
-    """JSON values of what the commands would cost."""
-    return {
-        "seconds": sum(cost.seconds or 0.0 for cost in costs),
-        "unknown": sum(cost.seconds is None for cost in costs),
-        "commands": [
-            {"command": cost.command, "cost": cost.words, "seconds": cost.seconds} for cost in costs
-        ],
-    }
-
-
-def costs_in_words(costs: Sequence[Cost]) -> str:
-    """What the commands would cost, one after the other, and together."""
-    lines = []
-    for cost in costs:
-        about = f"about {duration(cost.seconds)}" if cost.seconds else ""
-        lines += [cost.command, f"  # {', '.join(part for part in (cost.words, about) if part)}"]
-    values = costs_values(costs)
-    total = f"together about {duration(values['seconds'])}"
-    if values["unknown"]:
-        total += f", and {values['unknown']} commands of which it is not known yet"
-    return "\n".join([*lines, f"# {total}"])

@@ -23,15 +23,16 @@ from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.studying.asked import check_asked
+from gaam_decoder.studying.place import not_of_machine
 from gaam_decoder.studying.step import CONFIGS, Step, spelled
-from gaam_decoder.studying.tables import no_others, one_of, table, tables, wrong
+from gaam_decoder.studying.tables import by_field, no_others, one_of, table, tables, wrong
 
 FILE = "study.toml"
 LARGEST_FILE = 2**20
 """Bytes of a recipe; more is none."""
 ABLATE = ("num_layers", "seed", "of", "cache")
-PLACES = ("out", "runs", "cache", "rank", "engine", "devices", "address", "gpus_per_worker")
-"""What a study decides itself, or whoever runs it."""
+PLACES = ("out", "runs", "cache")
+"""What a study decides itself."""
 REPORT = tuple(name for name in inspect.signature(report).parameters if name != "runs")
 MOST_TABLES = 100
 """Of one report; each has a number in the names of its pictures."""
@@ -131,10 +132,11 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
     for options in tables(found, "train", path):
         cache = _cache_of(options, names, "[[train]]", path)
         rest = {k: v for k, v in options.items() if k != "cache"}
-        fields = _fields(TrainConfig, "train", rest, path)
+        fields = _fields(TrainConfig, "train", rest, path, "[[train]]")
         steps.append(Step(command="train", options=fields, reads=cache))
     for options in tables(found, "ablate", path):
-        fields = {key.replace("-", "_"): value for key, value in options.items()}
+        fields = by_field(options, path, "[[ablate]]")
+        not_of_machine(fields, path, "[[ablate]]")
         no_others(fields, set(ABLATE), path, "[[ablate]]")
         if not isinstance(fields.get("of"), str):
             raise wrong(
@@ -173,14 +175,17 @@ def _cache(name: str, options: Any, path: Path) -> Step:
     source = rest.pop("from", None)
     if source is not None and (command != "plant" or not isinstance(source, str)):
         raise wrong(path, f"'from' of cache '{name}'", "with command = 'plant', a cache", source)
-    fields = _fields(CONFIGS[command], command, rest, path)
+    fields = _fields(CONFIGS[command], command, rest, path, f"cache '{name}'")
     return Step(command=command, options=fields, makes=name, reads=source)
 
 
-def _fields(config: type, command: str, options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _fields(
+    config: type, command: str, options: Mapping[str, Any], path: Path, who: str
+) -> dict[str, Any]:
     """Options by the names of fields; all of them are taken by the command."""
     names = {spelled(config, f.name)[2:]: f.name for f in dataclasses.fields(config)}
-    fields = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
+    fields = by_field(options, path, who, names)
+    not_of_machine(fields, path, who)
     if place := [name for name in fields if name in PLACES]:
         raise wrong(
             path, f"'{place[0]}' of {command}", "what the study itself does not decide", place[0]
@@ -195,8 +200,8 @@ def _fields(config: type, command: str, options: Mapping[str, Any], path: Path) 
 
 
 def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> Asked:
-    fields = {key.replace("-", "_"): value for key, value in options.items()}
-    fields["every_candidate"] = fields.pop("all", False)
+    fields = by_field(options, path, "a [[report]]", {"all": "every_candidate"})
+    fields.setdefault("every_candidate", False)
     name, title = fields.pop("name", None), fields.pop("title", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise wrong(path, "'name' of a [[report]]", "small letters, digits, -", repr(name))

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import gaam_cache
+from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.format.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.studying.page import page, pictures
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
-from gaam_decoder.studying.running import Place, arguments, typed
+from gaam_decoder.studying.running import arguments, typed
 
 RESULTS, SEEDS, PAGE = "results.json", "seeds.csv", "README.md"
 LEFT_OUT = ("seconds", "left_out")
@@ -31,6 +34,8 @@ COMPARED = (
     *("baseline", "difference", "ci95_seeds_and_rows", "p", "p_holm", "verdict"),
     *("margin", "within_margin", "p_equivalent_holm", "on_these_test_rows"),
 )
+MACHINE = ("cpu", "cpus", "device", "threads", "torch")
+"""Of what a run says of its environment: what decides the last digits of a sum."""
 RECIPE = ("select", "layers", "train_rows", "shots", "pool", "epochs", "dtype")
 
 
@@ -64,6 +69,8 @@ def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
         "study": study.name,
         "title": study.title,
         "gaam": gaam_cache.__version__,
+        "machines": _machines(made),
+        "caches": {name: open_cache(place.cache(name)).fingerprint for name in study.caches},
         "reports": {one.asked.name: [_table(table) for table in one.report.tables] for one in made},
     }
     text = json.dumps(_anonymous(found, place), indent=1, allow_nan=False) + "\n"
@@ -195,6 +202,15 @@ def _table(table: Table) -> dict[str, Any]:
         "sections": {found.name: found.lead for found in sections(table) if found.name in SECTIONS},
         "rows": rows,
     }
+
+
+def _machines(made: list[Made]) -> list[dict[str, Any]]:
+    """Those that trained what is reported, each once; of earlier runs the CPU has no name."""
+    environments = [
+        run.environment for one in made for table in one.report.tables for run in all_runs(table)
+    ]
+    found = [{name: one.get(name) for name in MACHINE} for one in environments]
+    return [json.loads(text) for text in sorted({json.dumps(one) for one in found})]
 
 
 def _seeds(made: list[Made]) -> str:

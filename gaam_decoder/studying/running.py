@@ -5,72 +5,45 @@ Every step is the command itself, in a process of its own: what a study does, a 
 
 from __future__ import annotations
 
-import json
+import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import gaam_cache
+from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.foreign_text import brief
 from gaam_decoder.runs.loading import load_runs
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.step import Step
 
 _CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
 GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
-ENGINE = ("engine", "devices", "address", "gpus_per_worker")
-"""Who does the work of ``extract`` and ``train``."""
+WAITS = "waits for the other ranks"
+"""Said of a command that ends when all is there, whoever makes it."""
+_WITH_US = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    if os.getppid() != {}:
+        sys.exit(130)
+"""
+"""A process is told to end when the one that started it is killed, which can tell it nothing.
+
+Linux sends SIGTERM, upon which a command keeps what is finished; whoever was killed before that
+was asked for has left a process of another parent. Other systems have no such call.
+"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where a study is run, and by whom; none of it changes a number."""
-
-    out: Path = Path("studies")
-    """Folder of all studies: caches are shared, runs are of each."""
-    dataset: str | None = None
-    """Instead of the data set of every extraction."""
-    device: str | None = None
-    engine: str | None = None
-    devices: str | None = None
-    address: str | None = None
-    gpus_per_worker: float | None = None
-
-    def cache(self, name: str) -> Path:
-        """Of a cache of any study."""
-        return self.out / "caches" / name
-
-    def runs(self, study: str) -> Path:
-        """Of the runs of a study."""
-        return self.out / study / "runs"
-
-    def words(self, command: str) -> list[str]:
-        """Options that are of the machine."""
-        names = [*(ENGINE if command in ("extract", "train") else ())]
-        names += ["device"] if command in ("extract", "train", "ablate") else []
-        given = [(name, getattr(self, name)) for name in names]
-        return [
-            word
-            for name, value in given
-            if value is not None
-            for word in (f"--{name.replace('_', '-')}", str(value))
-        ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """What one command would cost, in words; ``seconds`` where that can be known."""
-
-    command: str
-    words: str
-    seconds: float | None
+def with_us(command: tuple[str, ...] = GAAM) -> list[str]:
+    """``GAAM``, ended when this process is, however that ends."""
+    *python, code = command
+    return [*python, _WITH_US.format(os.getpid()) + code]
 
 
 class StepError(GaamError, RuntimeError):
@@ -95,7 +68,7 @@ def arguments(step: Step, study: Study, place: Place) -> list[str]:
         words = step.words()
         at = words.index("--of")
         words[at : at + 2] = []
-        return ["ablate", str(_run(step, study, place)), *words, *place.words("ablate")]
+        return ["ablate", str(ablated(step, study, place).path), *words, *place.words("ablate")]
     if step.command == "train":
         where = ["--cache", str(place.cache(str(step.reads)))]
         where += ["--runs", str(place.runs(study.name))]
@@ -114,84 +87,61 @@ def typed(words: list[str]) -> str:
     return shlex.join(["gaam", *words])
 
 
-def run(study: Study, place: Place, *, quiet: bool, say: Callable[[str], None]) -> None:
+def run(
+    study: Study,
+    place: Place,
+    *,
+    rank: Rank | None = None,
+    quiet: bool,
+    say: Callable[[str], None],
+) -> None:
     """Run whatever is missing.
 
     Every command is run, also where its cache or its runs are there: each then makes nothing, and
     refuses what was made by other options.
 
+    Of several ranks each makes and trains its part, and waits for a cache before it reads it. The
+    first then waits for all trainings, goes on with those that nobody is at work on, and ablates.
+
+    Args:
+        study: the recipe.
+        place: where it is run.
+        rank: of this process; None where it is not one of several.
+        quiet: whether commands show no progress.
+        say: told every command before it runs.
+
     Raises:
         StepError: a command failed.
         KeyboardInterrupt: so did the person; the command has kept what is finished.
     """
-    for step in study.steps:
+
+    def do(step: Step, *, ranked: bool) -> None:
         words = arguments(step, study, place)
-        say(f"$ {typed(words)}")
-        code = _code([*GAAM, *words, *(["-q"] if quiet else [])])
+        waits = "" if ranked or rank is None else f"  # {WAITS}"
+        say(f"$ {typed(words)}{waits}")
+        code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)
 
-
-def estimate(study: Study, place: Place) -> Iterator[Cost]:
-    """What every step would cost, as the commands themselves say; nothing is written."""
-    check_folder(place.out, option="--out")
+    if rank is None:
+        for step in study.steps:
+            do(step, ranked=False)
+        return
     for step in study.steps:
-        try:
-            words = arguments(step, study, place)
-        except NotFoundError:
-            yield Cost(
-                command=f"gaam ablate RUN {shlex.join(step.words())}",
-                words="known when its run is there",
-                seconds=None,
-            )
-            continue
-        yield _cost(step, words, place)
+        if step.command in ("extract", "train"):
+            do(step, ranked=True)
+        if step.makes:
+            do(step, ranked=False)
+    for step in study.steps if rank.number == 0 else ():
+        if not step.makes:
+            do(step, ranked=False)
 
 
-def _cost(step: Step, words: list[str], place: Place) -> Cost:
-    command = typed(words)
-    if step.makes and _complete(place.cache(step.makes)):
-        words_of_it = "there is one, which the command compares with these options"
-        return Cost(command=command, words=words_of_it, seconds=0.0)
-    if step.command in ("plant", "ablate"):
-        # neither reads more than a cache that is there: seconds, and as long as its run took
-        what = "seconds" if step.command == "plant" else "three sets of layers, as long as its run"
-        return Cost(command=command, words=what, seconds=None)
-    if step.reads and not _complete(place.cache(step.reads)):
-        what = f"known when the cache '{step.reads}' is there"
-        return Cost(command=command, words=what, seconds=None)
-    done = subprocess.run(
-        [*GAAM, *words, "--dry-run", "--json"], capture_output=True, check=False, text=True
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-        seconds = found.get("seconds")
-    except ValueError:
-        error = done.stderr.strip().splitlines()
-        return Cost(command=command, words=brief("; ".join(error) or "not known"), seconds=None)
-    if step.command == "train":
-        trainings = sum(run["num_seeds"] for run in found["runs"])
-        what = f"{trainings:,} trainings" if trainings else "is there"
-        return Cost(command=command, words=what, seconds=seconds)
-    return Cost(command=command, words="", seconds=seconds)
-
-
-def _complete(cache: Path) -> bool:
-    """Whether every shard of a cache is there."""
-    from gaam_cache.cache import open_cache
-
-    try:
-        open_cache(cache)
-    except (GaamError, OSError):
-        return False
-    return True
-
-
-def _code(command: list[str]) -> int:
+def _code(command: list[str], ranked: bool) -> int:
     """Exit code of a command, which is told to end where this process is."""
     # stdout is for what comes out of the study; a session of its own: the terminal's Ctrl-C would
     # reach it beside ours, and a second signal ends a command before it has kept its work
-    with subprocess.Popen(command, stdout=2, start_new_session=True) as process:
+    with subprocess.Popen(command, stdout=2, start_new_session=True, env=environment()) as process:
         try:
             return process.wait()
         except BaseException:
@@ -200,8 +150,13 @@ def _code(command: list[str]) -> int:
             raise
 
 
-def _run(step: Step, study: Study, place: Place) -> Path:
-    """The run that is to be ablated: over all layers, of most seeds."""
+def ablated(step: Step, study: Study, place: Place) -> RunResult:
+    """The run that is to be ablated: over all layers, of most seeds.
+
+    Raises:
+        NotFoundError: it is not there.
+        ConfigError: several have as many seeds.
+    """
     folder = place.runs(study.name)
     spec = str(step.options["of"])
     of_cache = place.cache(step.reads) if step.reads else None
@@ -226,4 +181,4 @@ def _run(step: Step, study: Study, place: Place) -> Path:
             found=", ".join(run.path.name for run in meant),
             where=str(study.folder),
         )
-    return meant[0].path
+    return meant[0]

@@ -33,6 +33,28 @@ def no_others(found: Mapping[str, Any], known: set[str], path: Path, where: str 
             raise plugins.unknown("setting", key, sorted(known), where=f"{path} {where}".strip())
 
 
+def by_field(
+    options: Mapping[str, Any], path: Path, where: str, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Options by the names of fields, each once however it is spelled.
+
+    Args:
+        options: a table.
+        path: of the recipe.
+        where: in it.
+        names: fields that are not called like their option.
+    """
+    spelled: dict[str, str] = {}
+    for key in options:
+        field = (names or {}).get(key, key.replace("-", "_"))
+        if field in spelled:
+            raise wrong(
+                path, f"'{field}' in {where} twice", "one of them", f"{spelled[field]}, {key}"
+            )
+        spelled[field] = key
+    return {field: options[key] for field, key in spelled.items()}
+
+
 def one_of(names: set[str | None]) -> str:
     """Names to choose from, for a message."""
     return f"one of: {', '.join(sorted(filter(None, names)))}"

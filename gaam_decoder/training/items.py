@@ -45,8 +45,10 @@ class Item:
         return str(self.recipe)
 
 
-def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
-    """Everything that a config asks for, in order.
+def plan_items(
+    config: TrainConfig, cache: EmbeddingCache, device: torch.device, *, every_probe: bool = False
+) -> list[Item]:
+    """Everything that a config asks for, in order; with ``every_probe`` expensive probes too.
 
     Raises:
         ConfigError: an option does not fit the cache, or not all of a sweep can be built.
@@ -72,7 +74,8 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
-    return items + _probes(config, dtype, groups, cache, device) + _finals(items, config, cache)
+    probes = _probes(config, dtype, groups, cache, None if every_probe else device)
+    return items + probes + _finals(items, config, cache)
 
 
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
@@ -96,18 +99,18 @@ def _probes(
     dtype: Dtype,
     groups: Groups | None,
     cache: EmbeddingCache,
-    device: torch.device,
+    device: torch.device | None,
 ) -> list[Item]:
-    """The linear probe beside a sweep, after it; one for each of its poolings, layers and folds."""
+    """The linear probe beside a sweep, of each pool, layers and fold; on a device, if cheap."""
     if not probe_wanted(config):
         return []
     only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
     items = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
     fits: dict[DecoderSpec, bool] = {}
     for item in items:
-        if item.spec not in fits:
+        if device is not None and item.spec not in fits:
             fits[item.spec] = probe_fits(item.spec, item.recipe, cache, device)
-    return [item for item in items if fits[item.spec]]
+    return [item for item in items if fits.get(item.spec, True)]
 
 
 def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:

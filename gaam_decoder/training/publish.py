@@ -120,6 +120,7 @@ def _environment(device: torch.device) -> dict[str, Any]:
         "numpy": np.__version__,
         "platform": platform.platform(),
         "device": devices.name_of(device),
+        "cpu": devices.cpu_name(),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }

@@ -22,11 +22,12 @@ from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_writer import temporary_runs
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.training.failures import check_failures
-from gaam_decoder.training.finals import apart, chosen_finals
+from gaam_decoder.training.finals import apart
 from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.seed_groups import Shared, work_name
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_item import train_item
+from gaam_decoder.training.wanted import reporting_items, tried_items
 from gaam_decoder.unfinished.look import LEASE_FOLDER
 
 WINNERS = "winners"
@@ -84,16 +85,14 @@ def sweep(
         if config.tune_seeds is None:
             return _trained(items, config.seeds, shared, waits=waits)
         evaluated, finals = apart(items, config)
-        candidates, of_finals = families_of(evaluated), families_of(finals)
-        winners = len(candidates) + len(of_finals)
+        winners = len(families_of(evaluated)) + len(families_of(finals))
         tracker.expect({WINNERS: winners * len(config.seeds) * config.epochs})
-        tried = [item for family in candidates for item in family]
+        tried = tried_items(items, config)
         tuned = _trained(tried, config.tune_seeds, shared, waits=True).runs
         chosen = choose(tuned, config.tune_seeds)
         check_failures([run for run in tuned if run.key in chosen.unchosen], config.tune_seeds)
         tracker.forget(WINNERS)
-        left = [item for item in evaluated if item.key in chosen.tunings or item not in tried]
-        left += chosen_finals(finals, evaluated, tuned, config.tune_seeds)
+        left = reporting_items(items, config, tuned, chosen)
         known = {run.path for run in tuned}
         reported = _trained(left, config.seeds, shared, waits=waits)
         new = [run for run in reported.runs if run.path not in known]

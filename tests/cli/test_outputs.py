@@ -35,7 +35,7 @@ DRY = {
     "extract": "gaam_cache.extraction.estimate.prepare_job",
     "import": "gaam_cache.importing.files.opened",
     "train": "gaam_decoder.training.estimate.open_cache",
-    "study": "gaam_decoder.studying.running.arguments",
+    "study": "gaam_decoder.studying.estimating.arguments",
 }
 """Commands that say what they would do, and where that begins."""
 READ = {"prompt_file", "config", "cache", "file", "files", "run", "runs", "folders", "names"}

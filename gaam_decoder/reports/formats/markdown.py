@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from gaam_cache.messages.markdown import items, pipes, plain
@@ -19,7 +19,14 @@ ALIASES = ("md",)
 
 
 class Markdown(Format):
-    """Pipe tables as GitHub reads them."""
+    """Pipe tables as GitHub reads them.
+
+    Args:
+        without: names of sections that are left out.
+    """
+
+    def __init__(self, without: Collection[str] = ()) -> None:
+        self._without = without
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
@@ -47,7 +54,8 @@ class Markdown(Format):
             if below := learned_table.notes(table.rows):
                 parts += ["", *items(below)]
         for section in sections(table):
-            parts += ["", *_section(section)]
+            if section.name not in self._without:
+                parts += ["", *_section(section)]
         return "\n".join(parts) + "\n"
 
 

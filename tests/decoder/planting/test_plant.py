@@ -14,6 +14,8 @@ import pytest
 import gaam_cache
 import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError, ShortOfMemoryError
+from gaam_cache.format.files import temporary_path
+from gaam_cache.format.shard import SHARD_FOLDER
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.planting import room
 from gaam_decoder.planting.gates import GATES
@@ -226,3 +228,22 @@ def test_more_numbers_than_are_planted_says_the_bytes(tmp_path: Path) -> None:
         PlantConfig(out=tmp_path, rows=2**31 - 1, layers=4, width=8)
     with pytest.raises(ConfigError, match="--layers is out of range"):
         PlantConfig(out=tmp_path, layers=10**8, rows=60)
+
+
+@pytest.mark.parametrize("folder", [".", SHARD_FOLDER])
+def test_a_folder_in_which_a_plan_is_being_written_is_one_of_ours(
+    folder: str, tmp_path: Path
+) -> None:
+    """By another process at this moment, or by one that was killed."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    temporary_path(tmp_path / folder, "probe").write_bytes(b"{")
+    plant(PlantConfig(out=tmp_path, **SMALL))
+    assert gaam_cache.open_cache(tmp_path).plan.rows
+
+
+@pytest.mark.parametrize("name", [f"{SHARD_FOLDER}/a", "a.tmp", ".a", "a/.b.tmp"])
+def test_a_folder_of_somebody_else_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"{")
+    with pytest.raises(ConfigError, match="no cache"):
+        plant(PlantConfig(out=tmp_path, **SMALL))

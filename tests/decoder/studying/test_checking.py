@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gaam_cache.bundle import data_path
 from gaam_cache.errors import CacheError
-from gaam_decoder.studying.checking import FREE, NOT_COMPARED, REMARKED, TOLERATED, compare
+from gaam_decoder.studying.checking import (
+    FREE,
+    NOT_COMPARED,
+    REMARKED,
+    REMARKED_OF_ALL,
+    TOLERATED,
+    compare,
+)
 
+OURS = sorted(path.parent for path in (data_path() / "studies").glob("*/results.json"))
 TOLERANCES = {"accuracy": 0.3, "difference": 0.5}
 
 
@@ -70,6 +81,8 @@ def results() -> dict[str, Any]:
         "study": "s",
         "title": "T",
         "gaam": "1",
+        "machines": [{"cpu": "c", "cpus": 2, "device": "cpu", "threads": 1, "torch": "2"}],
+        "caches": {"planted": "c3" * 32},
         "reports": {"one": [table], "two": [copy.deepcopy(table), other]},
     }
 
@@ -120,7 +133,7 @@ def test_every_change_is_found(path: tuple[Any, ...], value: Any) -> None:
         names = {key for key in path if isinstance(key, str)}
         if names & {*NOT_COMPARED, *FREE}:
             assert not checked.differences
-        elif names & set(REMARKED):
+        elif names & {*REMARKED, *REMARKED_OF_ALL}:
             assert checked.remarks or "dataset" in names or "encoder" in names
             assert not checked.differences
         else:
@@ -155,7 +168,26 @@ def test_what_is_there_on_one_side_alone_is_found(lost: str) -> None:
             assert compare(before, after, TOLERANCES).differences
 
 
+@pytest.mark.parametrize("name", REMARKED_OF_ALL)
+def test_what_earlier_versions_recorded_can_be_compared(name: str) -> None:
+    earlier = results()
+    del earlier[name]
+    for before, after in ((earlier, results()), (results(), earlier)):
+        checked = compare(before, after, TOLERANCES)
+        assert (checked.differences, checked.remarks, checked.num_rows) == ((), (), 6)
+
+
+@pytest.mark.parametrize("folder", OURS, ids=lambda folder: folder.name)
+def test_what_is_recorded_can_be_compared(folder: Path) -> None:
+    recorded = json.loads((folder / "results.json").read_text())
+    checked = compare(recorded, recorded, TOLERANCES)
+    assert (checked.differences, checked.remarks) == ((), ())
+    assert checked.num_rows > 0
+
+
 JUNK: list[Any] = [{}, {"reports": 3}]
+JUNK += [{"reports": {}, "machines": one} for one in (3, [3])]
+JUNK += [{"reports": {}, "caches": one} for one in (3, [3])]
 JUNK += [{"reports": {"one": one}} for one in ([3], {"a": 1}, [{}], [{"cache": None}])]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder.studying import Place, read_study
+from gaam_decoder.studying.place import MACHINE, environment
 from gaam_decoder.studying.recipe import FILE
 from gaam_decoder.studying.running import arguments
+from gaam_decoder.studying.step import CONFIGS
 from tests.cli.commands import COMMANDS
 from tests.decoder.studying.tiny_study import RECIPE, written
 
@@ -61,12 +64,63 @@ def test_what_is_wrong_is_refused_before_anything_runs(old: str, new: str, tmp_p
     assert refused.value.details["where"].startswith(str(folder))
 
 
+PARTS = {
+    "extract": '[caches.again]\ncommand = "plant"\nfrom = "small"\ngate = "none"\n',
+    "plant": "rows = 90\n",
+    "train": "epochs = 2\n",
+    "ablate": "num-layers = 2\n",
+}
+"""A part of the table of a command in the tiny study; an extraction in place of the first."""
+
+
+@pytest.mark.parametrize("command", PARTS)
+@pytest.mark.parametrize("setting", MACHINE)
+def test_settings_of_the_machine_are_no_recipe(command: str, setting: str, tmp_path: Path) -> None:
+    option = setting.replace("_", "-")
+    part = PARTS[command]
+    assert part in RECIPE
+    whole = "[caches.again]\n" if command == "extract" else part
+    recipe = RECIPE.replace(part, f"{whole}{option} = 1\n", 1)
+    with pytest.raises(ConfigError, match=setting) as refused:
+        read_study(written(tmp_path, recipe))
+    assert "belongs to the machine" in refused.value.details["expected"]
+    assert MACHINE[setting] in refused.value.details["to do"]
+
+
+def test_every_option_of_the_machine_is_one_of_the_command() -> None:
+    """And what a recipe may not say, an environment or a person can."""
+    options = {one for param in COMMANDS["study"].params for one in param.opts}
+    for setting, says in MACHINE.items():
+        if says.startswith("gaam study"):
+            assert says.removeprefix("gaam study ") in options
+        assert environment({f"GAAM_{setting.upper()}": "1"}, ranked=True)
+    settings = {one.name for config in CONFIGS.values() for one in dataclasses.fields(config)}
+    assert environment({f"GAAM_{name.upper()}": "1" for name in settings - set(MACHINE)}) == {}
+
+
+TWICE = {
+    'tune-seeds = "0-1"': "tune_seeds = '0-1'",
+    "num-layers = 2": "num_layers = 2",
+    'title = "Both"': "every_candidate = true\nall = true",
+    "width = 4": "storage-dtype = 'float16'\nstorage_dtype = 'float32'",
+}
+"""A line of the tiny study, and the same setting in another spelling."""
+
+
+@pytest.mark.parametrize(("line", "again"), TWICE.items())
+def test_a_setting_that_is_spelled_twice_is_refused(line: str, again: str, tmp_path: Path) -> None:
+    assert line in RECIPE
+    with pytest.raises(ConfigError, match="twice"):
+        read_study(written(tmp_path, RECIPE.replace(line, f"{line}\n{again}", 1)))
+
+
 @pytest.mark.parametrize("switch", ["skip-impossible", "final", "probe", "shuffle-labels"])
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_switches_are_spelt_as_the_command_takes_them(
     switch: str, value: str, tmp_path: Path
 ) -> None:
-    study = read_study(written(tmp_path, RECIPE.replace("epochs = 2", f"{switch} = {value}", 1)))
+    recipe = RECIPE.replace("probe = true", f"{switch} = {value}", 1)
+    study = read_study(written(tmp_path, recipe))
     command, *words = arguments(study.steps[2], study, Place())
     found = COMMANDS[command].make_context(command, words).params[switch.replace("-", "_")]
     assert bool(found) == (value == "true")

@@ -1,0 +1,129 @@
+"""Whether the runs of a study are those that its recipe asks for: no more, and all of them.
+
+A table is of all runs in a folder, and what it says of one row depends on the others: which rate
+was chosen, how many tests are corrected for. So a run that an earlier recipe left, or that somebody
+put there, is refused and not passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.messages.foreign_text import brief
+from gaam_cache.terminal.settings import resolve
+from gaam_decoder.analysis.ablate import trainings
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.run_folders import run_folders
+from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.studying.place import Place, environment
+from gaam_decoder.studying.recipe import FILE, Study, read_study
+from gaam_decoder.studying.running import ablated
+from gaam_decoder.training.wanted import Wanted, wanted
+
+MOST_NAMED = 20
+"""Runs that a message lists."""
+
+
+def check_runs(study: Study, place: Place) -> None:
+    """Check the runs of a study, and of others whose runs stand beside them in a report.
+
+    Raises:
+        NotFoundError: runs are missing, or a study has no recipe.
+        ConfigError: runs, or seeds of some, that no step asks for.
+        CacheError: a cache is not complete.
+    """
+    others = {name for asked in study.reports for name in asked.studies} - {study.name}
+    for one in (study, *(_beside(study, name) for name in sorted(others))):
+        _check(one, place)
+
+
+def _check(study: Study, place: Place) -> None:
+    folder = place.runs(study.name)
+    found = list(_found(folder))
+    asked: dict[str, Wanted] = {}
+    for command in ("train", "ablate"):  # which run is ablated is known when all are there
+        _ask(asked, command, study, place)
+        _check_there(asked, found, study, place)
+    if strangers := [line for run in found if (line := _stranger(run, asked))]:
+        raise ConfigError(
+            f"runs that the study '{study.name}' does not ask for: nothing is reported",
+            expected=f"the runs that {study.folder / FILE} asks for, as rows of a table depend on "
+            "one another",
+            found=_listed(strangers),
+            where=str(folder.absolute()),
+            hint=f"gaam runs move NAME... FOLDER --runs {folder} puts them elsewhere; "
+            "or --out another folder",
+        )
+
+
+def _check_there(
+    asked: Mapping[str, Wanted], found: Sequence[RunResult], study: Study, place: Place
+) -> None:
+    there = {(run.key, seed) for run in found for seed in run.seeds}
+    missing = [
+        f"{one.item}: seeds {spell_numbers(lacking)}"
+        for key, one in asked.items()
+        if one.needed and (lacking := sorted(s for s in one.seeds if (key, s) not in there))
+    ]
+    if missing:
+        raise NotFoundError(
+            f"{len(missing)} runs of the study '{study.name}' are missing: nothing is reported",
+            expected=_listed(missing),
+            where=str(place.runs(study.name).absolute()),
+            hint=f"gaam study {study.name} --out {place.out} trains them",
+        )
+
+
+def _ask(asked: dict[str, Wanted], command: str, study: Study, place: Place) -> None:
+    """Add the runs that all steps of a command leave, by key."""
+    for step in study.steps:
+        if step.command != command:
+            continue
+        if command == "train":
+            configs = [_config(dict(step.options), str(step.reads), study, place)]
+        else:
+            given = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
+            device = place.device or "auto"
+            configs = trainings(ablated(step, study, place), device=device, **given)
+        for config in configs:
+            for key, one in wanted(config).items():
+                before = asked.get(key, Wanted(one.item, frozenset(), False))
+                seeds = before.seeds | one.seeds
+                asked[key] = Wanted(one.item, seeds, before.needed or one.needed)
+
+
+def _config(options: dict[str, object], cache: str, study: Study, place: Place) -> TrainConfig:
+    """What ``gaam train`` makes of a step."""
+    given = {"cache": place.cache(cache), "runs": place.runs(study.name), "device": place.device}
+    return resolve(TrainConfig, "train", options | given, environ=environment())
+
+
+def _found(folder: Path) -> Iterator[RunResult]:
+    for path in run_folders(folder):
+        try:
+            yield read_run(path)
+        except CacheError:
+            continue  # damaged, which the report says with its reason
+
+
+def _stranger(run: RunResult, asked: dict[str, Wanted]) -> str | None:
+    """What of a run nobody asks for."""
+    if run.key not in asked:
+        return brief(run.path.name)
+    others = sorted(set(run.seeds) - asked[run.key].seeds)
+    return f"{brief(run.path.name)} (seeds {spell_numbers(others)})" if others else None
+
+
+def _beside(study: Study, name: str) -> Study:
+    """Another study: beside this one, or one of ours."""
+    folder = study.folder.parent / name
+    return read_study(folder if (folder / FILE).is_file() else name)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return "; ".join(names[:MOST_NAMED]) + more
