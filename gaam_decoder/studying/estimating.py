@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.cache import open_cache
-from gaam_cache.errors import GaamError, NotFoundError
+from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
+from gaam_cache.extraction.assumptions import Assumptions
+from gaam_cache.extraction.estimate import estimate_and_expect
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
+from gaam_cache.terminal.progress import silent
+from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings
+from gaam_decoder.planting.expected import expected_cache
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import ablated, arguments, typed, with_us
-from gaam_decoder.studying.step import Step
+from gaam_decoder.studying.running import ablated, arguments, given, typed
+from gaam_decoder.studying.step import CONFIGS, Step
+from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
 NO_ESTIMATE = "no estimate"
@@ -35,51 +40,60 @@ class Cost:
 
 
 def estimate(study: Study, place: Place) -> Iterator[Cost]:
-    """What every step would cost, as the commands themselves say; nothing is written."""
+    """What every step would cost, as the commands themselves would say; nothing is written.
+
+    A cache that is not there is taken to be what the step that makes it would make.
+    """
     check_folder(place.out, option="--out")
+    caches: dict[str | None, EmbeddingCache] = {}
     for step in study.steps:
         try:
-            words = arguments(step, study, place)
+            command = typed(arguments(step, study, place))
         except NotFoundError:
-            yield Cost(
-                command=f"gaam ablate RUN {shlex.join(step.words())}",
-                words=f"{NO_ESTIMATE} before its run is there",
-                seconds=None,
-            )
-            continue
-        yield _cost(step, words, study, place)
+            command = f"gaam ablate RUN {shlex.join(step.words())}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", GaamWarning)  # whoever runs it is told
+                cost = _cost(step, command, study, place, caches)
+        except GaamError as error:
+            words = f"{NO_ESTIMATE}: {brief(str(error))}"
+            cost = Cost(command=command, words=words, seconds=None)
+        yield cost
 
 
-def _cost(step: Step, words: list[str], study: Study, place: Place) -> Cost:
-    command = typed(words)
-    if step.makes and _complete(place.cache(step.makes)):
-        words_of_it = "there is one, which the command compares with these options"
-        return Cost(command=command, words=words_of_it, seconds=0.0)
-    if step.command == "plant":
-        what = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
-        return Cost(command=command, words=what, seconds=None)
+def _cost(
+    step: Step,
+    command: str,
+    study: Study,
+    place: Place,
+    caches: dict[str | None, EmbeddingCache],
+) -> Cost:
+    """Of one step; what it makes is put among the caches."""
+    if step.makes and (there := _complete(place.cache(step.makes))):
+        caches[step.makes] = there
+        words = "there is one, which the command compares with these options"
+        return Cost(command=command, words=words, seconds=0.0)
+    if step.reads and step.reads not in caches:
+        words = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
+        return Cost(command=command, words=words, seconds=None)
+    cache = caches.get(step.reads)
     if step.command == "ablate":
         return _of_ablation(step, command, study, place)
-    if step.reads and not _complete(place.cache(step.reads)):
-        what = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
-        return Cost(command=command, words=what, seconds=None)
-    done = subprocess.run(
-        [*with_us(), *words, "--dry-run", "--json"],
-        capture_output=True,
-        check=False,
-        text=True,
-        env=environment(),
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-        seconds = found.get("seconds")
-    except ValueError:
-        error = done.stderr.strip().splitlines()
-        what = f"{NO_ESTIMATE}: {brief('; '.join(error) or 'the command says none')}"
-        return Cost(command=command, words=what, seconds=None)
+    config = _config(step, study, place)
     if step.command == "train":
-        return _of_trainings(command, sum(run["num_seeds"] for run in found["runs"]), seconds)
-    return Cost(command=command, words="" if seconds is not None else NO_ESTIMATE, seconds=seconds)
+        return _of_trainings(command, [estimate_training(config, cache)])
+    if step.command == "plant":
+        caches[step.makes] = expected_cache(config, cache)
+        words = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
+        return Cost(command=command, words=words, seconds=None)
+    found, caches[step.makes] = estimate_and_expect(config, Assumptions(), silent)
+    return Cost(command=command, words="", seconds=found.seconds)
+
+
+def _config(step: Step, study: Study, place: Place) -> Any:
+    """What the command makes of all that it is told."""
+    fields = given(step, study, place)
+    return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
 
 
 def _of_ablation(step: Step, command: str, study: Study, place: Place) -> Cost:
@@ -87,26 +101,25 @@ def _of_ablation(step: Step, command: str, study: Study, place: Place) -> Cost:
     options = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
     try:
         run = ablated(step, study, place)
-        configs = trainings(run, device=place.device or "auto", **options)
-        found = [estimate_training(config) for config in configs]
-    except GaamError as error:
-        return Cost(command=command, words=f"{NO_ESTIMATE}: {brief(str(error))}", seconds=None)
+    except NotFoundError:
+        words = f"{NO_ESTIMATE} before its run is there"
+        return Cost(command=command, words=words, seconds=None)
+    configs = trainings(run, device=place.device or "auto", **options)
+    return _of_trainings(command, [estimate_training(config) for config in configs])
+
+
+def _of_trainings(command: str, found: Sequence[TrainEstimate]) -> Cost:
     number = sum(run.num_seeds for one in found for run in one.runs)
-    return _of_trainings(command, number, sum(one.seconds for one in found))
-
-
-def _of_trainings(command: str, number: int, seconds: float | None) -> Cost:
     what = f"{number:,} trainings" if number else "is there"
-    return Cost(command=command, words=what, seconds=seconds)
+    return Cost(command=command, words=what, seconds=sum(one.seconds for one in found))
 
 
-def _complete(cache: Path) -> bool:
-    """Whether every shard of a cache is there."""
+def _complete(path: Path) -> EmbeddingCache | None:
+    """A cache of which every shard is there."""
     try:
-        open_cache(cache)
+        return open_cache(path)
     except (GaamError, OSError):
-        return False
-    return True
+        return None
 
 
 def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:
