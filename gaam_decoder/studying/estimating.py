@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.terminal.progress import silent
 from gaam_cache.terminal.settings import resolve
-from gaam_decoder.analysis.ablate import trainings
+from gaam_decoder.analysis.ablate import trainings, trainings_to_be
+from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.expected import expected_cache
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
@@ -28,6 +29,8 @@ from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
 NO_ESTIMATE = "no estimate"
+Caches = dict[str | None, EmbeddingCache]
+"""Of a study, by name: open, or what they are expected to be."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +48,7 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
     A cache that is not there is taken to be what the step that makes it would make.
     """
     check_folder(place.out, option="--out")
-    caches: dict[str | None, EmbeddingCache] = {}
+    caches: Caches = {}
     for step in study.steps:
         try:
             command = typed(arguments(step, study, place))
@@ -66,7 +69,7 @@ def _cost(
     command: str,
     study: Study,
     place: Place,
-    caches: dict[str | None, EmbeddingCache],
+    caches: Caches,
 ) -> Cost:
     """Of one step; what it makes is put among the caches."""
     if step.makes and (there := _complete(place.cache(step.makes))):
@@ -78,16 +81,18 @@ def _cost(
         return Cost(command=command, words=words, seconds=None)
     cache = caches.get(step.reads)
     if step.command == "ablate":
-        return _of_ablation(step, command, study, place)
+        return _of_ablation(step, command, study, place, caches)
     config = _config(step, study, place)
     if step.command == "train":
-        return _of_trainings(command, [estimate_training(config, cache)])
+        unsure = cache is not None and not cache.fingerprint and config.runs.is_dir()
+        found = [estimate_training(config, cache)]
+        return _of_trainings(command, found, "up to " if unsure else "")
     if step.command == "plant":
         caches[step.makes] = expected_cache(config, cache)
         words = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
         return Cost(command=command, words=words, seconds=None)
-    found, caches[step.makes] = estimate_and_expect(config, Assumptions(), silent)
-    return Cost(command=command, words="", seconds=found.seconds)
+    extraction, caches[step.makes] = estimate_and_expect(config, Assumptions(), silent)
+    return Cost(command=command, words="", seconds=extraction.seconds)
 
 
 def _config(step: Step, study: Study, place: Place) -> Any:
@@ -96,21 +101,43 @@ def _config(step: Step, study: Study, place: Place) -> Any:
     return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
 
 
-def _of_ablation(step: Step, command: str, study: Study, place: Place) -> Cost:
-    """Of its trainings: which layers they are of follows from the run."""
+def _of_ablation(step: Step, command: str, study: Study, place: Place, caches: Caches) -> Cost:
+    """Of its trainings: which layers they are of follows from the run, where that is there."""
     options = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
+    at_most = ""
     try:
         run = ablated(step, study, place)
+        at_most = "up to "  # where its cache is not there nobody looks which layers these are
+        configs = trainings(run, device=place.device or "auto", **options)
+        return _of_trainings(command, [estimate_training(config) for config in configs])
     except NotFoundError:
+        meant = _makes_run(step, study, place, caches)
+    if meant is None:
         words = f"{NO_ESTIMATE} before its run is there"
         return Cost(command=command, words=words, seconds=None)
-    configs = trainings(run, device=place.device or "auto", **options)
-    return _of_trainings(command, [estimate_training(config) for config in configs])
+    config, cache = meant
+    configs = trainings_to_be(config, cache, **options)
+    found = [estimate_training(config, cache) for config in configs]
+    return _of_trainings(command, found, at_most)
 
 
-def _of_trainings(command: str, found: Sequence[TrainEstimate]) -> Cost:
+def _makes_run(
+    step: Step, study: Study, place: Place, caches: Caches
+) -> tuple[TrainConfig, EmbeddingCache] | None:
+    """What will train the run that is to be ablated, and on what."""
+    found = []
+    for other in study.steps:
+        if other.command == "train" and step.reads in (None, other.reads) and other.reads in caches:
+            config: TrainConfig = _config(other, study, place)
+            if step.options["of"] in config.attn and None in config.layer_sets:
+                config = replace(config, attn=(step.options["of"],))
+                found.append((config, caches[other.reads]))
+    return max(found, key=lambda one: len(one[0].seeds), default=None)
+
+
+def _of_trainings(command: str, found: Sequence[TrainEstimate], at_most: str = "") -> Cost:
     number = sum(run.num_seeds for one in found for run in one.runs)
-    what = f"{number:,} trainings" if number else "is there"
+    what = f"{at_most}{number:,} trainings" if number else "is there"
     return Cost(command=command, words=what, seconds=sum(one.seconds for one in found))
 
 
