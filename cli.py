@@ -46,7 +46,7 @@ EXTRACT = settings.defaults(
     max_length="512, or the encoder's limit",
     encoder_seed="0",
     file_column="file, audio or image where there are no texts",
-    clip_seconds="30 or what the encoder takes; 5 with --published-audio",
+    clip_seconds="30, or less where the encoder takes less; 5 with --published-audio",
     delimiter="a comma",
     encoding="UTF-8",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
@@ -79,7 +79,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ConfigFile = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--config", metavar="FILE.toml", help="TOML with the sections extract and train: before --preset and GAAM_* variables, after the command line."),
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        help="TOML with the sections extract and train: before --preset and GAAM_* variables, after the command line.",
+    ),
 ]
 
 
@@ -151,7 +155,7 @@ def extract(
     test_fraction: Annotated[float | None, _extract("test_fraction", "--test-fraction", metavar="0.2", help="Part of a single file, or of the only split, that becomes 'test', stratified; the rest is 'train'.")] = None,
     split_seed: Annotated[int | None, _extract("split_seed", "--split-seed", help="Which rows those are, by a rule that never changes.")] = None,
     unlabelled: Annotated[Strings, _extract("", "--unlabelled", metavar="NAME", help="Split without labels, to predict on; repeatable.")] = None,
-    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound, in seconds; longer ones are counted.")] = None,
+    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound, in seconds; of longer ones see --clip-mode; they are counted.")] = None,
     clip_mode: Annotated[str | None, _extract("clip_mode", "--clip-mode", metavar="cut|split", help="Of a longer sound the beginning, or a row for every piece; the column clip_of says of which file.")] = None,
     published_audio: Annotated[bool | None, _extract("", "--published-audio", help="Sounds as the published code has them: filled with zeros to 5 s, the mean over those too, no normalisation.")] = None,
     splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Split to encode; repeatable.")] = None,
@@ -169,7 +173,7 @@ def extract(
     limit: Annotated[int | None, _extract("limit", "--limit", help="Only so many rows of each split, the first; of a folder of classes those of the first classes.")] = None,
     device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda|mps", help="Where the encoder runs; auto: a GPU of CUDA, else the CPU; also cuda:N; mps: float32 only, and nobody has tried it.")] = None,
     device_map: Annotated[str | None, _extract("device_map", "--device-map", metavar="auto|none", help="'auto' spreads the encoder over GPUs and the CPU (accelerate), 'none' does not, whatever a preset says, as beside --devices.")] = None,
-    engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))} (pip install 'gaam[ray]').")] = None,
     devices: Annotated[str | None, _extract("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _extract("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _extract("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
@@ -241,9 +245,9 @@ def import_(
 ) -> None:  # fmt: skip
     """Make a cache of states that were computed elsewhere.
 
-    What is called as usual (train.npz with embeddings and labels; X_train and y_train; layer_0,
-    layer_1, ...) is found by its name, all else is named by --array and --labels. Run again after
-    an interruption, it goes on where it stopped.
+    What is called as usual (train.npz with embeddings and labels; train/embeddings; X_train and
+    y_train; layer_0, layer_1, ...) is found by its name, all else is named by --array and --labels.
+    Run again after an interruption, it goes on where it stopped.
     """
     given = _given(locals(), "quiet", "as_json", "dry_run")
     resolved = settings.resolve(gaam_cache.ImportConfig, "import", given)
@@ -345,7 +349,7 @@ def train(
     track: Annotated[str | None, _train("track", "--track", metavar="|".join(["none", *plugins.names("gaam_decoder.runs.trackers")]), help="Where else curves go, to a folder of that name in --runs; needs the extra of that name; then TRACKIO_DIR=runs/trackio trackio show, or tensorboard --logdir runs/tensorboard.")] = None,
     probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it takes less than about a minute (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
-    engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))} (pip install 'gaam[ray]').")] = None,
     devices: Annotated[str | None, _train("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _train("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _train("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
@@ -422,7 +426,8 @@ def ablate(
     """Retrain a run on its most and least important layers and on random ones, and compare.
 
     Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
-    run's; the new runs lie beside it, and what is there already is not trained again.
+    run's, groups are compared seed by seed; the new runs lie beside it, and what is there already
+    is not trained again.
     """
     import gaam_decoder
 
@@ -469,8 +474,10 @@ def predict(
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
 
     Probabilities are averaged over the seeds, with --temperature each seed's own are scaled before
-    that; agreement is how many of them say the same. A file keeps its columns and gains predicted,
-    probability and agreement.
+    that; agreement is how many of them say the same. A file keeps its columns, every value as it
+    stands there, and gains predicted, probability and agreement; it needs no labels. What the
+    format of --out cannot hold exactly is refused. All is read once before any is predicted: a row
+    that cannot be used is named. A blank line is a row of a table of one column alone.
     """
     given = _given(locals(), "quiet", "as_json")
     import gaam_decoder
@@ -516,7 +523,7 @@ def report(
     lr: _Rates = None,
     cache: _Cache = None,
     since: _Since = None,
-    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + "; csv-seeds: a line for each seed, html: one page with pictures, latex: booktabs.", default="terminal")] = None,
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + "; csv-seeds: a line for each seed, html: one page with pictures, without scripts and requests, latex: booktabs.", default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared; of ece nothing is claimed.", default="accuracy")] = None,
     temperature: Annotated[bool, typer.Option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch, for log loss, Brier score and ECE.")] = False,
@@ -581,7 +588,7 @@ def study(
     check: Annotated[bool, typer.Option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs by more than the study allows.")] = False,
     record: Annotated[bool, typer.Option("--record", help="Write what comes out beside study.toml.")] = False,
     device: Annotated[str | None, _option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute (default: auto).")] = None,
-    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (default: local).")] = None,
+    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (pip install 'gaam[ray]'; default: local).")] = None,
     devices: Annotated[str | None, _option("--devices", metavar="1|N|all|0,2", help="Workers (default: 1).")] = None,
     address: Annotated[str | None, _option("--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _option("--gpus-per-worker", help="GPUs of one worker (ray).")] = None,
