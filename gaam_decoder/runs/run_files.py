@@ -74,7 +74,7 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _DAMAGE:
             # a file beside it, where it was read for what was written of that
-            name = Path(error.filename or path).name
+            name = Path(str(error.filename or path)).name
             raise damaged_run(path.with_name(name), f"{name}: {error.strerror}") from error
         raise StorageError(
             f"cannot read '{path.name}'",

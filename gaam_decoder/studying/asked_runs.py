@@ -145,8 +145,8 @@ def _stranger(run: RunResult, asked: Mapping[str, Wanted]) -> str | None:
         return f"{name} (seeds {spell_numbers(others)})"
     if not run.fit and tuple(sorted(run.tuning_seeds)) not in one.tunings:
         # a report takes from the runs which seeds choose, and leaves these out
-        chose = spell_numbers(run.tuning_seeds) if run.tuning_seeds else "none"
-        return f"{name} (trained where seeds {chose} choose)"
+        chose = f"seeds {spell_numbers(run.tuning_seeds)}" if run.tuning_seeds else "no seeds"
+        return f"{name} (trained where {chose} choose)"
     return None
 
 
