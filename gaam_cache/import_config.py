@@ -17,6 +17,7 @@ from gaam_cache.messages.checks import excerpt, shortened
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
 FILES = {"positional": True}
+SHARD_ROWS = 2048
 POOLING = re.compile(r"[a-z]{1,16}")
 
 
@@ -84,7 +85,7 @@ class ImportConfig:
     """What reports call the data; default: the files."""
     pool: str = IMPORTED
     """What reports call the way in which the states were pooled."""
-    shard_rows: int = 2048
+    shard_rows: int = SHARD_ROWS
     """Rows of one shard at most (a shard is also at most 512 MB)."""
 
     def __post_init__(self) -> None:

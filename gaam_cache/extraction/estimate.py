@@ -22,9 +22,11 @@ from gaam_cache.extraction.batching import (
 )
 from gaam_cache.extraction.job import Job, make_plan, prepare_job
 from gaam_cache.extraction.rate import Rate, assumed_rate, card_rate, timed_rate
+from gaam_cache.extraction.row_arrays import label_numbers
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import visible
+from gaam_cache.reading.expected import ExpectedCache
 from gaam_cache.terminal.progress import Report, silent
 
 SAMPLE_ROWS = 8192
@@ -121,8 +123,13 @@ def estimate(
     Raises:
         GaamError: whatever ``extract`` would raise before its first shard.
     """
-    report = progress or silent
-    assumed = assumed or Assumptions()
+    return estimate_and_expect(config, assumed or Assumptions(), progress or silent)[0]
+
+
+def estimate_and_expect(
+    config: ExtractConfig, assumed: Assumptions, report: Report
+) -> tuple[Estimate, ExpectedCache]:
+    """The estimate, and the cache that will be made, without its states."""
     check_folder(config.out, option="--out")
     on_card = assumed.on_card(config, gpu_here=torch.cuda.is_available())
     loaded = on_card is None and assumed.assume_tokens_per_second is None
@@ -175,7 +182,7 @@ def estimate(
     scale = total / len(sample)
     shards = sum(1 for _ in plan.shards())
     rounds = -(-shards // assumed.workers)  # whoever has the most
-    return Estimate(
+    estimated = Estimate(
         encoder=encoder.label,
         parameters=None if outline is None else outline.parameters,
         dtype=dtype,
@@ -203,6 +210,7 @@ def estimate(
         noun=encoder.noun,
         unit=encoder.unit,
     )
+    return estimated, ExpectedCache(config.out, plan, label_numbers(plan, job.rows))
 
 
 def _elsewhere(config: ExtractConfig, accelerated: bool) -> str:

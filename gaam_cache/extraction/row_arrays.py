@@ -21,13 +21,7 @@ class RowArrays:
     def __init__(self, plan: Plan, rows: Mapping[str, Rows]) -> None:
         self._plan = plan
         self._kept = {name: part.kept for name, part in rows.items()}
-        number = {name: index for index, name in enumerate(plan.class_names)}
-        self._labels = {
-            name: np.array([number[label] for label in part.labels])
-            if part.labelled
-            else np.full(len(part), UNLABELLED)
-            for name, part in rows.items()
-        }
+        self._labels = label_numbers(plan, rows)
 
     def of(self, shard: ShardSpec, lengths: Lengths) -> dict[str, tuple[str, NDArray[Any]]]:
         """Name -> (dtype, one entry per row), as ``build_image`` takes them."""
@@ -42,3 +36,14 @@ class RowArrays:
             of_shard = kept[name][shard.start : shard.stop]
             arrays[column_key(name)] = "utf8", packed(of_shard, width)
         return arrays
+
+
+def label_numbers(plan: Plan, rows: Mapping[str, Rows]) -> dict[str, NDArray[np.int64]]:
+    """Class number of every row of every split, (rows,)."""
+    number = {name: index for index, name in enumerate(plan.class_names)}
+    return {
+        name: np.array([number[label] for label in part.labels])
+        if part.labelled
+        else np.full(len(part), UNLABELLED)
+        for name, part in rows.items()
+    }

@@ -10,7 +10,7 @@ from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.planted import Planted
 from gaam_cache.format.targets import check_folder
-from gaam_cache.import_config import IMPORTED, ImportConfig
+from gaam_cache.import_config import IMPORTED, SHARD_ROWS, ImportConfig
 from gaam_cache.importing.choose import Taken
 from gaam_cache.importing.given import GivenArray
 from gaam_cache.importing.job import make_job
@@ -34,7 +34,7 @@ def write(
     encoder_name: str = IMPORTED,
     dataset_name: str = NAME_OF_DATA,
     pool: str = IMPORTED,
-    shard_rows: int = 2048,
+    shard_rows: int = SHARD_ROWS,
     planted: Planted | None = None,
     progress: Report | None = None,
 ) -> ImportSummary:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.cache import open_cache
-from gaam_cache.errors import GaamError, NotFoundError
+from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
+from gaam_cache.extraction.assumptions import Assumptions
+from gaam_cache.extraction.estimate import estimate_and_expect
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
-from gaam_decoder.analysis.ablate import trainings
+from gaam_cache.terminal.progress import silent
+from gaam_cache.terminal.settings import resolve
+from gaam_decoder.analysis.ablate import trainings, trainings_to_be
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.planting.expected import expected_cache
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import ablated, arguments, typed, with_us
-from gaam_decoder.studying.step import Step
+from gaam_decoder.studying.running import ablated, arguments, given, typed
+from gaam_decoder.studying.step import CONFIGS, Step
+from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
 NO_ESTIMATE = "no estimate"
+Caches = dict[str | None, EmbeddingCache]
+"""Of a study, by name: open, or what they are expected to be."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,78 +43,110 @@ class Cost:
 
 
 def estimate(study: Study, place: Place) -> Iterator[Cost]:
-    """What every step would cost, as the commands themselves say; nothing is written."""
+    """What every step would cost, as the commands themselves would say; nothing is written.
+
+    A cache that is not there is taken to be what the step that makes it would make.
+    """
     check_folder(place.out, option="--out")
+    caches: Caches = {}
     for step in study.steps:
         try:
-            words = arguments(step, study, place)
+            command = typed(arguments(step, study, place))
         except NotFoundError:
-            yield Cost(
-                command=f"gaam ablate RUN {shlex.join(step.words())}",
-                words=f"{NO_ESTIMATE} before its run is there",
-                seconds=None,
-            )
-            continue
-        yield _cost(step, words, study, place)
+            command = f"gaam ablate RUN {shlex.join(step.words())}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", GaamWarning)  # whoever runs it is told
+                cost = _cost(step, command, study, place, caches)
+        except GaamError as error:
+            words = f"{NO_ESTIMATE}: {brief(str(error))}"
+            cost = Cost(command=command, words=words, seconds=None)
+        yield cost
 
 
-def _cost(step: Step, words: list[str], study: Study, place: Place) -> Cost:
-    command = typed(words)
-    if step.makes and _complete(place.cache(step.makes)):
-        words_of_it = "there is one, which the command compares with these options"
-        return Cost(command=command, words=words_of_it, seconds=0.0)
-    if step.command == "plant":
-        what = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
-        return Cost(command=command, words=what, seconds=None)
+def _cost(
+    step: Step,
+    command: str,
+    study: Study,
+    place: Place,
+    caches: Caches,
+) -> Cost:
+    """Of one step; what it makes is put among the caches."""
+    if step.makes and (there := _complete(place.cache(step.makes))):
+        caches[step.makes] = there
+        words = "there is one, which the command compares with these options"
+        return Cost(command=command, words=words, seconds=0.0)
+    if step.reads and step.reads not in caches:
+        words = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
+        return Cost(command=command, words=words, seconds=None)
+    cache = caches.get(step.reads)
     if step.command == "ablate":
-        return _of_ablation(step, command, study, place)
-    if step.reads and not _complete(place.cache(step.reads)):
-        what = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
-        return Cost(command=command, words=what, seconds=None)
-    done = subprocess.run(
-        [*with_us(), *words, "--dry-run", "--json"],
-        capture_output=True,
-        check=False,
-        text=True,
-        env=environment(),
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-        seconds = found.get("seconds")
-    except ValueError:
-        error = done.stderr.strip().splitlines()
-        what = f"{NO_ESTIMATE}: {brief('; '.join(error) or 'the command says none')}"
-        return Cost(command=command, words=what, seconds=None)
+        return _of_ablation(step, command, study, place, caches)
+    config = _config(step, study, place)
     if step.command == "train":
-        return _of_trainings(command, sum(run["num_seeds"] for run in found["runs"]), seconds)
-    return Cost(command=command, words="" if seconds is not None else NO_ESTIMATE, seconds=seconds)
+        unsure = cache is not None and not cache.fingerprint and config.runs.is_dir()
+        found = [estimate_training(config, cache)]
+        return _of_trainings(command, found, "up to " if unsure else "")
+    if step.command == "plant":
+        caches[step.makes] = expected_cache(config, cache)
+        words = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
+        return Cost(command=command, words=words, seconds=None)
+    extraction, caches[step.makes] = estimate_and_expect(config, Assumptions(), silent)
+    return Cost(command=command, words="", seconds=extraction.seconds)
 
 
-def _of_ablation(step: Step, command: str, study: Study, place: Place) -> Cost:
-    """Of its trainings: which layers they are of follows from the run."""
+def _config(step: Step, study: Study, place: Place) -> Any:
+    """What the command makes of all that it is told."""
+    fields = given(step, study, place)
+    return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
+
+
+def _of_ablation(step: Step, command: str, study: Study, place: Place, caches: Caches) -> Cost:
+    """Of its trainings: which layers they are of follows from the run, where that is there."""
     options = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
+    at_most = ""
     try:
         run = ablated(step, study, place)
+        at_most = "up to "  # where its cache is not there nobody looks which layers these are
         configs = trainings(run, device=place.device or "auto", **options)
-        found = [estimate_training(config) for config in configs]
-    except GaamError as error:
-        return Cost(command=command, words=f"{NO_ESTIMATE}: {brief(str(error))}", seconds=None)
+        return _of_trainings(command, [estimate_training(config) for config in configs])
+    except NotFoundError:
+        meant = _makes_run(step, study, place, caches)
+    if meant is None:
+        words = f"{NO_ESTIMATE} before its run is there"
+        return Cost(command=command, words=words, seconds=None)
+    config, cache = meant
+    configs = trainings_to_be(config, cache, **options)
+    found = [estimate_training(config, cache) for config in configs]
+    return _of_trainings(command, found, at_most)
+
+
+def _makes_run(
+    step: Step, study: Study, place: Place, caches: Caches
+) -> tuple[TrainConfig, EmbeddingCache] | None:
+    """What will train the run that is to be ablated, and on what."""
+    found = []
+    for other in study.steps:
+        if other.command == "train" and step.reads in (None, other.reads) and other.reads in caches:
+            config: TrainConfig = _config(other, study, place)
+            if step.options["of"] in config.attn and None in config.layer_sets:
+                config = replace(config, attn=(step.options["of"],))
+                found.append((config, caches[other.reads]))
+    return max(found, key=lambda one: len(one[0].seeds), default=None)
+
+
+def _of_trainings(command: str, found: Sequence[TrainEstimate], at_most: str = "") -> Cost:
     number = sum(run.num_seeds for one in found for run in one.runs)
-    return _of_trainings(command, number, sum(one.seconds for one in found))
+    what = f"{at_most}{number:,} trainings" if number else "is there"
+    return Cost(command=command, words=what, seconds=sum(one.seconds for one in found))
 
 
-def _of_trainings(command: str, number: int, seconds: float | None) -> Cost:
-    what = f"{number:,} trainings" if number else "is there"
-    return Cost(command=command, words=what, seconds=seconds)
-
-
-def _complete(cache: Path) -> bool:
-    """Whether every shard of a cache is there."""
+def _complete(path: Path) -> EmbeddingCache | None:
+    """A cache of which every shard is there."""
     try:
-        open_cache(cache)
+        return open_cache(path)
     except (GaamError, OSError):
-        return False
-    return True
+        return None
 
 
 def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:

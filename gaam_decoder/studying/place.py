@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank, find_rank, without_rank
 from gaam_cache.errors import ConfigError
@@ -44,17 +45,12 @@ class Place:
         """Of the runs of a study."""
         return self.out / study / "runs"
 
-    def words(self, command: str) -> list[str]:
-        """Options that are of the machine."""
+    def options(self, command: str) -> dict[str, Any]:
+        """Those that are of the machine, by the names of fields."""
         names = [*(ENGINE if command in ("extract", "train") else ())]
         names += ["device"] if command in ("extract", "train", "ablate") else []
-        given = [(name, getattr(self, name)) for name in names]
-        return [
-            word
-            for name, value in given
-            if value is not None
-            for word in (option_of(name), str(value))
-        ]
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 OPTIONS = tuple(one.name for one in dataclasses.fields(Place) if one.name not in ("out", "dataset"))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
@@ -64,22 +65,26 @@ def arguments(step: Step, study: Study, place: Place) -> list[str]:
     Raises:
         NotFoundError: the run that is to be ablated is not there.
     """
+    options, first = given(step, study, place), []
     if step.command == "ablate":
-        words = step.words()
-        at = words.index("--of")
-        words[at : at + 2] = []
-        return ["ablate", str(ablated(step, study, place).path), *words, *place.words("ablate")]
+        options.pop("of")
+        first = [str(ablated(step, study, place).path)]
+    elif step.command == "plant":
+        first = [str(options.pop("out"))]
+    return [step.command, *first, *Step(command=step.command, options=options).words()]
+
+
+def given(step: Step, study: Study, place: Place) -> dict[str, Any]:
+    """All that a step is told, by the names of fields."""
+    options = {**step.options, **place.options(step.command)}
     if step.command == "train":
-        where = ["--cache", str(place.cache(str(step.reads)))]
-        where += ["--runs", str(place.runs(study.name))]
-        return ["train", *where, *step.words(), *place.words("train")]
-    made = str(place.cache(str(step.makes)))
-    if step.command == "plant":
-        source = ["--from", str(place.cache(step.reads))] if step.reads else []
-        return ["plant", made, *source, *step.words()]
-    if place.dataset is not None:
-        step = Step(command="extract", options={**step.options, "dataset": place.dataset})
-    return ["extract", *step.words(), "--out", made, *place.words("extract")]
+        where = {"cache": place.cache(str(step.reads)), "runs": place.runs(study.name)}
+        return {**where, **options}
+    if step.makes and step.reads:
+        options = {"from_cache": place.cache(step.reads), **options}
+    if step.command == "extract" and place.dataset is not None:
+        options["dataset"] = place.dataset
+    return options if step.makes is None else {**options, "out": place.cache(step.makes)}
 
 
 def typed(words: list[str]) -> str:

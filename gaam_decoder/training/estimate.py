@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gaam_cache import devices
-from gaam_cache.cache import open_cache
+from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_decoder.config import TrainConfig
@@ -112,8 +112,12 @@ class TrainEstimate:
         return "\n".join([*lines, *(one.in_words() for one in self.reading), total])
 
 
-def estimate(config: TrainConfig) -> TrainEstimate:
+def estimate(config: TrainConfig, cache: EmbeddingCache | None = None) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
+
+    Args:
+        config: of the training.
+        cache: that of the config where it is open, or what it is expected to be.
 
     Raises:
         ConfigError: an argument does not fit the cache, or no folder of runs can be there.
@@ -122,7 +126,7 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     """
     check_folder(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
-    cache = open_cache(config.cache)
+    cache = open_cache(config.cache) if cache is None else cache
     items = plan_items(config, cache, device)
     steps = Timed(config, cache, device)
     asked = config.seeds if config.tune_seeds is None else config.tune_seeds

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from gaam_cache import plugins
+from gaam_cache.cache import open_cache
+from gaam_cache.reading.expected import ExpectedCache
 from gaam_decoder import TrainConfig
 from gaam_decoder.training import timing
 from gaam_decoder.training.arithmetic import engine
@@ -67,3 +69,19 @@ def test_a_grid_of_rates_over_seeds_that_choose_has_an_estimate(config: TrainCon
         replace(config, attn=(LEAF,), lr=(1e-4, 1e-3), tune_seeds=(0, 1), seeds=(5, 6))
     )
     assert [run.num_seeds for run in found.runs] == [2, 2, 2]
+
+
+def test_on_a_cache_that_is_expected_it_is_that_of_the_cache(config: TrainConfig) -> None:
+    """But for what was timed: the same trainings, run in the same way, of rows of the same size."""
+    asked = replace(
+        config, attn=("gaam", LEAF, "none"), lr=(1e-4, 1e-3), tune_seeds=(0, 1), seeds=(5, 6),
+        train_rows=(30, None), layers=((1, 2, 3), (2, 3)), probe=True,
+    )  # fmt: skip
+    cache = open_cache(config.cache)
+    labels = {name: cache[name].labels for name in cache}
+    expected = estimate(asked, ExpectedCache(config.cache, cache.plan, labels))
+    there = estimate(asked)
+    assert [replace(run, seconds=0) for run in expected.runs] == [
+        replace(run, seconds=0) for run in there.runs
+    ]
+    assert expected.reading == there.reading
