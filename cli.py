@@ -46,6 +46,7 @@ EXTRACT = settings.defaults(
     max_length="512, or the encoder's limit",
     encoder_seed="0",
     file_column="file, audio or image where there are no texts",
+    clip_seconds="30, or less where the encoder takes less; 5 with --published-audio",
     delimiter="a comma",
     encoding="UTF-8",
     batch_tokens="2048 on a CPU, 16384 on a GPU",
@@ -78,7 +79,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ConfigFile = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--config", metavar="FILE.toml", help="TOML with the sections extract and train."),
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        help="TOML with the sections extract and train: before --preset and GAAM_* variables, after the command line.",
+    ),
 ]
 
 
@@ -132,7 +137,7 @@ def _main(
 @app.command(cls=_Command)
 def extract(
     preset: Annotated[str | None, _option("--preset", metavar="NAME", help=f"Settings that were prepared: {', '.join(settings.preset_names('extract'))}.")] = None,
-    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of an encoder of texts, sounds or pictures, or tfidf: a bag of words.")] = None,
+    encoder: Annotated[str | None, _extract("encoder", "--encoder", metavar="PATH|ID", help="Folder or hub id of an encoder of texts, sounds or pictures; or tfidf, also tfidf:features=4096,ngrams=1,sublinear=true: words, fitted on the training split, as one layer; hashed=true fits nothing.")] = None,
     revision: Annotated[str | None, _extract("revision", "--revision", metavar="NAME", help="Branch, tag or commit of the encoder.")] = None,
     untrained_encoder: Annotated[bool | None, _extract("", "--untrained-encoder", help="Random weights instead of the trained ones: the control for pre-training.")] = None,
     encoder_seed: Annotated[int | None, _extract("encoder_seed", "--encoder-seed", help="Seed of the random weights.")] = None,
@@ -141,34 +146,34 @@ def extract(
     text_columns: Annotated[Strings, _extract("text_columns", "--text-column", metavar="NAME", help="Column of the text; of several (repeatable) the texts are joined by a space.")] = None,
     label_column: Annotated[str | None, _extract("label_column", "--label-column", metavar="NAME", help="Column of the class.")] = None,
     file_column: Annotated[str | None, _extract("file_column", "--file-column", metavar="NAME", help="Column of sounds or pictures: paths, or what is stored there.")] = None,
-    allow_outside: Annotated[bool | None, _extract("", "--allow-outside", help="Take files outside of the folder of the table that names them.")] = None,
+    allow_outside: Annotated[bool | None, _extract("", "--allow-outside", help="Take files outside of the folder of the table that names them, also by a link.")] = None,
     keep_columns: Annotated[Strings, _extract("", "--keep-column", metavar="NAME", help="Column of strings that the cache keeps; repeatable.")] = None,
     delimiter: Annotated[str | None, _extract("delimiter", "--delimiter", metavar="CHAR|tab", help="What parts the fields of a CSV file; also semicolon, pipe, space.")] = None,
     encoding: Annotated[str | None, _extract("encoding", "--encoding", metavar="NAME", help="How characters are stored in CSV and JSON lines.")] = None,
     strip_labels: Annotated[bool | None, _extract("", "--strip-labels", help="Leave out white space around class names.")] = None,
     skip_empty: Annotated[bool | None, _extract("", "--skip-empty", help="Leave out rows of which nothing is to be encoded, and name them.")] = None,
     test_fraction: Annotated[float | None, _extract("test_fraction", "--test-fraction", metavar="0.2", help="Part of a single file, or of the only split, that becomes 'test', stratified; the rest is 'train'.")] = None,
-    split_seed: Annotated[int | None, _extract("split_seed", "--split-seed", help="Which rows those are.")] = None,
+    split_seed: Annotated[int | None, _extract("split_seed", "--split-seed", help="Which rows those are, by a rule that never changes.")] = None,
     unlabelled: Annotated[Strings, _extract("", "--unlabelled", metavar="NAME", help="Split without labels, to predict on; repeatable.")] = None,
-    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound, in seconds.")] = None,
-    clip_mode: Annotated[str | None, _extract("clip_mode", "--clip-mode", metavar="cut|split", help="Of a longer sound the beginning, or a row for every piece.")] = None,
-    published_audio: Annotated[bool | None, _extract("", "--published-audio", help="Sounds as the published code has them: filled to 5 s, no normalisation.")] = None,
+    clip_seconds: Annotated[float | None, _extract("clip_seconds", "--clip-seconds", metavar="5", help="Longest sound, in seconds; of longer ones see --clip-mode; they are counted.")] = None,
+    clip_mode: Annotated[str | None, _extract("clip_mode", "--clip-mode", metavar="cut|split", help="Of a longer sound the beginning, or a row for every piece; the column clip_of says of which file.")] = None,
+    published_audio: Annotated[bool | None, _extract("", "--published-audio", help="Sounds as the published code has them: filled with zeros to 5 s, the mean over those too, no normalisation.")] = None,
     splits: Annotated[Strings, _extract("splits", "--split", metavar="NAME", help="Split to encode; repeatable.")] = None,
     out: Annotated[Path | None, _extract("out", "--out", "-o", help="Folder of the cache.")] = None,
     pool: Annotated[Strings, _extract("pool", "--pool", metavar="NAME", help=f"Of a layer's tokens to one vector: {', '.join(plugins.names('gaam_cache.encoders.poolings'))}; several from one pass, repeatable.")] = None,
-    pool_over: Annotated[str | None, _extract("pool_over", "--pool-over", metavar="all|text", help="Pool all tokens, or those of the text without the prompt.")] = None,
-    prompt: Annotated[str | None, _extract("prompt", "--prompt", metavar="'... {text} ...'", help="Text around every text, which is cut where both are too long.")] = None,
-    prompt_file: Annotated[Path | None, _extract("prompt_file", "--prompt-file", help="A file that holds it (UTF-8).")] = None,
-    layer_zero: Annotated[bool | None, _extract("", "--layer-zero", help="Keep the input of the first layer too, as layer 0.")] = None,
+    pool_over: Annotated[str | None, _extract("pool_over", "--pool-over", metavar="all|text", help="Pool all tokens, or those of the text: none of the prompt, no special ones; first and last are the first and last of them.")] = None,
+    prompt: Annotated[str | None, _extract("prompt", "--prompt", metavar="'... {text} ...'", help="Text around every text; what is too long is cut off the text, never off the prompt.")] = None,
+    prompt_file: Annotated[Path | None, _extract("prompt_file", "--prompt-file", help="A file that holds it (UTF-8), as it stands but for one line end at its end.")] = None,
+    layer_zero: Annotated[bool | None, _extract("", "--layer-zero", help="Keep the input of the first layer too, as layer 0: all hidden_states of transformers.")] = None,
     max_length: Annotated[int | None, _extract("max_length", "--max-length", help="Tokens of the longest text.")] = None,
-    dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it.")] = None,
+    dtype: Annotated[str | None, _extract("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of the encoder; auto: bfloat16 where the device has it (on a CPU about twice as fast, states off by 0.3 to 1.0% with the demo encoder), else float16 on a GPU, float32 elsewhere.")] = None,
     storage_dtype: Annotated[str | None, _extract("storage_dtype", "--storage-dtype", metavar="float16|float32|bfloat16", help="What the cache stores.")] = None,
     batch_tokens: Annotated[int | None, _extract("batch_tokens", "--batch-tokens", help="Tokens of one batch.")] = None,
     shard_rows: Annotated[int | None, _extract("shard_rows", "--shard-rows", help="Rows of one shard at most.")] = None,
-    limit: Annotated[int | None, _extract("limit", "--limit", help="Only so many rows of each split, the first.")] = None,
-    device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda|mps", help="Where the encoder runs.")] = None,
-    device_map: Annotated[str | None, _extract("device_map", "--device-map", metavar="auto|none", help="'auto' spreads the encoder over GPUs (accelerate), 'none' does not.")] = None,
-    engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    limit: Annotated[int | None, _extract("limit", "--limit", help="Only so many rows of each split, the first; of a folder of classes those of the first classes.")] = None,
+    device: Annotated[str | None, _extract("device", "--device", metavar="auto|cpu|cuda|mps", help="Where the encoder runs; auto: a GPU of CUDA, else the CPU; also cuda:N; mps: float32 only, and nobody has tried it.")] = None,
+    device_map: Annotated[str | None, _extract("device_map", "--device-map", metavar="auto|none", help="'auto' spreads the encoder over GPUs and the CPU (accelerate), 'none' does not, whatever a preset says, as beside --devices.")] = None,
+    engine: Annotated[str | None, _extract("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))} (pip install 'gaam[ray]').")] = None,
     devices: Annotated[str | None, _extract("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _extract("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _extract("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
@@ -177,7 +182,7 @@ def extract(
     workers: Annotated[int | None, _option("--workers", metavar="N", help="With --dry-run: how many will share the work.", default=1)] = None,
     assume_tokens_per_second: Annotated[float | None, _option("--assume-tokens-per-second", metavar="N", help="With --dry-run: what one worker encodes (default: timed here).")] = None,
     card: Annotated[str | None, _option("--card", metavar="NAME", help="With --dry-run: GPU of every worker, which need not be here (h100, ...).")] = None,
-    share: Annotated[float | None, _option("--share", metavar="0.4", help="With --dry-run: part of the card's peak that the encoder reaches.", default=0.4)] = None,
+    share: Annotated[float | None, _option("--share", metavar="0.4", help="With --dry-run: part of the card's dense peak that the encoder reaches.", default=0.4)] = None,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -240,9 +245,9 @@ def import_(
 ) -> None:  # fmt: skip
     """Make a cache of states that were computed elsewhere.
 
-    What is called as usual (train.npz with embeddings and labels; X_train and y_train; layer_0,
-    layer_1, ...) is found by its name, all else is named by --array and --labels. Run again after
-    an interruption, it goes on where it stopped.
+    What is called as usual (train.npz with embeddings and labels; train/embeddings; X_train and
+    y_train; layer_0, layer_1, ...) is found by its name, all else is named by --array and --labels.
+    Run again after an interruption, it goes on where it stopped.
     """
     given = _given(locals(), "quiet", "as_json", "dry_run")
     resolved = settings.resolve(gaam_cache.ImportConfig, "import", given)
@@ -300,51 +305,51 @@ def plant(
 
 @app.command(cls=_Command)
 def train(
-    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Mechanism, repeatable: {', '.join(plugins.names('gaam_decoder.attention'))}.")] = None,
+    attn: Annotated[Strings, _train("attn", "--attn", metavar="NAME[:key=value,...]", help=f"Mechanism, repeatable: {', '.join(plugins.names('gaam_decoder.attention'))}; 'gaam describe' explains them.")] = None,
     preset: Annotated[str | None, _option("--preset", metavar="NAME", help=f"A recipe that was prepared: {', '.join(settings.preset_names('train'))}.")] = None,
     cache: Annotated[Path | None, _train("cache", "--cache", help="Folder of the cache.")] = None,
     runs: Annotated[Path | None, _train("runs", "--runs", "-o", help="Folder of the runs.")] = None,
     seeds: Annotated[Strings, _train("seeds", "--seeds", metavar="10|0-31|3,5,9", help="How many, a range or a list; repeatable, which makes a list.")] = None,
     tune_seeds: Annotated[Strings, _train("tune_seeds", "--tune-seeds", metavar="0-4", help="Seeds that choose between several --lr and --weight-decay by validation; --seeds then train what is chosen.")] = None,
-    head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}.")] = None,
+    head: Annotated[Strings, _train("head", "--head", metavar="NAME[:key=value,...]", help=f"Classifier on top, repeatable: {', '.join(plugins.names('gaam_decoder.heads'))}; lbfgs has no seeds, chooses its penalty on the rows of --select, and is for mechanisms without parameters.")] = None,
     loss: Annotated[str | None, _train("loss", "--loss", metavar="NAME[:key=value,...]", help=f"What is minimised: {', '.join(plugins.names('gaam_decoder.losses'))}.")] = None,
-    class_weights: Annotated[str | None, _train("class_weights", "--class-weights", metavar="none|balanced", help="Weights of the classes in the training loss, from the training labels.")] = None,
+    class_weights: Annotated[str | None, _train("class_weights", "--class-weights", metavar="none|balanced", help="Weights of the classes in the training loss, nowhere else; balanced: n / (k n_c) of n training rows, n_c of class c, k classes, as in scikit-learn; the sum over a batch is divided by its rows, not by their weights.")] = None,
     epochs: Annotated[int | None, _train("epochs", "--epochs", help="Passes over the training rows.")] = None,
     batch_size: Annotated[int | None, _train("batch_size", "--batch-size", help="Rows of one step.")] = None,
     lr: Annotated[Strings, _train("lr", "--lr", metavar="3e-4|1e-4,3e-4", help="Learning rate of AdamW, or several; repeatable.")] = None,
     weight_decay: Annotated[Strings, _train("weight_decay", "--weight-decay", metavar="0.01|0,0.01,0.1", help="Weight decay of AdamW, or several; repeatable.")] = None,
-    schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the learning rate: constant, or a tenth whenever accuracy stays.")] = None,
-    clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm.")] = None,
-    loss_scale: Annotated[str | None, _train("loss_scale", "--loss-scale", metavar="auto|none|dynamic", help="Multiply the loss so that small gradients last; auto: with --dtype float16.")] = None,
-    clip_order: Annotated[str | None, _train("clip_order", "--clip-order", metavar="unscale-first|clip-first", help="Which gradient is clipped: its own, or that of the scaled loss (as published).")] = None,
+    schedule: Annotated[str | None, _train("schedule", "--schedule", metavar="constant|plateau", help="Course of the learning rate: constant, or (as published) a tenth after 10 epochs without a better accuracy on the rows that choose.")] = None,
+    clip_grad_norm: Annotated[float | None, _train("clip_grad_norm", "--clip-grad-norm", help="Largest gradient norm (default: no clipping).")] = None,
+    loss_scale: Annotated[str | None, _train("loss_scale", "--loss-scale", metavar="auto|none|dynamic", help="Multiply the loss so that small gradients last; dynamic: by 65,536 at first, halved by a step whose gradients overflow, which is skipped, as torch's GradScaler, but for every seed by itself; auto: with --dtype float16.")] = None,
+    clip_order: Annotated[str | None, _train("clip_order", "--clip-order", metavar="unscale-first|clip-first", help="Which gradient is clipped: its own, or that of the scaled loss (as published: of a limit of 1000 that leaves 0.015, met at every step).")] = None,
     shuffle: Annotated[str | None, _train("shuffle", "--shuffle", metavar="full|window:ROWS", help="Order of the training rows: of all, or in blocks of so many, which reads a cache that is larger than memory once an epoch.")] = None,
-    select: Annotated[str | None, _train("select", "--select", metavar="val|last|test", help="Epoch that is kept: best on a part of train, last, or best on test (optimistic).")] = None,
+    select: Annotated[str | None, _train("select", "--select", metavar="val|last|test", help="Epoch that is kept: best on a part of train, last, or best on test (as published; optimistic, which reports say).")] = None,
     ties: Annotated[str | None, _train("ties", "--ties", metavar="loss|first", help="Of equally good epochs: that of the lowest loss, or the first (as published).")] = None,
-    val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of train that chooses.")] = None,
+    val_fraction: Annotated[float | None, _train("val_fraction", "--val-fraction", help="Share of every class of train that chooses.")] = None,
     split_seed: Annotated[int | None, _train("split_seed", "--split-seed", help="Decides which rows choose, and which are drawn.")] = None,
     train_rows: Annotated[Strings, _train("train_rows", "--train-rows", metavar="100,1k,all", help="Learn from so many rows of train, those that choose among them; several for a curve, repeatable.")] = None,
     shots: Annotated[Strings, _train("shots", "--shots", metavar="5,10,50,all", help="The same by rows of every class.")] = None,
-    pool: Annotated[Strings, _train("pool", "--pool", metavar="mean|mean,last", help="Pooling to read, or several; repeatable.")] = None,
-    layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, numbered from 1 (0: of --layer-zero); repeatable.")] = None,
+    pool: Annotated[Strings, _train("pool", "--pool", metavar="mean|mean,last", help="Pooling to read; of several each is trained; repeatable.")] = None,
+    layers: Annotated[Strings, _train("layers", "--layers", metavar="19,20,21|1-8,12|all", help="Encoder layers to learn from, numbered from 1 (0: of --layer-zero); repeatable, each set is trained.")] = None,
     train_split: Annotated[str | None, _train("train_split", "--train-split", metavar="NAME", help="Split to learn from.")] = None,
     test_split: Annotated[str | None, _train("test_split", "--test-split", metavar="NAME|none", help="Split to report on; none: learn from all of train and report nothing.")] = None,
     final: Annotated[bool | None, _train("", "--final", help="Also train a final model on all of train, after what is evaluated.")] = None,
     allow_train_as_test: Annotated[bool | None, _train("", "--allow-train-as-test", help="Report on rows that were learned from; every report marks it.")] = None,
-    shuffle_labels: Annotated[bool | None, _train("", "--shuffle-labels", help="Learn from shuffled labels: a sanity check that must end at chance.")] = None,
-    device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda|mps", help="Where to train.")] = None,
+    shuffle_labels: Annotated[bool | None, _train("", "--shuffle-labels", help="A sanity check: learn from, and choose by, labels in an order of each seed's own. On the true ones it must end at chance; reports say whether it does, and compare it with nothing.")] = None,
+    device: Annotated[str | None, _train("device", "--device", metavar="auto|cpu|cuda|mps", help="Where to train; auto: a GPU of CUDA, else the CPU; also cuda:N; mps: float32 only, not compiled, and nobody has tried it.")] = None,
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
     repeats: Annotated[int | None, _train("repeats", "--repeats", help="Cross-validations, each with folds of its own.")] = None,
     groups: Annotated[str | None, _train("groups", "--groups", metavar="COLUMN|FILE", help="A kept column, or a file with a name per row of train, one a line; folds never part a name.")] = None,
-    dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of matrix products; auto: bfloat16 where the device has it.")] = None,
-    eval_dtype: Annotated[str | None, _train("eval_dtype", "--eval-dtype", metavar="same|float32", help="The same in evaluation, or float32 (as published).")] = None,
-    seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most.")] = None,
-    memory_share: Annotated[float | None, _train("memory_share", "--memory-share", metavar="0..1", help="Of the free memory, for rows; what does not fit stays on disk.")] = None,
-    compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used.")] = None,
-    track: Annotated[str | None, _train("track", "--track", metavar="|".join(["none", *plugins.names("gaam_decoder.runs.trackers")]), help="Where else curves go, below the runs.")] = None,
-    probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it is cheap (default: --probe).", show_default=False)] = None,
+    dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of matrix products, all else is float32; auto: bfloat16 where the device has it.")] = None,
+    eval_dtype: Annotated[str | None, _train("eval_dtype", "--eval-dtype", metavar="same|float32", help="The same in evaluation, or float32 (as published: autocast in training only).")] = None,
+    seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most; auto: by memory and caches.")] = None,
+    memory_share: Annotated[float | None, _train("memory_share", "--memory-share", metavar="0..1", help="Of the free memory, also the GPU's, for rows; what does not fit stays on disk, which changes no number.")] = None,
+    compile: Annotated[str | None, _train("compile", "--compile", metavar="auto|on|off", help="Whether torch.compile is used; auto: where there is a compiler, and enough work for it.")] = None,
+    track: Annotated[str | None, _train("track", "--track", metavar="|".join(["none", *plugins.names("gaam_decoder.runs.trackers")]), help="Where else curves go, to a folder of that name in --runs; needs the extra of that name; then TRACKIO_DIR=runs/trackio trackio show, or tensorboard --logdir runs/tensorboard.")] = None,
+    probe: Annotated[bool | None, typer.Option("--probe/--no-probe", help="Add the linear probe none + lbfgs to the sweep, where it takes less than about a minute (default: --probe).", show_default=False)] = None,
     skip_impossible: Annotated[bool | None, _train("", "--skip-impossible", help="Leave out what of a sweep cannot be built.")] = None,
-    engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))}.")] = None,
+    engine: Annotated[str | None, _train("engine", "--engine", metavar="NAME", help=f"Who starts the workers: {', '.join(plugins.names('gaam_cache.engines'))} (pip install 'gaam[ray]').")] = None,
     devices: Annotated[str | None, _train("devices", "--devices", metavar="1|N|all|0,2", help="Workers, one for each GPU or group of cores: how many, all, or which GPUs.")] = None,
     address: Annotated[str | None, _train("address", "--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _train("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
@@ -421,7 +426,8 @@ def ablate(
     """Retrain a run on its most and least important layers and on random ones, and compare.
 
     Importance is the mean importance factor of the run's attention map. Recipe and seeds are the
-    run's; the new runs lie beside it, and what is there already is not trained again.
+    run's, groups are compared seed by seed; the new runs lie beside it, and what is there already
+    is not trained again.
     """
     import gaam_decoder
 
@@ -468,8 +474,10 @@ def predict(
     """Predict classes of texts, of the rows of a file or of stdin, or of a cache, with a run.
 
     Probabilities are averaged over the seeds, with --temperature each seed's own are scaled before
-    that; agreement is how many of them say the same. A file keeps its columns and gains predicted,
-    probability and agreement.
+    that; agreement is how many of them say the same. A file keeps its columns, every value as it
+    stands there, and gains predicted, probability and agreement; it needs no labels. What the
+    format of --out cannot hold exactly is refused. All is read once before any is predicted: a row
+    that cannot be used is named. A blank line is a row of a table of one column alone.
     """
     given = _given(locals(), "quiet", "as_json")
     import gaam_decoder
@@ -515,9 +523,9 @@ def report(
     lr: _Rates = None,
     cache: _Cache = None,
     since: _Since = None,
-    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")), default="terminal")] = None,
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + "; csv-seeds: a line for each seed, html: one page with pictures, without scripts and requests, latex: booktabs.", default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
-    score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared.", default="accuracy")] = None,
+    score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared; of ece nothing is claimed.", default="accuracy")] = None,
     temperature: Annotated[bool, typer.Option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch, for log loss, Brier score and ECE.")] = False,
     margin: Annotated[float | None, _option("--margin", metavar="POINTS", help="Largest difference that does not matter, in points of the score (default: 0.5; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
     all_candidates: Annotated[bool, typer.Option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
@@ -580,7 +588,7 @@ def study(
     check: Annotated[bool, typer.Option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs by more than the study allows.")] = False,
     record: Annotated[bool, typer.Option("--record", help="Write what comes out beside study.toml.")] = False,
     device: Annotated[str | None, _option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute (default: auto).")] = None,
-    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (default: local).")] = None,
+    engine: Annotated[str | None, _option("--engine", metavar="NAME", help="Who starts the workers: local, ray (pip install 'gaam[ray]'; default: local).")] = None,
     devices: Annotated[str | None, _option("--devices", metavar="1|N|all|0,2", help="Workers (default: 1).")] = None,
     address: Annotated[str | None, _option("--address", metavar="auto|ADDRESS", help="Cluster that is there already (ray).")] = None,
     gpus_per_worker: Annotated[float | None, _option("--gpus-per-worker", help="GPUs of one worker (ray).")] = None,

@@ -169,12 +169,16 @@ def catalogue_in_words(listed: dict[str, Any], width: int = 100) -> str:
                 count = "does not load" if "damage" in entry else "does not fit"
                 count = f"{count if number is None else f'{number:,}':>13}  "
             head = f"  {entry['name']:<{column}}  {count}"
-            options = ", ".join(entry["options"])
+            options = ", ".join(
+                key if default is None else f"{key}={str(default).lower()}"
+                for key, default in entry["options"].items()
+            )
             text = f"{_flow(entry.get('damage', entry['summary']))}"
             text += f" Options: {options}." if options else ""
             text += f" From {entry['origin']}." if entry["origin"] else ""
+            indent = " " * len(head)
             lines += textwrap.wrap(
-                text, width, initial_indent=head, subsequent_indent=" " * len(head)
+                text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
             )
         lines.append("")
     lines.append("gaam describe --attn NAME says more about one mechanism")

@@ -47,6 +47,22 @@ def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
     return found
 
 
+def layers_of_a_head(runs: Sequence[RunResult]) -> int | None:
+    """Layers that one head of a density standardises over; None where no run holds any density.
+
+    Of two layers one lies as far above their mean as the other below: a standardised value is 1 or
+    -1, and of a density with two parameters or more nothing counts but its values there.
+
+    Args:
+        runs: runs that differ in their seeds alone.
+    """
+    for run in runs:
+        offset = run.learned.get(OFFSET) if run.finished else None
+        if offset is not None and offset.ndim == 3 and offset.shape[2] == run.cache["hidden_size"]:
+            return len(run.layer_numbers) // int(offset.shape[1])
+    return None
+
+
 def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:
     """Mean gate over heads and features of every seed at ``RESIDUALS``, (S, P).
 

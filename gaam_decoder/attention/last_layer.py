@@ -10,7 +10,7 @@ ALIASES = ("last", "final-layer")
 
 
 class LastLayer(Attention):
-    """The last layer, as most probes use an encoder.
+    """A control: the last layer, as most probes use an encoder.
 
     Formula: ``y = x_L``. No parameters.
     """

@@ -10,7 +10,7 @@ ALIASES = ("mean", "average")
 
 
 class LayerMean(Attention):
-    """The mean of all layers.
+    """A control: the mean of all layers.
 
     Formula: ``y = (1/L) sum_l x_l``. No parameters.
     """

@@ -10,7 +10,7 @@ ALIASES = ("identity", "no-attention")
 
 
 class NoAttention(Attention):
-    """The identity: the head reads all layers as they are.
+    """A control, the identity: the head reads all layers as they are.
 
     Formula: ``y = x``. No parameters.
     """

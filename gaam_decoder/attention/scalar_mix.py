@@ -11,7 +11,7 @@ ALIASES = ("elmo",)
 
 
 class ScalarMix(Attention):
-    """One softmax weight per layer and one scale.
+    """A control: one softmax weight per layer and one scale.
 
     Formula: ``y = gamma * sum_l softmax(s)_l x_l``; s starts at 0, gamma at 1.
 

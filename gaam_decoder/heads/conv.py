@@ -30,7 +30,7 @@ def grid(hidden_size: int) -> tuple[int, int]:
 
 
 class ConvHead(Head):
-    """Two convolutions over features laid out as an image with one channel per layer.
+    """As published: two convolutions over features laid out as an image, one channel per layer.
 
     ``Conv2d(L, 512) -> ReLU -> Conv2d(512, L) -> ReLU -> flatten -> Linear``; kernels 3 x 3, stride
     1, padding 1. Weights Xavier-uniform, biases PyTorch's default.

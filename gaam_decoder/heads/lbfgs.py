@@ -35,7 +35,7 @@ ALIASES = ("logistic-regression", "linear-probe", "probe", "logreg")
 
 
 class LBFGSHead(FittedHead, LinearHead):
-    """Multinomial logistic regression to convergence: a linear probe that is hard to beat.
+    """Logistic regression to convergence, the best of 40 penalties: a probe that is hard to beat.
 
     Formula: ``min_W,b  C sum_n CE(W z_n + b, y_n) + ||W||^2 / 2``, by L-BFGS in float64, for 40
     values of C from 1e-4 to 1e4; b is not penalised.

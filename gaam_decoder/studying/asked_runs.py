@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import brief
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings
@@ -41,13 +41,38 @@ def check_runs(study: Study, place: Place) -> None:
         _check(one, place)
 
 
+def check_strangers(study: Study, place: Place) -> None:
+    """Refuse runs that no step can ask for, before anything is trained; as far as that is known.
+
+    What an ablation trains, and what is learned from a cache that is not there, nobody knows yet.
+
+    Raises:
+        ConfigError: runs, or seeds of some, that no step asks for.
+    """
+    found = list(_found(place.runs(study.name)))
+    asked: dict[str, Wanted] = {}
+    if not found or any(step.command == "ablate" for step in study.steps):
+        return
+    try:
+        _ask(asked, "train", study, place, at_most=True)
+    except (GaamError, OSError):
+        return  # which the step itself says
+    _refuse_strangers(asked, found, study, place)
+
+
 def _check(study: Study, place: Place) -> None:
-    folder = place.runs(study.name)
-    found = list(_found(folder))
+    found = list(_found(place.runs(study.name)))
     asked: dict[str, Wanted] = {}
     for command in ("train", "ablate"):  # which run is ablated is known when all are there
         _ask(asked, command, study, place)
         _check_there(asked, found, study, place)
+    _refuse_strangers(asked, found, study, place)
+
+
+def _refuse_strangers(
+    asked: Mapping[str, Wanted], found: Sequence[RunResult], study: Study, place: Place
+) -> None:
+    folder = place.runs(study.name)
     if strangers := [line for run in found if (line := _stranger(run, asked))]:
         raise ConfigError(
             f"runs that the study '{study.name}' does not ask for: nothing is reported",
@@ -55,8 +80,8 @@ def _check(study: Study, place: Place) -> None:
             "one another",
             found=_listed(strangers),
             where=str(folder.absolute()),
-            hint=f"gaam runs move NAME... FOLDER --runs {folder} puts them elsewhere; "
-            "or --out another folder",
+            hint=f"gaam runs move NAME... FOLDER --runs {folder} --yes puts them elsewhere, all "
+            "their seeds with them; or --out another folder",
         )
 
 
@@ -78,7 +103,9 @@ def _check_there(
         )
 
 
-def _ask(asked: dict[str, Wanted], command: str, study: Study, place: Place) -> None:
+def _ask(
+    asked: dict[str, Wanted], command: str, study: Study, place: Place, *, at_most: bool = False
+) -> None:
     """Add the runs that all steps of a command leave, by key."""
     for step in study.steps:
         if step.command != command:
@@ -90,10 +117,8 @@ def _ask(asked: dict[str, Wanted], command: str, study: Study, place: Place) -> 
             device = place.device or "auto"
             configs = trainings(ablated(step, study, place), device=device, **given)
         for config in configs:
-            for key, one in wanted(config).items():
-                before = asked.get(key, Wanted(one.item, frozenset(), False))
-                seeds = before.seeds | one.seeds
-                asked[key] = Wanted(one.item, seeds, before.needed or one.needed)
+            for key, one in wanted(config, at_most=at_most).items():
+                asked[key] = one.also(asked.get(key))
 
 
 def _config(options: dict[str, object], cache: str, study: Study, place: Place) -> TrainConfig:
@@ -110,12 +135,19 @@ def _found(folder: Path) -> Iterator[RunResult]:
             continue  # damaged, which the report says with its reason
 
 
-def _stranger(run: RunResult, asked: dict[str, Wanted]) -> str | None:
+def _stranger(run: RunResult, asked: Mapping[str, Wanted]) -> str | None:
     """What of a run nobody asks for."""
+    name = brief(run.path.name)
     if run.key not in asked:
-        return brief(run.path.name)
-    others = sorted(set(run.seeds) - asked[run.key].seeds)
-    return f"{brief(run.path.name)} (seeds {spell_numbers(others)})" if others else None
+        return name
+    one = asked[run.key]
+    if others := sorted(set(run.seeds) - one.seeds):
+        return f"{name} (seeds {spell_numbers(others)})"
+    if not run.fit and tuple(sorted(run.tuning_seeds)) not in one.tunings:
+        # a report takes from the runs which seeds choose, and leaves these out
+        chose = f"seeds {spell_numbers(run.tuning_seeds)}" if run.tuning_seeds else "no seeds"
+        return f"{name} (trained where {chose} choose)"
+    return None
 
 
 def _beside(study: Study, name: str) -> Study:

@@ -20,6 +20,7 @@ from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings, trainings_to_be
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.expected import expected_cache
+from gaam_decoder.studying.asked_runs import check_strangers
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.running import ablated, arguments, given, typed
@@ -45,8 +46,12 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
     """What every step would cost, as the commands themselves would say; nothing is written.
 
     A cache that is not there is taken to be what the step that makes it would make.
+
+    Raises:
+        ConfigError: the folder holds runs that no step asks for.
     """
     check_folder(place.out, option="--out")
+    check_strangers(study, place)
     caches: Caches = {}
     for step in study.steps:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_folder
-from gaam_decoder.studying.asked_runs import check_runs
+from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
@@ -96,6 +96,7 @@ def carry_out(
     check_folder(place.out, option="--out")
     rank = own_rank()
     before = recorded(study) if check else None
+    check_strangers(study, place)
     run(study, place, rank=rank, quiet=quiet, say=say)
     into = place.out / study.name
     if rank is not None and rank.number:

@@ -23,7 +23,7 @@ from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.studying.asked import check_asked
-from gaam_decoder.studying.place import not_of_machine
+from gaam_decoder.studying.place import MACHINE, not_of_machine
 from gaam_decoder.studying.step import CONFIGS, Step, spelled
 from gaam_decoder.studying.tables import by_field, no_others, one_of, table, tables, wrong
 
@@ -190,6 +190,8 @@ def _fields(
         raise wrong(
             path, f"'{place[0]}' of {command}", "what the study itself does not decide", place[0]
         )
+    known = {field.name for field in dataclasses.fields(config)} - {*PLACES, *MACHINE}
+    no_others(fields, known, path, who)
     given = {"out": Path("out")} if command == "plant" else {}
     try:
         resolve(config, command, fields | given, environ={})

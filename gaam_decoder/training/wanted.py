@@ -24,9 +24,22 @@ class Wanted(NamedTuple):
     seeds: frozenset[int]
     needed: bool
     """False of a probe that is too expensive here to be fitted without being asked for."""
+    tunings: frozenset[tuple[int, ...]]
+    """Seeds that choose between it and others, of every config that asks for it; empty: none do."""
+
+    def also(self, other: Wanted | None) -> Wanted:
+        """What both ask for, of the same decoder and recipe."""
+        if other is None:
+            return self
+        return Wanted(
+            self.item,
+            self.seeds | other.seeds,
+            self.needed or other.needed,
+            self.tunings | other.tunings,
+        )
 
 
-def wanted(config: TrainConfig) -> dict[str, Wanted]:
+def wanted(config: TrainConfig, *, at_most: bool = False) -> dict[str, Wanted]:
     """What ``train`` of a config leaves behind, by key of the run.
 
     Where seeds choose between rates, what is chosen follows from the runs that are there: as long
@@ -34,6 +47,7 @@ def wanted(config: TrainConfig) -> dict[str, Wanted]:
 
     Args:
         config: as ``train`` takes it.
+        at_most: all seeds of every candidate, whichever will be chosen.
 
     Raises:
         ConfigError: an option does not fit the cache.
@@ -48,15 +62,18 @@ def wanted(config: TrainConfig) -> dict[str, Wanted]:
         every = plan_items(config, cache, device, every_probe=True)
     cheap = {item.key for item in items}
     found: dict[str, Wanted] = {}
+    tunings = frozenset([tuple(sorted(config.tune_seeds or ()))])
 
     def want(several: Sequence[Item], seeds: Sequence[int]) -> None:
         for item in several:
-            before = found[item.key].seeds if item.key in found else frozenset()
-            of_it = before | frozenset(seeds_of(item, seeds))
-            found[item.key] = Wanted(item, of_it, item.key in cheap)
+            one = Wanted(item, frozenset(seeds_of(item, seeds)), item.key in cheap, tunings)
+            found[item.key] = one.also(found.get(item.key))
 
     if config.tune_seeds is None:
         want(every, config.seeds)
+        return found
+    if at_most:
+        want(every, (*config.tune_seeds, *config.seeds))
         return found
     tried = tried_items(every, config)
     want(tried, config.tune_seeds)

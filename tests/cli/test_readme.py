@@ -86,9 +86,8 @@ def test_make_targets_and_linked_files_exist() -> None:
 
 
 def test_the_readme_is_one_path_and_the_guides_can_be_read() -> None:
-    assert README.count("\n") <= 200
-    for page in PAGES:
-        assert page.read_text("utf-8").count("\n") <= 275, page
+    for page, most in zip(PAGES, (200, 110, 170), strict=True):  # tables of options are help texts
+        assert page.read_text("utf-8").count("\n") <= most, page
     assert "<!--" not in README
 
 

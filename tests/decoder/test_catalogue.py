@@ -65,6 +65,9 @@ def test_the_list_has_everything_and_says_what_does_not_fit() -> None:
     words = catalogue_in_words(listed, 80)
     assert all(len(line) <= 80 for line in words.splitlines())
     assert "81,920" in words
+    assert all(
+        said in words for said in ("gamma=2.5, alpha=0.25", "init=xavier-uniform", "A control")
+    )
     single = {entry["name"]: entry for entry in catalogue(1, 64)["mechanism"]}
     assert single["gaam"]["parameters"] is None
     assert "does not fit" in catalogue_in_words(catalogue(1, 64))

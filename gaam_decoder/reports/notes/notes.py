@@ -24,6 +24,7 @@ from gaam_decoder.reports.notes.weaknesses import (
     fitted_states,
     labelled,
     on_training_rows,
+    pairs_of_layers,
     shared_texts,
     weighted,
 )
@@ -62,6 +63,7 @@ def notes(table: Table) -> list[str]:
         *weighted(table),
         *drawn(table),
         *fitted_states(table),
+        *pairs_of_layers(table),
         f"majority class alone: {_of_accuracy(table)}{percent(table.majority_accuracy)}%",
         *controls(table.rows),
         *tuned.notes(table),

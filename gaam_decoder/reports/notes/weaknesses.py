@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.analysis.gates import layers_of_a_head
 from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, is_of
 from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.table.rows import Row
@@ -136,6 +137,17 @@ def fitted_states(table: Table) -> Iterator[str]:
         yield (
             f"the states were fitted on the texts of '{brief(split)}', the tested rows among them "
             "(not on labels): hashed=true fits nothing"
+        )
+
+
+def pairs_of_layers(table: Table) -> Iterator[str]:
+    """Which gates can have no shape: see ``analysis.gates.layers_of_a_head``."""
+    found = [label for label, row in labelled(table) if layers_of_a_head(row.runs) == 2]  # noqa: PLR2004
+    if found:
+        yield (
+            f"{', '.join(found)}: heads over two layers each, whose standardised values are -1 and "
+            "1 whatever the states: the shape of a density cannot matter there, and a comparison "
+            "of these says nothing of the distribution; heads=1 gives it all layers"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gaam_decoder.analysis.gates import (
     MOST_CELLS,
@@ -16,7 +17,9 @@ from gaam_decoder.analysis.gates import (
     learned_curves,
     planted_curve,
 )
+from gaam_decoder.attention._density import EPSILON, centred
 from gaam_decoder.planting.gates import GATES
+from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.sections.gates import MOST
 from gaam_decoder.reports.table.build import build_tables
@@ -122,3 +125,25 @@ def test_without_a_density_there_is_no_section() -> None:
     assert section_of(build_run("none", answers(6, 0.5, 1))) is None
     of_heads = {"offset": np.ones((6, 2, 3)), "c": np.ones((6, 2, 3))}
     assert section_of(build_run("gct", answers(6, 0.5, 1), learned=of_heads)) is None
+
+
+@pytest.mark.parametrize("layers", [4, 6, 8, 12, 24, 40])
+def test_gates_over_two_layers_are_named_and_no_others(layers: int) -> None:
+    def of(heads: int) -> Any:
+        about = {"hidden_size": D, "layers": layers}
+        name = f"laplace:heads={heads}"
+        return build_run(
+            name, answers(6, 0.8, heads), learned=learned("laplace", heads), cache=about
+        )
+
+    heads = [n for n in range(1, layers // 2 + 1) if layers % n == 0]
+    (table,) = build_tables([of(n) for n in heads])
+    found = [note for note in notes(table) if "over two layers each" in note]
+    assert [note.partition(": heads over")[0] for note in found] == [f"laplace:heads={layers // 2}"]
+
+
+def test_of_two_layers_every_density_sees_the_order_alone() -> None:
+    x = torch.randn(64, 6, D, generator=torch.Generator().manual_seed(0)).double() * 5
+    apart, spread = centred(x.unflatten(1, (3, 2)), "mean")
+    r = apart / (spread + EPSILON).sqrt()
+    assert (r.abs() - 1).abs().quantile(0.99) < 1e-2

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gaam_decoder.runs.loading import load_runs
 from tests.decoder.studying.tiny_study import (
     ABLATION,
     RECIPE,
@@ -68,3 +69,43 @@ def test_runs_that_are_missing_are_named_and_nothing_is_reported(
         assert refused.code == 2, run.name
         assert "are missing" in refused.err
         (here / run.name).rename(run)
+
+
+TUNED = 'tune-seeds = "0-1"\nseeds = "2-7"'
+OTHERS_CHOOSE = {
+    "none": (TUNED, 'seeds = "0-7"'),
+    "others": (TUNED, 'tune-seeds = "0-2"\nseeds = "3-7"'),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS_CHOOSE)
+def test_runs_where_other_seeds_chose_are_refused_before_anything_is_trained(
+    here: Path, gaam: Gaam, change: str
+) -> None:
+    recipe = RECIPE.replace(ABLATION, "")
+    written(here, recipe)
+    for run in load_runs(here / RUNS):
+        if run.recipe.get("layers"):  # of the ablation
+            shutil.rmtree(run.path)
+    assert gaam("study", "tiny").code == 0
+    written(here, recipe.replace(*OTHERS_CHOOSE[change]))
+    before = contents(here)
+    refused = gaam("study", "tiny")
+    assert refused.code == 2
+    assert "(trained where seeds 0-1 choose)" in refused.err
+    assert contents(here) == before
+    fresh = gaam("study", "tiny", "--out", "others")
+    assert fresh.code == 0
+
+
+def test_runs_where_no_seed_chose_are_refused_when_the_recipe_lets_some(
+    tmp_path: Path, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPE.replace(ABLATION, "").replace(TUNED, 'seeds = "0-7"')
+    written(tmp_path, recipe)
+    assert gaam("study", "tiny").code == 0
+    written(tmp_path, RECIPE.replace(ABLATION, ""))
+    refused = gaam("study", "tiny")
+    assert refused.code == 2
+    assert "(trained where no seeds choose)" in refused.err
