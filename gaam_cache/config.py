@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
+from gaam_cache.limits import SHARD_ROWS, check_at_least
 from gaam_cache.messages.checks import shortened
 from gaam_cache.placing import Placing, check_placing
 
@@ -124,7 +124,7 @@ class ExtractConfig(Placing):
     """What the cache stores."""
     batch_tokens: int | None = None
     """Tokens of one batch, padding included; default: 2,048 on a CPU, 16,384 on a GPU."""
-    shard_rows: int = 2048
+    shard_rows: int = SHARD_ROWS
     """Rows of one shard at most (a shard is also at most 512 MB)."""
     limit: int | None = None
     """Only the first so many rows of each split, after ``test_fraction`` has made them."""

@@ -11,13 +11,12 @@ from typing import Any, Literal
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.config_checks import COLUMN_PATTERN
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
+from gaam_cache.limits import SHARD_ROWS, check_at_least
 from gaam_cache.messages.checks import excerpt, shortened
 
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
 FILES = {"positional": True}
-SHARD_ROWS = 2048
 POOLING = re.compile(r"[a-z]{1,16}")
 
 

@@ -7,6 +7,8 @@ from gaam_cache.messages.checks import option_of, shortened
 
 LARGEST_NUMBER = 2**31 - 1
 """Of any setting that counts something; more is a slip of the finger."""
+SHARD_ROWS = 2048
+"""Of one shard at most, where nobody says."""
 
 
 def check_at_least(config: object, minimum: int, *fields: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
@@ -23,10 +24,10 @@ from gaam_cache.extraction.batching import (
 from gaam_cache.extraction.job import Job, make_plan, prepare_job
 from gaam_cache.extraction.rate import Rate, assumed_rate, card_rate, timed_rate
 from gaam_cache.extraction.row_arrays import label_numbers
+from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.foreign_text import visible
-from gaam_cache.reading.expected import ExpectedCache
 from gaam_cache.terminal.progress import Report, silent
 
 SAMPLE_ROWS = 8192
@@ -112,8 +113,7 @@ def estimate(
     """Tokenise a sample, time some of its batches or assume what they take, and project.
 
     Where nothing is assumed the encoder is loaded and runs for a few seconds. Else, and where a GPU
-    is asked for that is not here, only its configuration and tokenizer are needed. Nothing is
-    written.
+    is asked for that is not here, its configuration and tokenizer suffice. Nothing is written.
 
     Args:
         config: the extraction.
@@ -123,13 +123,14 @@ def estimate(
     Raises:
         GaamError: whatever ``extract`` would raise before its first shard.
     """
-    return estimate_and_expect(config, assumed or Assumptions(), progress or silent)[0]
+    return estimate_and_plan(config, assumed, progress or silent)[0]
 
 
-def estimate_and_expect(
-    config: ExtractConfig, assumed: Assumptions, report: Report
-) -> tuple[Estimate, ExpectedCache]:
-    """The estimate, and the cache that will be made, without its states."""
+def estimate_and_plan(
+    config: ExtractConfig, assumed: Assumptions | None = None, report: Report = silent
+) -> tuple[Estimate, Plan, dict[str, NDArray[np.int64]]]:
+    """The estimate, the plan of the cache that will be made, and class numbers of every split."""
+    assumed = assumed or Assumptions()
     check_folder(config.out, option="--out")
     on_card = assumed.on_card(config, gpu_here=torch.cuda.is_available())
     loaded = on_card is None and assumed.assume_tokens_per_second is None
@@ -210,7 +211,7 @@ def estimate_and_expect(
         noun=encoder.noun,
         unit=encoder.unit,
     )
-    return estimated, ExpectedCache(config.out, plan, label_numbers(plan, job.rows))
+    return estimated, plan, label_numbers(plan, job.rows)
 
 
 def _elsewhere(config: ExtractConfig, accelerated: bool) -> str:

@@ -10,12 +10,13 @@ from gaam_cache.config import NAME_PATTERN
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.planted import Planted
 from gaam_cache.format.targets import check_folder
-from gaam_cache.import_config import IMPORTED, SHARD_ROWS, ImportConfig
+from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.importing.choose import Taken
 from gaam_cache.importing.given import GivenArray
 from gaam_cache.importing.job import make_job
 from gaam_cache.importing.publish import publish_states
 from gaam_cache.importing.summary import ImportSummary
+from gaam_cache.limits import SHARD_ROWS
 from gaam_cache.messages.checks import shortened
 from gaam_cache.terminal.progress import Report, silent
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.expected import ExpectedCache
 from gaam_cache.format.plan import Plan, rows_per_shard
-from gaam_cache.format.planted import GAUSSIAN
+from gaam_cache.format.planted import GAUSSIAN, KEY
 from gaam_cache.format.receipt import ITEM_BYTES
-from gaam_cache.import_config import IMPORTED, SHARD_ROWS
-from gaam_cache.reading.expected import ExpectedCache
+from gaam_cache.limits import SHARD_ROWS
 from gaam_decoder.planting.plant import SPLITS, states_of
 from gaam_decoder.planting.plant_config import PlantConfig
 
@@ -33,7 +33,7 @@ def expected_cache(config: PlantConfig, source: EmbeddingCache | None) -> Expect
     plan = Plan(
         fingerprint="",
         fingerprint_fields={"encoder": {}, "content": {name: name for name in SPLITS}},
-        encoder={"kind": IMPORTED, "name": config.gate, "batching": "alone"},
+        encoder={"kind": KEY, "name": config.gate, "batching": "alone"},
         dataset={"name": config.gate},
         num_layers=num_layers,
         hidden_size=hidden_size,

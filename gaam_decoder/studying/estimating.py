@@ -11,12 +11,11 @@ from typing import Any
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
-from gaam_cache.extraction.assumptions import Assumptions
-from gaam_cache.extraction.estimate import estimate_and_expect
+from gaam_cache.expected import ExpectedCache
+from gaam_cache.extraction.estimate import estimate_and_plan
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
-from gaam_cache.terminal.progress import silent
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings, trainings_to_be
 from gaam_decoder.config import TrainConfig
@@ -96,7 +95,8 @@ def _cost(
         caches[step.makes] = expected_cache(config, cache)
         words = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
         return Cost(command=command, words=words, seconds=None)
-    extraction, caches[step.makes] = estimate_and_expect(config, Assumptions(), silent)
+    extraction, plan, labels = estimate_and_plan(config)
+    caches[step.makes] = ExpectedCache(config.out, plan, labels)
     return Cost(command=command, words="", seconds=extraction.seconds)
 
 

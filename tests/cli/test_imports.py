@@ -30,8 +30,8 @@ ALLOWED_FROM_CACHE = {
 ASKS = {
     "use": {"encode", "hub", "tables"},
     "rerun": {"rerun"},
-    "planting": {"importing"},
-    "studying": {"bundle", "config", "terminal.settings"},
+    "planting": {"expected", "importing"},
+    "studying": {"bundle", "config", "expected", "extraction.estimate", "terminal.settings"},
 }
 """Rooms that ask the cache to do something, and what they ask."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
-from gaam_cache.reading.expected import ExpectedCache
+from gaam_cache.expected import ExpectedCache
 from gaam_decoder import TrainConfig
 from gaam_decoder.training import timing
 from gaam_decoder.training.arithmetic import engine

@@ -9,19 +9,18 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.expected import ExpectedCache
 from gaam_cache.extraction import rate
-from gaam_cache.extraction.assumptions import Assumptions
-from gaam_cache.extraction.estimate import estimate_and_expect
+from gaam_cache.extraction.estimate import estimate_and_plan
 from gaam_cache.format.plan import Plan, read_plan
-from gaam_cache.reading.expected import ExpectedCache
-from gaam_cache.terminal.progress import silent
 
 
 def test_what_is_expected_of_an_extraction_has_its_plan_and_its_labels(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rate, "SAMPLE_SECONDS", 0.05)
-    _, expected = estimate_and_expect(tiny_config, Assumptions(), silent)
+    _, plan, labels = estimate_and_plan(tiny_config)
+    expected = ExpectedCache(tiny_config.out, plan, labels)
     assert not tiny_config.out.exists()
     gaam_cache.extract(tiny_config)
     cache = gaam_cache.open_cache(tiny_config.out)
@@ -49,7 +48,7 @@ def test_its_states_are_numbers_as_a_shard_stores_them(dtype: str, tiny_cache: P
 def test_more_states_than_are_drawn_are_the_same_again(
     tiny_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_cache.reading.expected.DRAWN", 7)
+    monkeypatch.setattr("gaam_cache.expected.DRAWN", 7)
     plan = read_plan(tiny_cache)
     labels = {name: np.zeros(rows, np.int64) for name, rows in plan.rows.items()}
     states = np.asarray(ExpectedCache(tiny_cache, plan, labels)["test"].embeddings).ravel()
