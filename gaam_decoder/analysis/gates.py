@@ -51,7 +51,7 @@ def layers_of_a_head(runs: Sequence[RunResult]) -> int | None:
     """Layers that one head of a density standardises over; None where no run holds any density.
 
     Of two layers one lies as far above their mean as the other below: a standardised value is 1 or
-    -1, and of a density with two parameters or more nothing counts but its values there.
+    -1 but where both are nearly equal, and nothing of a density counts but its values there.
 
     Args:
         runs: runs that differ in their seeds alone.

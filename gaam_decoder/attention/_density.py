@@ -93,9 +93,9 @@ class DensityGate(Attention):
     it, the maximum-likelihood pair of the Laplace distribution.
 
     Args:
-        heads: H; must divide L and leave groups of two or more layers. Of two layers the
-            standardised values are 1 and -1 whatever the states, so that no shape of a density
-            can matter: only three or more let densities differ.
+        heads: H; must divide L and leave groups of two or more layers. Of two layers
+            standardised values are 1 or -1 but where both are nearly equal, so that the shape of a
+            density can hardly matter: only three or more let densities differ.
         location: statistics of the standardisation.
         normalize: 'peak' leaves the density with peak 1, as published; 'density' multiplies it by
             its own constant, so that it integrates to 1 over r.
