@@ -145,9 +145,9 @@ def pairs_of_layers(table: Table) -> Iterator[str]:
     found = [label for label, row in labelled(table) if layers_of_a_head(row.runs) == 2]  # noqa: PLR2004
     if found:
         yield (
-            f"{', '.join(found)}: heads over two layers each, whose standardised values are -1 or 1 "
-            "but where both are nearly equal: the shape of a density can hardly matter there, and a "
-            "comparison of these says nothing of the distribution; heads=1 gives it all layers"
+            f"{', '.join(found)}: heads over two layers each, whose standardised values are -1 or "
+            "1 but where both are nearly equal: the shape of a density can hardly matter there; "
+            "a comparison of these says nothing of the distribution; heads=1 gives it all layers"
         )
 
 
