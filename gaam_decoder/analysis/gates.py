@@ -39,8 +39,8 @@ def learned_cells(runs: Sequence[RunResult]) -> dict[str, Floats] | None:
         if not of_seeds:
             return None
         value_SHD = np.stack(list(of_seeds.values())).astype(np.float64)
-        if value_SHD.ndim != 3 or value_SHD.shape[2] != runs[0].cache["hidden_size"]:
-            return None  # a parameter of a head, and no gate of features
+        if not _is_of_features(value_SHD, runs[0]):
+            return None
         value_SK = value_SHD.reshape(len(value_SHD), -1)
         count = value_SK.shape[1]
         found[name] = value_SK[:, np.linspace(0, count - 1, min(count, MOST_CELLS)).astype(int)]
@@ -58,9 +58,14 @@ def layers_of_a_head(runs: Sequence[RunResult]) -> int | None:
     """
     for run in runs:
         offset = run.learned.get(OFFSET) if run.finished else None
-        if offset is not None and offset.ndim == 3 and offset.shape[2] == run.cache["hidden_size"]:
+        if offset is not None and _is_of_features(offset, run):
             return len(run.layer_numbers) // int(offset.shape[1])
     return None
+
+
+def _is_of_features(value_SHD: NDArray[Any], run: RunResult) -> bool:
+    """Whether a learned parameter is of a gate of features, and not of a head."""
+    return value_SHD.ndim == 3 and value_SHD.shape[2] == run.cache["hidden_size"]  # noqa: PLR2004
 
 
 def learned_curves(mechanism: str, cells: Mapping[str, Floats]) -> Floats | None:

@@ -73,9 +73,7 @@ def reading(path: Path) -> Iterator[None]:
         raise  # an OSError too, and said already
     except OSError as error:
         if error.errno in _DAMAGE:
-            # a file beside it, where it was read for what was written of that
-            name = Path(str(error.filename or path)).name
-            raise damaged_run(path.with_name(name), f"{name}: {error.strerror}") from error
+            raise damaged_run(path, f"{path.name}: {error.strerror}") from error
         raise StorageError(
             f"cannot read '{path.name}'",
             found=error.strerror or str(error),

@@ -31,7 +31,9 @@ def read_run(path: Path) -> RunResult:
             run_checks.check_about(content)
             seeds = content.pop("seeds")
             for name, about in content["files"].items():
-                check_size(os.lstat(path / name), about["bytes"], name)
+                with reading(path / name):
+                    status = os.lstat(path / name)
+                check_size(status, about["bytes"], name)
             return RunResult(
                 path=path,
                 seeds=tuple(entry["seed"] for entry in seeds),

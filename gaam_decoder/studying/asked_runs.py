@@ -12,16 +12,14 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import brief
-from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings
-from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import run_folders
 from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.studying.place import Place, environment
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import FILE, Study, read_study
-from gaam_decoder.studying.running import ablated
+from gaam_decoder.studying.running import ablated, choice_of_layers, config_of
 from gaam_decoder.training.wanted import Wanted, wanted
 
 MOST_NAMED = 20
@@ -111,20 +109,14 @@ def _ask(
         if step.command != command:
             continue
         if command == "train":
-            configs = [_config(dict(step.options), str(step.reads), study, place)]
+            configs = [config_of(step, study, place)]
         else:
-            given = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
             device = place.device or "auto"
-            configs = trainings(ablated(step, study, place), device=device, **given)
+            run = ablated(step, study, place)
+            configs = trainings(run, device=device, **choice_of_layers(step))
         for config in configs:
             for key, one in wanted(config, at_most=at_most).items():
                 asked[key] = one.also(asked.get(key))
-
-
-def _config(options: dict[str, object], cache: str, study: Study, place: Place) -> TrainConfig:
-    """What ``gaam train`` makes of a step."""
-    given = {"cache": place.cache(cache), "runs": place.runs(study.name), "device": place.device}
-    return resolve(TrainConfig, "train", options | given, environ=environment())
 
 
 def _found(folder: Path) -> Iterator[RunResult]:

@@ -16,15 +16,14 @@ from gaam_cache.extraction.estimate import estimate_and_plan
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import brief
-from gaam_cache.terminal.settings import resolve
 from gaam_decoder.analysis.ablate import trainings, trainings_to_be
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.expected import expected_cache
 from gaam_decoder.studying.asked_runs import check_strangers
-from gaam_decoder.studying.place import Place, environment
+from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import ablated, arguments, given, typed
-from gaam_decoder.studying.step import CONFIGS, Step
+from gaam_decoder.studying.running import ablated, arguments, choice_of_layers, config_of, typed
+from gaam_decoder.studying.step import Step
 from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
@@ -86,7 +85,7 @@ def _cost(
     cache = caches.get(step.reads)
     if step.command == "ablate":
         return _of_ablation(step, command, study, place, caches)
-    config = _config(step, study, place)
+    config = config_of(step, study, place)
     if step.command == "train":
         unsure = cache is not None and not cache.fingerprint and config.runs.is_dir()
         found = [estimate_training(config, cache)]
@@ -100,15 +99,9 @@ def _cost(
     return Cost(command=command, words="", seconds=extraction.seconds)
 
 
-def _config(step: Step, study: Study, place: Place) -> Any:
-    """What the command makes of all that it is told."""
-    fields = given(step, study, place)
-    return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
-
-
 def _of_ablation(step: Step, command: str, study: Study, place: Place, caches: Caches) -> Cost:
     """Of its trainings: which layers they are of follows from the run, where that is there."""
-    options = {k: v for k, v in step.options.items() if k in ("num_layers", "seed")}
+    options = choice_of_layers(step)
     at_most = ""
     try:
         run = ablated(step, study, place)
@@ -133,7 +126,7 @@ def _makes_run(
     found = []
     for other in study.steps:
         if other.command == "train" and step.reads in (None, other.reads) and other.reads in caches:
-            config: TrainConfig = _config(other, study, place)
+            config: TrainConfig = config_of(other, study, place)
             if step.options["of"] in config.attn and None in config.layer_sets:
                 config = replace(config, attn=(step.options["of"],))
                 found.append((config, caches[other.reads]))

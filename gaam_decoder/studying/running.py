@@ -16,11 +16,12 @@ from typing import Any
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.terminal.settings import resolve
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.step import Step
+from gaam_decoder.studying.step import CONFIGS, Step
 
 _CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
 GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
@@ -85,6 +86,21 @@ def given(step: Step, study: Study, place: Place) -> dict[str, Any]:
     if step.command == "extract" and place.dataset is not None:
         options["dataset"] = place.dataset
     return options if step.makes is None else {**options, "out": place.cache(step.makes)}
+
+
+def config_of(step: Step, study: Study, place: Place) -> Any:
+    """What the command of a step makes of all that it is told.
+
+    Raises:
+        ConfigError: a value that it does not take.
+    """
+    fields = given(step, study, place)
+    return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
+
+
+def choice_of_layers(step: Step) -> dict[str, Any]:
+    """How an ablation chooses layers: the options of ``trainings``."""
+    return {name: step.options[name] for name in ("num_layers", "seed") if name in step.options}
 
 
 def typed(words: list[str]) -> str:
