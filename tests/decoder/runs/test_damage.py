@@ -301,6 +301,16 @@ def test_all_damaged_runs_are_named_at_once(finished: Place, gaam: Gaam) -> None
     assert [Path(run["path"]).name for run in shown["damage"]] == names
 
 
+def test_a_file_that_is_missing_is_named_and_no_other(finished: Place, gaam: Gaam) -> None:
+    for path in sorted(finished.made[0].iterdir()):
+        finished.restore()
+        path.unlink()
+        outcome = gaam("report", finished.runs)
+        assert outcome.code == 3
+        assert f"{path.name}: No such file" in outcome.err
+    finished.restore()
+
+
 def test_the_repair_that_verify_prints_makes_the_same_run_again(
     finished: Place, gaam: Gaam, no_hang: None
 ) -> None:
