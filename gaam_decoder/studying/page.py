@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from gaam_cache.messages.markdown import pipes
+from gaam_cache.messages.markdown import items, pipes
 from gaam_decoder.reports.formats.markdown import Markdown
+from gaam_decoder.reports.notes.claims import LEAD, conclusion
 from gaam_decoder.reports.pictures.picture import Picture
 from gaam_decoder.reports.pictures.pictures import overviews
 from gaam_decoder.reports.report import Report
@@ -48,7 +49,7 @@ def page(
         made: every report with the command that prints it.
         drawn: names of the files of pictures.
     """
-    parts = [f"# {study.title}", study.question.strip(), study.text.strip()]
+    parts = [f"# {study.title}", study.question.strip(), *_answers(made), study.text.strip()]
     parts.append(
         f"Everything below was written by `gaam study {study.name}` from its runs; the recipe is "
         "[study.toml](study.toml), the numbers are in [results.json](results.json), one line per "
@@ -66,6 +67,19 @@ def page(
         parts.append(_lowered(_text(report)))
     parts += _checklist([(asked.title, report.tables) for asked, report, _ in made])
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _answers(made: Sequence[tuple[Asked, Report, str]]) -> Iterator[str]:
+    """What one may conclude of every table, before all that it rests on."""
+    said = []
+    for asked, report, _ in made:
+        for number, table in enumerate(report.tables, 1):
+            title = f"{asked.title}, table {number}" if len(report.tables) > 1 else asked.title
+            if found := conclusion(table).removeprefix(LEAD):
+                said.append(f"{title}: {found}")
+    if said:
+        yield "What one may conclude:"
+        yield "\n".join(items(said))
 
 
 def _chosen(table: Table) -> Iterator[Picture]:
@@ -89,7 +103,7 @@ def _shown(name: str, title: str) -> str:
 
 def _text(report: Report) -> str:
     stream = io.StringIO()
-    Markdown(without=(CHECKLIST,)).write(report.tables, stream)
+    Markdown(without=(CHECKLIST,), folded=True).write(report.tables, stream)
     return stream.getvalue()
 
 

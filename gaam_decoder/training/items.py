@@ -22,6 +22,7 @@ from gaam_decoder.runs.tuning import family
 from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
 from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
+from gaam_decoder.training.pairs_of_layers import warn_of_pairs_of_layers
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
 from gaam_decoder.training.rows.data import check_budgets
 from gaam_decoder.training.rows.groups import read_groups
@@ -58,8 +59,7 @@ def plan_items(
     """
     check_session()
     config = fitted(config, cache)
-    items: list[Item] = []
-    impossible: list[Item] = []
+    items, impossible = list[Item](), list[Item]()
     reasons: dict[DecoderSpec, ConfigError | None] = {}
     dtype = resolve_dtype(config.dtype, device)
     groups = None
@@ -74,6 +74,7 @@ def plan_items(
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
+    warn_of_pairs_of_layers(spec for spec, why in reasons.items() if why is None)
     probes = _probes(config, dtype, groups, cache, None if every_probe else device)
     return items + probes + _finals(items, config, cache)
 

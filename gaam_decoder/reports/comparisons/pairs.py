@@ -15,6 +15,7 @@ from typing import Any
 from gaam_cache.messages.foreign_text import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons.pair_axis import (
+    ALL,
     Same,
     axis_of,
     together,
@@ -27,7 +28,7 @@ from gaam_decoder.stats.scored import Scored, claim_by_score
 
 MOST_VALUES = 12
 """Rows of a group that are compared, 66 pairs: a matrix that can be read, in a second."""
-MOST_GROUPS = 6
+MOST_GROUPS = 8
 """Groups of a table that are compared, those of most rows first."""
 
 
@@ -116,6 +117,10 @@ class PairFamily:
         """Whether a table has pairs."""
         return bool(self._sets[place])
 
+    def count(self, place: int) -> int:
+        """Groups of rows of a table, whether they are compared or not."""
+        return len(self._sets[place])
+
     @cached_property
     def tables(self) -> list[tuple[Group, ...]]:
         """Groups of every table, compared and corrected."""
@@ -136,12 +141,14 @@ class PairFamily:
 
     def _compared(self, sets: dict[Same, list[Row]]) -> Iterator[Group]:
         shared = set.intersection(*(set(same) for same in sets)) if sets else set()
+        some = {key for same in sets for key, _ in same} & set(ALL)
         kept = sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]
         for same, rows in kept:
             best = sorted(rows, key=_place)[:MOST_VALUES]
             told = [brief(value) if key == "attn" else brief(f"{key}={value}")
                     for key, value in same
                     if key == "attn" or (key, value) not in shared]  # fmt: skip
+            told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
             pairs = []
             for first, second in combinations(range(len(best)), 2):
                 seeds = _seeds(best[first], best[second])
@@ -178,6 +185,11 @@ class TablePairs:
     def groups(self) -> tuple[Group, ...]:
         """Compared and corrected, once for all that ask."""
         return self.family.tables[self.place]
+
+    @property
+    def groups_left_out(self) -> int:
+        """Groups of rows that are not compared, beyond ``MOST_GROUPS``."""
+        return self.family.count(self.place) - len(self.groups)
 
 
 def _keys(sets: dict[Same, list[Row]]) -> Iterator[frozenset[str]]:

@@ -20,6 +20,8 @@ ROW = 0.36
 """Inches of one row: two lines of text."""
 LONGEST = 26
 """Characters of a line beside a row."""
+LONGEST_AXIS = 36
+"""Characters of a line below an axis, which is narrower than the picture."""
 
 
 def strip(
@@ -87,7 +89,9 @@ def forest(
         margin: differences that do not matter, in points; a band.
         unit: what differences are in.
     """
-    figure = new_figure(0.95 + ROW * len(labels))
+    what = f"difference to {shorten(baseline)}"
+    lines = 1 + (len(what) + len(unit) > LONGEST_AXIS)
+    figure = new_figure(0.8 + 0.15 * lines + ROW * len(labels))
     axes = figure.add_subplot()
     axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0)
     axes.axvline(0, color=PALETTE["ink"], lw=1)
@@ -103,7 +107,7 @@ def forest(
             mfc=PALETTE["ink"] if found else "none",
         )  # fmt: skip
     name_rows(axes, on_two_lines(labels, LONGEST))
-    axes.set_xlabel(f"difference to {shorten(baseline)}, {unit}")
+    axes.set_xlabel(f"{what},{' ' if lines == 1 else chr(10)}{unit}")
     _legend(
         figure,
         _mean_dot(filled=False),

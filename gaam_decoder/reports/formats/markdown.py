@@ -23,10 +23,13 @@ class Markdown(Format):
 
     Args:
         without: names of sections that are left out.
+        folded: whether a section shows its first line alone until it is opened, where HTML folds it
+            too; for forges, which know ``<details>``.
     """
 
-    def __init__(self, without: Collection[str] = ()) -> None:
+    def __init__(self, without: Collection[str] = (), *, folded: bool = False) -> None:
         self._without = without
+        self._folded = folded
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables, each under its title."""
@@ -55,17 +58,18 @@ class Markdown(Format):
                 parts += ["", *items(below)]
         for section in sections(table):
             if section.name not in self._without:
-                parts += ["", *_section(section)]
+                parts += ["", *_section(section, folded=self._folded and section.folded)]
         return "\n".join(parts) + "\n"
 
 
-def _section(section: Section) -> list[str]:
-    parts = [f"**{plain(section.heading)}**: {plain(section.lead)}"]
-    if section.verbatim:
-        parts += ["", f"`{section.verbatim}`"]
+def _section(section: Section, *, folded: bool) -> list[str]:
+    body = ["", f"`{section.verbatim}`"] if section.verbatim else []
     for sheet in section.sheets:
-        parts += ["", f"{plain(sheet.caption)}:", "", *_pipes(sheet)]
-    return [*parts, "", *items(section.lines)] if section.lines else parts
+        body += ["", f"{plain(sheet.caption)}:", "", *_pipes(sheet)]
+    body += ["", *items(section.lines)] if section.lines else []
+    if folded and body:
+        body = ["", "<details><summary>more of it</summary>", *body, "", "</details>"]
+    return [f"**{plain(section.heading)}**: {plain(section.lead)}", *body]
 
 
 def _pipes(sheet: Sheet) -> list[str]:

@@ -9,6 +9,7 @@ from gaam_decoder.analysis.gates import layers_of_a_head
 from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, is_of
 from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.runs.result import RunResult
 
 FEW_ROWS = 30
 """Test rows; below, one of them is more than three points."""
@@ -74,6 +75,31 @@ def few_rows(table: Table) -> Iterator[str]:
         yield "there is one class in all: every answer is right"
     elif tested == 1:
         yield "only one class is among the test rows: how classes are told apart is not tested"
+
+
+def few_choose(table: Table) -> Iterator[str]:
+    """Which rows were chosen by so few that many candidates are alike to them."""
+    labels_of: dict[int, list[str]] = {}
+    for label, row in labelled(table):
+        if row.select == "val":
+            count = min(_choosing(run, row.folds) for run in row.runs)
+            if count < FEW_ROWS:
+                labels_of.setdefault(count, []).append(label)
+    if labels_of:
+        of = "; ".join(f"{count} of {', '.join(some)}" for count, some in sorted(labels_of.items()))
+        yield (
+            f"few rows chose the epoch, and a rate where that was tuned: {of}: many candidates are "
+            "alike to so few, and no interval covers their choice; --val-fraction gives them more"
+        )
+
+
+def _choosing(run: RunResult, folds: int) -> int:
+    """Rows of train that chose the epoch of a run; where it does not count them, by their share."""
+    if run.drawn:
+        return run.drawn["choose"]
+    rows: int = run.cache["rows"][run.setting("train_split")]
+    learned = rows * (folds - 1) / folds if folds > 1 else rows
+    return round(learned * run.setting("val_fraction"))
 
 
 def shared_texts(table: Table) -> Iterator[str]:

@@ -116,8 +116,11 @@ def _lines(groups: tuple[Group, ...], table: Table) -> list[str]:
             f"of more than {MOST_VALUES} rows the best are compared; Holm corrects for "
             "the pairs of all, so that this choice makes no p smaller"
         )
-    if len(groups) == MOST_GROUPS:
-        found.append(f"at most {MOST_GROUPS} groups of rows are compared, those of most rows")
+    if left_out := table.pairs.groups_left_out:
+        found.append(
+            f"at most {MOST_GROUPS} groups of rows are compared, those of most rows; pairs of the "
+            f"{left_out} other{'s' * (left_out > 1)} are counted by Holm too"
+        )
     if any(group.rows[0].folds > 1 for group in groups):
         found.append("the training sets of the folds are taken as given")
     rows = [row for group in groups for row in group.rows]

@@ -110,10 +110,15 @@ def _names(
     groups: Mapping[tuple[Any, ...], Mapping[tuple[float, ...], int]],
     chosen: tuple[str, ...],
 ) -> list[str]:
-    """Of every series what tells it from the others."""
-    keys = list(groups)
-    shared = set.intersection(*(set(key[3:]) for key in keys))
-    several_heads = len({key[2] for key in keys}) > 1
+    """Of every series what tells it from the others of its head, which is named where several are.
+
+    Recipes of different heads differ in all that only one of them has: a fit has no epochs.
+    """
+    of_head: dict[str, list[set[Any]]] = {}
+    for key in groups:
+        of_head.setdefault(key[2], []).append(set(key[3:]))
+    shared = {head: set.intersection(*parts) for head, parts in of_head.items()}
+    several_heads = len(of_head) > 1
     names = []
     for key, of in groups.items():
         mechanism, words, head, *rest = key
@@ -121,7 +126,8 @@ def _names(
         if any(name.startswith(f"{mechanism} ") for name in chosen):
             text = f"{mechanism}:{brief(words)}" if words else mechanism
         text += f" + {brief(head, 60)}" if several_heads else ""
-        own = [part for part in rest if part not in shared and f"{mechanism} " not in part[0]]
+        own = [part for part in rest if part not in shared[head]]
+        own = [part for part in own if f"{mechanism} " not in part[0]]
         text += " " + ", ".join(brief(f"{name}={_spell(value)}") for name, value in own)
         names.append(text.strip())
     return numbered(names)

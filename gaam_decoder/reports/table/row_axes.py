@@ -39,6 +39,8 @@ def axes_of(row: Row) -> tuple[dict[str, float], tuple[Any, ...]]:
             numbers[name] = float(value)
         elif value is not None:
             rest.append((name, str(value)))
+    if count := _all_rows(row):
+        numbers["train_rows"] = count
     mechanism, _, options = row.attention.partition(":")
     numbers |= {f"{mechanism} {name}": float(value) for name, value in _OPTION.findall(options)}
     words = ",".join(part for part in options.split(",") if not _OPTION.fullmatch(part))
@@ -47,3 +49,12 @@ def axes_of(row: Row) -> tuple[dict[str, float], tuple[Any, ...]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _all_rows(row: Row) -> int | None:
+    """How many rows one learned from that took all; None over folds."""
+    if row.folds > 1 or row.recipe.get("train_rows") or row.recipe.get("shots"):
+        return None
+    run = row.runs[0]
+    count: int = run.cache["rows"][run.recipe["train_split"]]
+    return count

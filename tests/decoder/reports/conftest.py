@@ -45,7 +45,8 @@ def build_run(
     seeds = seeds or tuple(range(num_seeds))
     label_N = np.random.default_rng(num_rows).integers(0, len(classes), num_rows)
     answer_SN = np.where(right_SN, label_N, (label_N + 1) % len(classes))
-    settings = {"select": "val", "epochs": 3, "lr": 0.001, "test_split": "test", "layers": None}
+    settings = {"select": "val", "epochs": 3, "lr": 0.001, "layers": None}
+    settings |= {"train_split": "train", "test_split": "test", "val_fraction": 0.1}
     settings |= recipe
     run = RunResult(
         path=Path(path or f"{attention}-{head}"),

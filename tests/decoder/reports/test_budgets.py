@@ -13,6 +13,7 @@ import pytest
 from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.comparisons.against_baseline import same_recipe
+from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.signature import read, signature
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
@@ -112,6 +113,25 @@ def test_every_format_says_how_many_rows_and_what_no_interval_covers(make_run: M
             assert "drawn once, by" in text
     plain = table_of([of_size(make_run, "none", {})])
     assert "drawn once" not in written(plain, "terminal")
+
+
+@pytest.mark.parametrize("count", [1, 5, 29, 30, 400])
+def test_few_rows_that_chose_are_named(make_run: MakeRun, count: int) -> None:
+    """Drawn, held out of all rows, and of the rows that a fold leaves; of no other selection."""
+    right, many = answers(6, 0.7, 1), {"rows": {"train": 90_000, "test": 300}}
+    drawn = make_run("none", right, path="1", cache=many, train_rows=10 * count)
+    drawn.drawn.update(learn=9 * count, choose=count)
+    held = {"rows": {"train": 10 * count, "test": 300}}
+    folds = {"rows": {"train": 20 * count, "test": 300}}
+    of_fold = [make_run("none", right, path=f"3{fold}", cache=folds, fold=fold,
+                        split_seed=0)
+               for fold in ("1/2", "2/2")]  # fmt: skip
+    for runs in ([drawn], [make_run("none", right, path="2", cache=held)], of_fold):
+        whole = max(build_tables(runs), key=lambda table: table.rows[0].folds)
+        assert (f": {count} of none" in " ".join(notes(whole))) == (count < 30)
+    for select in ("test", "last"):
+        run = make_run("none", right, path="4", cache=held, select=select)
+        assert "rows chose the epoch" not in " ".join(notes(table_of([run])))
 
 
 def test_a_signature_names_every_size_and_all(make_run: MakeRun) -> None:
