@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from gaam_cache.errors import CacheError
@@ -162,6 +163,9 @@ def _of_values(
 def _beyond(who: str, was: float | None, now: float | None, tolerance: float) -> Iterator[str]:
     if was is None and now is None:
         return
+    for one in (was, now):
+        if not isinstance(one, (int, float, NoneType)):
+            raise TypeError(f"{who}: {one!r} is no number")
     if was is None or now is None or not abs(100 * (now - was)) <= tolerance:
         told = ["none" if one is None else f"{100 * one:.2f}" for one in (now, was)]
         yield f"{who} {told[0]}, recorded: {told[1]} (tolerance {tolerance:g} points)"

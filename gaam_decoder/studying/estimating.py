@@ -28,6 +28,9 @@ from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
 NO_ESTIMATE = "no estimate"
+LONGEST = 300
+"""Characters of why there is none."""
+ELSEWHERE = "where its rows are on this machine, --dataset FOLDER names them"
 Caches = dict[str | None, EmbeddingCache]
 """Of a study, by name: open, or what they are expected to be."""
 
@@ -62,7 +65,9 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
                 warnings.simplefilter("ignore", GaamWarning)  # whoever runs it is told
                 cost = _cost(step, command, study, place, caches)
         except GaamError as error:
-            words = f"{NO_ESTIMATE}: {brief(str(error))}"
+            words = f"{NO_ESTIMATE}: {brief(error.message, LONGEST)}"
+            if step.command == "extract" and place.dataset is None:
+                words += f"; {ELSEWHERE}"
             cost = Cost(command=command, words=words, seconds=None)
         yield cost
 

@@ -70,6 +70,8 @@ class Outcome:
             lines += [f"differs: {line}" for line in self.checked.differences]
             number = len(self.checked.differences)
             told = f"{number} differences" if number else "as recorded, within the tolerances"
+            if noted := len(self.checked.remarks):
+                told += f"; {noted} note{'s' * (noted > 1)} above of what decides no check"
             lines.append(f"check of {self.checked.num_rows} rows: {told}")
         return "\n".join(lines)
 

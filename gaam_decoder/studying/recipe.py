@@ -19,13 +19,22 @@ from typing import Any
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
+from gaam_cache.plugins import nearest
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.studying.asked import check_asked
 from gaam_decoder.studying.place import MACHINE, not_of_machine
 from gaam_decoder.studying.step import CONFIGS, Step, spelled
-from gaam_decoder.studying.tables import by_field, no_others, one_of, table, tables, wrong
+from gaam_decoder.studying.tables import (
+    by_field,
+    check_name,
+    no_others,
+    table,
+    tables,
+    wrong,
+    wrong_option,
+)
 
 FILE = "study.toml"
 LARGEST_FILE = 2**20
@@ -34,6 +43,10 @@ ABLATE = ("num_layers", "seed", "of", "cache")
 PLACES = ("out", "runs", "cache")
 """What a study decides itself."""
 REPORT = tuple(name for name in inspect.signature(report).parameters if name != "runs")
+OF_REPORTS = ("name", "title", "cache", "studies")
+"""What a recipe says of a report beside what ``gaam report`` is asked."""
+MAKERS = ("extract", "plant")
+"""Commands that make a cache."""
 MOST_TABLES = 100
 """Of one report; each has a number in the names of its pictures."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
@@ -98,11 +111,13 @@ def read_study(what: str | Path) -> Study:
     path = folder / FILE
     if not path.is_file():
         known = sorted(found.parent.name for found in ours.glob(f"*/{FILE}"))
+        meant = nearest(folder.name, known)
         raise NotFoundError(
             f"no study '{what}'",
             expected=f"a folder with {FILE}, or one of: {', '.join(known)}",
             found="no such file",
             where=str(path.absolute()),
+            hint=f"did you mean '{meant}'?" if meant else None,
         )
     folder = folder.resolve()
     path = folder / FILE
@@ -127,12 +142,12 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
     steps = [_cache(name, options, path) for name, options in table(found, "caches", path).items()]
     names = {step.makes for step in steps}
     for step in steps:
-        if (source := step.reads) and source not in names - {step.makes}:
-            raise wrong(path, f"'from' of cache '{step.makes}'", one_of(names), source)
+        if source := step.reads:
+            check_name(path, f"'from' of cache '{step.makes}'", names - {step.makes}, source)
     for options in tables(found, "train", path):
-        cache = _cache_of(options, names, "[[train]]", path)
         rest = {k: v for k, v in options.items() if k != "cache"}
-        fields = _fields(TrainConfig, "train", rest, path, "[[train]]")
+        fields = _fields(TrainConfig, "train", rest, path, "[[train]]", {"cache"})
+        cache = _cache_of(options, names, "[[train]]", path)
         steps.append(Step(command="train", options=fields, reads=cache))
     for options in tables(found, "ablate", path):
         fields = by_field(options, path, "[[ablate]]")
@@ -169,20 +184,19 @@ def _cache(name: str, options: Any, path: Path) -> Step:
     if not _NAME.fullmatch(name) or not isinstance(options, dict):
         raise wrong(path, f"cache '{name}'", "a table, named by small letters, digits, -", name)
     command = options.get("command", "extract")
-    if command not in ("extract", "plant"):
-        raise wrong(path, f"'command' of cache '{name}'", "extract or plant", repr(command))
+    check_name(path, f"'command' of cache '{name}'", set(MAKERS), command)
     rest = {k: v for k, v in options.items() if k != "command"}
     source = rest.pop("from", None)
     if source is not None and (command != "plant" or not isinstance(source, str)):
         raise wrong(path, f"'from' of cache '{name}'", "with command = 'plant', a cache", source)
-    fields = _fields(CONFIGS[command], command, rest, path, f"cache '{name}'")
+    fields = _fields(CONFIGS[command], command, rest, path, f"cache '{name}'", {"command", "from"})
     return Step(command=command, options=fields, makes=name, reads=source)
 
 
 def _fields(
-    config: type, command: str, options: Mapping[str, Any], path: Path, who: str
+    config: type, command: str, options: Mapping[str, Any], path: Path, who: str, own: set[str]
 ) -> dict[str, Any]:
-    """Options by the names of fields; all of them are taken by the command."""
+    """Options by the names of fields, all taken by the command; ``own`` stand beside them."""
     names = {spelled(config, f.name)[2:]: f.name for f in dataclasses.fields(config)}
     fields = by_field(options, path, who, names)
     not_of_machine(fields, path, who)
@@ -191,18 +205,18 @@ def _fields(
             path, f"'{place[0]}' of {command}", "what the study itself does not decide", place[0]
         )
     known = {field.name for field in dataclasses.fields(config)} - {*PLACES, *MACHINE}
-    no_others(fields, known, path, who)
+    no_others(fields, known | own, path, who)
     given = {"out": Path("out")} if command == "plant" else {}
     try:
         resolve(config, command, fields | given, environ={})
     except ConfigError as error:
-        expected, value = error.details.get("expected"), error.details.get("found")
-        raise wrong(path, f"of '{command}': {error.message}", expected, value) from error
+        raise wrong_option(path, who, error) from error
     return fields
 
 
 def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> Asked:
     fields = by_field(options, path, "a [[report]]", {"all": "every_candidate"})
+    no_others(fields, {*REPORT, *OF_REPORTS} - {"since"}, path, "a [[report]]")
     fields.setdefault("every_candidate", False)
     name, title = fields.pop("name", None), fields.pop("title", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -212,12 +226,10 @@ def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> A
         raise wrong(path, f"'studies' of report '{name}'", "names of studies", repr(studies))
     cache = _cache_of(fields, caches, f"report '{name}'", path) if "cache" in fields else None
     fields.pop("cache", None)
-    no_others(fields, set(REPORT) - {"since"}, path, f"report '{name}'")
     try:
         check_asked(**fields)
     except ConfigError as error:
-        expected, value = error.details.get("expected"), error.details.get("found")
-        raise wrong(path, f"report '{name}': {error.message}", expected, value) from error
+        raise wrong_option(path, f"report '{name}'", error) from error
     return Asked(
         name=name, title=str(title or name), options=fields, cache=cache, studies=tuple(studies)
     )
@@ -233,6 +245,5 @@ def _tolerances(found: Mapping[str, Any], path: Path) -> dict[str, float]:
 
 def _cache_of(options: Mapping[str, Any], names: set[str | None], who: str, path: Path) -> str:
     found = options.get("cache")
-    if found not in names:
-        raise wrong(path, f"'cache' of {who}", one_of(names), repr(found))
+    check_name(path, f"'cache' of {who}", names, found)
     return str(found)

@@ -16,6 +16,7 @@ from typing import Any
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.terminal import interruption
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
@@ -28,6 +29,7 @@ GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).p
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 WAITS = "waits for the other ranks"
 """Said of a command that ends when all is there, whoever makes it."""
+GOES_ON = "the study goes on where it stopped: run the same again"
 _WITH_US = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -140,7 +142,8 @@ def run(
         words = arguments(step, study, place)
         waits = "" if ranked or rank is None else f"  # {WAITS}"
         say(f"$ {typed(words)}{waits}")
-        code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
+        with interruption.explained(lambda: GOES_ON):
+            code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)
 

@@ -27,10 +27,12 @@ def tables(found: Mapping[str, Any], name: str, path: Path) -> list[dict[str, An
 
 
 def no_others(found: Mapping[str, Any], known: set[str], path: Path, where: str = "") -> None:
-    """Refuse a key that nobody knows, with those that there are."""
+    """Refuse a key that nobody knows, with those that there are, all as options are spelled."""
     for key in found:
         if key not in known:
-            raise plugins.unknown("setting", key, sorted(known), where=f"{path} {where}".strip())
+            there = sorted(name.replace("_", "-") for name in known)
+            place = f"{path} {where}".strip()
+            raise plugins.unknown("setting", key.replace("_", "-"), there, where=place)
 
 
 def by_field(
@@ -55,11 +57,27 @@ def by_field(
     return {field: options[key] for field, key in spelled.items()}
 
 
-def one_of(names: set[str | None]) -> str:
-    """Names to choose from, for a message."""
-    return f"one of: {', '.join(sorted(filter(None, names)))}"
+def check_name(path: Path, what: str, names: set[str | None], found: Any) -> None:
+    """Refuse a name that there is not, with those that there are."""
+    if not isinstance(found, str) or found not in names:
+        known = sorted(filter(None, names))
+        meant = plugins.nearest(str(found), known)
+        expected = f"one of: {', '.join(known)}" if known else "a table [caches.NAME]"
+        hint = f"did you mean '{meant}'?" if meant else None
+        raise wrong(path, what, expected, repr(found), hint)
 
 
-def wrong(path: Path, what: str, expected: str | None, found: Any) -> ConfigError:
+def wrong(
+    path: Path, what: str, expected: str | None, found: Any, hint: str | None = None
+) -> ConfigError:
     """What is wrong with a recipe."""
-    return ConfigError(what, expected=expected, found=str(found), where=str(path))
+    return ConfigError(what, expected=expected, found=str(found), where=str(path), hint=hint)
+
+
+def wrong_option(path: Path, who: str, error: ConfigError) -> ConfigError:
+    """What is wrong with an option, in the words of the command that takes it."""
+    details = error.details
+    return wrong(
+        path, f"{who}: {error.message}", details.get("expected"), details.get("found", "this"),
+        details.get("to do"),
+    )  # fmt: skip

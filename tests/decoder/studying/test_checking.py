@@ -195,3 +195,14 @@ JUNK += [{"reports": {"one": one}} for one in ([3], {"a": 1}, [{}], [{"cache": N
 def test_what_no_study_wrote_is_one_message(junk: dict[str, Any]) -> None:
     with pytest.raises(CacheError):
         compare(junk, results(), TOLERANCES)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in LEAVES if path[-1] in TOLERATED])
+def test_a_mistyped_number_is_named_with_its_place(path: tuple[Any, ...]) -> None:
+    for junk in ("0.82x", [0.82], {"mean": 1}):
+        with pytest.raises(CacheError) as refused:
+            compare(put(results(), path, junk), results(), TOLERANCES)
+        found = refused.value.details["found"]
+        assert repr(junk) in found
+        assert f"{path[1]}, cache" in found
+        assert ("accuracy" if path[-1] == "mean" else str(path[-1]).replace("_", " ")) in found

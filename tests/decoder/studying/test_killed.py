@@ -35,7 +35,9 @@ def test_killed_anywhere_it_goes_on_to_the_same(done: Path, tmp_path: Path) -> N
                 seen += line.startswith("$ gaam")
             assert seen == steps
             process.send_signal(signal.SIGTERM if steps % 2 else signal.SIGKILL)
-            process.stderr.read()  # until its command has ended too
+            said = process.stderr.read()  # until its command has ended too
+            if steps % 2:
+                assert said.endswith(f"interrupted; {running.GOES_ON}\n")
         assert process.returncode in (130, -signal.SIGKILL)
     assert study(tmp_path).returncode == 0
     for name in RECORDED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,36 @@ def test_unknown_studies_are_told_of_ours() -> None:
         with pytest.raises(NotFoundError, match="no study") as refused:
             read_study(name)
         assert OURS[0].name in refused.value.details["expected"]
+
+
+MEANT = {
+    **{f"\n{key} =": key for key in re.findall(r"^([a-z-]{4,}) =", RECIPE, re.MULTILINE)},
+    **{f"[{name}": name for name in ("caches", "train", "ablate", "report", "check")},
+    **{f'"{name}:': name for name in ("laplace", "gaam")},
+    'cache = "small"': "small",
+    'from = "small"': "small",
+    'gate = "laplace"': "laplace",
+    'command = "plant"': "plant",
+}
+"""A part of the tiny study, and the word in it that is mistyped."""
+
+
+@pytest.mark.parametrize(("part", "word"), MEANT.items())
+def test_of_a_mistyped_word_the_one_that_was_meant_is_named(
+    part: str, word: str, tmp_path: Path
+) -> None:
+    assert part in RECIPE
+    for typed in (f"{word}{word[-1]}", f"{word[:2]}{word[3:]}", f"{word[0]}{word[2]}{word[1:]}"):
+        for spelled in {typed, typed.replace("-", "_")} - {word}:
+            recipe = RECIPE.replace(part, part.replace(word, spelled), 1)
+            with pytest.raises(ConfigError) as refused:
+                read_study(written(tmp_path, recipe))
+            assert refused.value.details["to do"].startswith(f"did you mean '{word}'")
+
+
+@pytest.mark.parametrize("folder", OURS, ids=lambda folder: folder.name)
+def test_of_a_mistyped_study_the_one_that_was_meant_is_named(folder: Path) -> None:
+    for typed in (folder.name[:-1], f"{folder.name}s", folder.name.replace("-", "", 1) + "x"):
+        with pytest.raises(NotFoundError) as refused:
+            read_study(typed)
+        assert refused.value.details["to do"] == f"did you mean '{folder.name}'?"
