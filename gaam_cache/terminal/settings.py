@@ -65,7 +65,8 @@ def resolve(
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     named = {key: value for key, value in given.items() if value is not None}
     layers: list[tuple[str, Mapping[str, Any]]] = []
-    variables = {name: environ[_variable(name)] for name in fields if _variable(name) in environ}
+    names = _spellings(cls)
+    variables = {name: environ[_variable(name)] for name in names if _variable(name) in environ}
     layers.append(("the environment", variables))
     if preset is not None:
         layers.append((f"preset '{preset}'", _read(_preset_path(preset, section), section)))
@@ -76,9 +77,10 @@ def resolve(
     for where, layer in layers:
         written: dict[str, str] = {}
         for key, value in layer.items():
-            name = key.replace("-", "_")
-            if name not in fields:
-                raise plugins.unknown("setting", key, sorted(fields), where=where)
+            name = names.get(key.replace("-", "_"))
+            if name is None:
+                there = sorted(_option(fields[one])[2:] for one in fields)
+                raise plugins.unknown("setting", key.replace("_", "-"), there, where=where)
             if name in written:
                 raise ConfigError(
                     f"'{name}' is set twice",
@@ -95,8 +97,8 @@ def resolve(
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
-                option = fields[name].metadata.get("option") or option_of(name)
-                spelled = {"the environment": _variable(name), "the command line": option}
+                option = _option(fields[name])
+                spelled = {"the environment": _variable(key), "the command line": option}
                 raise ConfigError(
                     f"bad value for '{spelled.get(where, key)}'",
                     found=_shown(value),
@@ -105,6 +107,18 @@ def resolve(
                     hint=_meant(hints[name], value),
                 ) from error
     return cls(**values)
+
+
+def _option(field: dataclasses.Field[Any]) -> str:
+    """How a field is written on the command line."""
+    return field.metadata.get("option") or option_of(field.name)
+
+
+def _spellings(cls: type) -> dict[str, str]:
+    """The option of every field of a config, and the field itself -> its name."""
+    fields = dataclasses.fields(cls)
+    options = {_option(field)[2:].replace("-", "_"): field.name for field in fields}
+    return {field.name: field.name for field in fields} | options
 
 
 def _checked(value: Any) -> Any:
@@ -140,7 +154,7 @@ def check_variables(*classes: type, environ: Mapping[str, str] = os.environ) -> 
     Raises:
         ConfigError: naming it.
     """
-    known = {_variable(field.name) for cls in classes for field in dataclasses.fields(cls)}
+    known = {_variable(name) for cls in classes for name in _spellings(cls)}
     for variable in sorted(environ):
         if variable.startswith(PREFIX) and variable not in known:
             raise plugins.unknown(

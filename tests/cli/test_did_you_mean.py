@@ -115,7 +115,10 @@ def test_variables_that_no_command_reads_are_refused(cls: type) -> None:
     for field in dataclasses.fields(cls):
         variable = f"GAAM_{field.name.upper()}"
         for wrong in (f"{variable}S", variable.lower().replace("gaam", "GAAM"), variable[:-1]):
-            known = {f"GAAM_{f.name.upper()}" for c in (cls, other) for f in dataclasses.fields(c)}
+            every = [f for c in (cls, other) for f in dataclasses.fields(c)]
+            known = {f"GAAM_{f.name.upper()}" for f in every}
+            known |= {f"GAAM_{f.metadata['option'][2:].upper().replace('-', '_')}"
+                      for f in every if "option" in f.metadata}  # fmt: skip
             if wrong in known:
                 continue
             with pytest.raises(ConfigError, match=f"unknown variable '{wrong}'") as caught:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.terminal.settings import preset_names, resolve
+from gaam_cache.messages.checks import option_of
+from gaam_cache.terminal.settings import check_variables, preset_names, resolve
 from gaam_decoder.config import TrainConfig
 
 
@@ -42,7 +45,7 @@ def test_command_line_beats_file_beats_preset_beats_environment_beats_default(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[extract]\nmaxlength = 3", r"unknown setting 'maxlength'(.|\n)*max_length"),
+        ("[extract]\nmaxlength = 3", r"unknown setting 'maxlength'(.|\n)*max-length"),
         ('[extract]\nmax-length = "many"', r"bad value for 'max-length'(.|\n)*a whole number"),
         ("[extract]\nmax-length = true", r"bad value"),
         ("[extract]\nlimit = 0", r"--limit is out of range"),
@@ -107,3 +110,46 @@ def test_attention_options_keep_their_commas() -> None:
     given = {"attn": ["laplace:heads=1,location=median", "gaam"]}
     config = resolve(TrainConfig, "train", given, environ={})
     assert config.attn == ("laplace:heads=1,location=median", "gaam")
+
+
+JUNK = "none-such"
+
+
+def outcome(cls: type, section: str, **more: Any) -> str:
+    try:
+        return str(resolve(cls, section, {}, **more))
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("cls", [ExtractConfig, TrainConfig])
+def test_a_file_and_variables_take_every_option_as_it_is_spelled(cls: type, tmp_path: Path) -> None:
+    section = "extract" if cls is ExtractConfig else "train"
+    for field in dataclasses.fields(cls):
+        option = field.metadata.get("option") or option_of(field.name)
+        spellings = {option[2:], option[2:].replace("-", "_"), field.name}
+        for spelled in spellings:
+            path = tmp_path / "c.toml"
+            path.write_text(f'[{section}]\n{spelled} = "{JUNK}"\n')
+            variable = f"GAAM_{spelled.upper().replace('-', '_')}"
+            check_variables(cls, environ={variable: JUNK})
+            for more in ({"config_file": path, "environ": {}}, {"environ": {variable: JUNK}}):
+                said = outcome(cls, section, **more)
+                assert JUNK in said
+                assert "unknown setting" not in said
+        if len({one.replace("-", "_") for one in spellings}) > 1:
+            path.write_text(f'[{section}]\n{option[2:]} = "a"\n{field.name} = "b"\n')
+            with pytest.raises(ConfigError, match="twice"):
+                resolve(cls, section, {}, config_file=path, environ={})
+
+
+def test_of_a_mistyped_setting_the_option_is_named(tmp_path: Path) -> None:
+    for section, cls in (("extract", ExtractConfig), ("train", TrainConfig)):
+        for field in dataclasses.fields(cls):
+            option = (field.metadata.get("option") or option_of(field.name))[2:]
+            path = tmp_path / "c.toml"
+            path.write_text(f"[{section}]\n{option.replace('-', '_')}{option[-1]} = 1\n")
+            if len(option) > 5:
+                with pytest.raises(ConfigError) as refused:
+                    resolve(cls, section, {}, config_file=path, environ={})
+                assert refused.value.details["to do"].startswith(f"did you mean '{option}'")
