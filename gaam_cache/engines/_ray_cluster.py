@@ -17,6 +17,7 @@ from gaam_cache.engines._ray_actors import Sight
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
 from gaam_cache.messages.checks import shortened
+from gaam_cache.messages.extras import install
 from gaam_cache.terminal import interruption
 
 ANSWER_SECONDS = 10.0
@@ -128,6 +129,6 @@ def library() -> Any:
             "--engine ray needs Ray",
             expected=f"ray >= {OLDEST} here and on every node",
             found=str(error),
-            hint="pip install 'gaam[ray]'",
+            hint=install("ray"),
         ) from error
     return ray

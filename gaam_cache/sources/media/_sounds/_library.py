@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.extras import install
 
 
 def soundfile() -> Any:
@@ -20,7 +21,7 @@ def soundfile() -> Any:
             "sounds cannot be read",
             expected="the package 'soundfile' and the library libsndfile",
             found=str(error),
-            hint="pip install 'gaam[audio]'",
+            hint=install("audio"),
         ) from error
     return module
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.extras import install
 from gaam_cache.sources.media._sounds._decoder import CODES
 from gaam_cache.sources.media._sounds._pieces import parts
 from gaam_cache.sources.media.audio import Audio
@@ -103,7 +104,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     for ask in (Audio.versions, lambda: sounds_of(content)):
         with pytest.raises(ConfigError) as error:
             ask()
-        assert "gaam[audio]" in error.value.details["to do"]
+        assert error.value.details["to do"] == install("audio")
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.11, 0.25, 1.0, 5.0])

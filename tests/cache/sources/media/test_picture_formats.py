@@ -12,6 +12,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.messages.extras import install
 from gaam_cache.sources.media.vision import Vision
 from tests.cache.sources.media.making import look, picture
 from tests.cache.sources.media.making_pictures import (
@@ -194,4 +195,4 @@ def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ConfigError) as caught:
         look(Vision, content)
-    assert "gaam[vision]" in caught.value.details["to do"]
+    assert caught.value.details["to do"] == install("vision")
