@@ -158,7 +158,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
             "batching": encoder.batching,
             **recorded_settings(config, "encoder"),
         },
-        dataset=_provenance(config, rows) | {"shared_texts": job.shared_texts},
+        dataset=provenance(config, rows) | {"shared_texts": job.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         pooling=config.pool,
@@ -175,7 +175,7 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
     )
 
 
-def _provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
+def provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
     """What it takes to read the same rows again, from any folder."""
     is_path = find_source(config.dataset).is_path
     return {

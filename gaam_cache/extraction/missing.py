@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER, order_of_work
-from gaam_cache.extraction.job import Job, make_plan, warn
+from gaam_cache.extraction.job import Job, make_plan, provenance, warn
 from gaam_cache.extraction.pipeline import make_shards
 from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.tally import Tally
@@ -59,7 +59,7 @@ def adopted(config: ExtractConfig, job: Job) -> Plan | None:
         there = (config.out / PLAN_FILE).exists()
     if not there:
         return None
-    plan = adopt_plan(config.out, job.fields)
+    plan = adopt_plan(config.out, job.fields, provenance(config, job.rows))
     broken = in_thread(discard_broken, config.out, plan)
     warn([f"{name} is made again: {why}" for name, why in broken.items()], stacklevel=5)
     return plan

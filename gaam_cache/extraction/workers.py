@@ -16,7 +16,7 @@ from gaam_cache.engines.sharing.holder import Holder
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.ranks import Rank, device_of
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
-from gaam_cache.extraction.job import prepare_job, read_rows
+from gaam_cache.extraction.job import prepare_job, provenance, read_rows
 from gaam_cache.extraction.missing import ROWS, Role, make_missing
 from gaam_cache.extraction.recorded import recorded_settings
 from gaam_cache.extraction.summary import ExtractSummary, summarize
@@ -101,7 +101,7 @@ def by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> Extra
     facts = next((facts for _, facts, _ in results if facts is not None), None)
     if facts is None:  # others had completed it when the first worker began
         job = prepare_job(config, report, checked=checked)
-        adopt_plan(config.out, job.fields)
+        adopt_plan(config.out, job.fields, provenance(config, job.rows))
         facts = job.encoder.facts()
     tally = Tally()
     for done, _, _ in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from gaam_cache.format.fingerprint import difference_table, differences, fingerp
 from gaam_cache.format.plan import MAX_SHARDS, PLAN_FILE, Plan, read_plan
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.strict_json import MAX_BYTES
+
+NO_SETTINGS = ("path", "origin", "shared_texts", "import")
+"""Of how rows are read: where they lie, and what was found in them."""
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
@@ -35,11 +39,16 @@ def write_plan(root: Path, plan: Plan) -> Plan:
         there_already = path.exists()
     if not there_already and write_file(path, content, exclusive=True):
         return plan
-    return adopt_plan(root, plan.fingerprint_fields)
+    return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
 
-def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
+def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
     """The plan that is there, if its fingerprint covers these fields.
+
+    Args:
+        root: folder of the cache.
+        fields: that its fingerprint has to cover.
+        dataset: how the rows are read, which the fingerprint covers by hashes of what was read.
 
     Raises:
         NotFoundError: none is there.
@@ -48,7 +57,8 @@ def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
     path = root / PLAN_FILE
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint != ours:
-        rows = differences(fields, there.fingerprint_fields)
+        read, was_read = ({"dataset": _in_words(one)} for one in (dataset, there.dataset))
+        rows = differences(read, was_read) + differences(fields, there.fingerprint_fields)
         table = difference_table(rows, "in the folder")
         raise ConfigError(
             f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
@@ -58,3 +68,7 @@ def adopt_plan(root: Path, fields: dict[str, Any]) -> Plan:
             hint="choose another folder with --out, or delete this one",
         )
     return there
+
+
+def _in_words(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in dataset.items() if name not in NO_SETTINGS}

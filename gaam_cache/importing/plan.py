@@ -73,8 +73,9 @@ def check_folder(out: Path, fields: dict[str, Any]) -> None:
     with storage_errors(out / PLAN_FILE):
         there = (out / PLAN_FILE).exists()
     if there:
-        content = read_plan(out).fingerprint_fields["content"]
-        adopt_plan(out, {**fields, "content": content})
+        found = read_plan(out)
+        content = found.fingerprint_fields["content"]
+        adopt_plan(out, {**fields, "content": content}, found.dataset)
 
 
 def plan_of(
