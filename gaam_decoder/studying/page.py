@@ -20,6 +20,7 @@ from gaam_decoder.studying.recipe import Asked, Study
 
 CHECKLIST = "checklist"
 """A section of every report, and of a page once."""
+PAIRS = "pairs"
 MOST_PICTURES = 4
 """Of a table: a page that people read."""
 
@@ -77,6 +78,8 @@ def _answers(made: Sequence[tuple[Asked, Report, str]]) -> Iterator[str]:
             title = f"{asked.title}, table {number}" if len(report.tables) > 1 else asked.title
             if found := conclusion(table).removeprefix(LEAD):
                 said.append(f"{title}: {found}")
+            if "pairs" in asked.options:  # then they are what the report is for
+                said += [f"{title}: {one.lead}" for one in sections(table) if one.name == PAIRS]
     if said:
         yield "What one may conclude:"
         yield "\n".join(items(said))

@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 
 from gaam_cache.cache import open_cache
+from gaam_cache.messages.markdown import plain
+from gaam_decoder.reports.notes.claims import LEAD
 
 
 def test_machine_and_every_cache_are_recorded(here: Path) -> None:
@@ -32,3 +34,23 @@ def test_a_page_has_the_checklist_once(here: Path) -> None:
     assert any("Both, table 1" in line for line in claims)
     assert any("Both, table 2" in line for line in claims)
     assert all("One" in line or "Both" in line for line in claims)
+
+
+def test_a_page_begins_with_what_one_may_conclude_of_every_report(here: Path) -> None:
+    page = (here / "tiny/README.md").read_text()
+    results = json.loads((here / "tiny/results.json").read_text())
+    first = page[: page.index("## Commands")]
+    for title, tables in zip(("Both", "One"), results["reports"].values(), strict=True):
+        for number, table in enumerate(tables, 1):
+            said = f"{title}, table {number}" if len(tables) > 1 else title
+            assert f"- {plain(said)}: {plain(table['conclusion'].removeprefix(LEAD))}" in first
+
+
+def test_details_of_a_section_wait_and_its_first_line_does_not(here: Path) -> None:
+    page = (here / "tiny/README.md").read_text()
+    assert page.count("<details>") == page.count("</details>") > 0
+    for part in page.split("<details>")[1:]:
+        inside, _, after = part.partition("</details>")
+        assert inside.startswith("<summary>more of it</summary>\n\n")
+        assert "What one may conclude" not in inside
+        assert after.startswith("\n")
