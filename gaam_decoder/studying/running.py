@@ -16,7 +16,7 @@ from typing import Any
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.terminal import interruption
+from gaam_cache.terminal.interruption import explained
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
@@ -142,7 +142,7 @@ def run(
         words = arguments(step, study, place)
         waits = "" if ranked or rank is None else f"  # {WAITS}"
         say(f"$ {typed(words)}{waits}")
-        with interruption.explained(lambda: GOES_ON):
+        with explained(lambda: GOES_ON):
             code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)

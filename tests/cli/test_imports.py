@@ -31,7 +31,14 @@ ASKS = {
     "use": {"encode", "hub", "tables"},
     "rerun": {"rerun"},
     "planting": {"expected", "importing"},
-    "studying": {"bundle", "config", "expected", "extraction.estimate", "terminal.settings"},
+    "studying": {
+        "bundle",
+        "config",
+        "expected",
+        "extraction.estimate",
+        "terminal.settings",
+        "terminal.interruption",
+    },
 }
 """Rooms that ask the cache to do something, and what they ask."""
 

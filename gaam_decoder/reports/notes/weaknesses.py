@@ -94,10 +94,15 @@ def few_choose(table: Table) -> Iterator[str]:
 
 
 def _choosing(run: RunResult, folds: int) -> int:
-    """Rows of train that chose the epoch of a run; where it does not count them, by their share."""
+    """Rows of train that chose the epoch of a run; where it does not count them, by their share.
+
+    Enough of a split that the cache does not know.
+    """
     if run.drawn:
         return run.drawn["choose"]
-    rows: int = run.cache["rows"][run.setting("train_split")]
+    rows = run.cache["rows"].get(run.setting("train_split"))
+    if rows is None:
+        return FEW_ROWS
     learned = rows * (folds - 1) / folds if folds > 1 else rows
     return round(learned * run.setting("val_fraction"))
 

@@ -56,5 +56,5 @@ def _all_rows(row: Row) -> int | None:
     if row.folds > 1 or row.recipe.get("train_rows") or row.recipe.get("shots"):
         return None
     run = row.runs[0]
-    count: int = run.cache["rows"][run.recipe["train_split"]]
+    count: int | None = run.cache["rows"].get(run.recipe["train_split"])
     return count

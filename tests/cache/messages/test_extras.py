@@ -14,8 +14,6 @@ from gaam_cache.messages.extras import install
 CHECKOUT = data_path().parent
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-    "optional-dependencies"
-]
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
