@@ -141,7 +141,8 @@ def _makes_run(
 def _of_trainings(command: str, found: Sequence[TrainEstimate], at_most: str = "") -> Cost:
     number = sum(run.num_seeds for one in found for run in one.runs)
     what = f"{at_most}{number:,} trainings" if number else "is there"
-    return Cost(command=command, words=what, seconds=sum(one.seconds for one in found))
+    seconds = sum(one.seconds / one.workers for one in found)
+    return Cost(command=command, words=what, seconds=seconds)
 
 
 def _complete(path: Path) -> EmbeddingCache | None:

@@ -191,3 +191,21 @@ def test_what_needs_a_cache_that_cannot_be_made_has_no_estimate(
     assert costs[0].words.startswith("no estimate: ")
     assert costs[0].words.endswith(estimating.ELSEWHERE)
     assert costs[1].words == "no estimate before the cache 'small' is there"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_workers_with_a_device_each_share_the_time(
+    workers: int, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = estimating.estimate_training
+    alone: list[float] = []
+
+    def shared(config: TrainConfig, cache: EmbeddingCache | None = None) -> TrainEstimate:
+        found = real(config, cache)
+        alone.append(found.seconds)
+        return replace(found, workers=workers)
+
+    monkeypatch.setattr(estimating, "estimate_training", shared)
+    shutil.rmtree(here / "studies/tiny")
+    costs = estimate(read_study("tiny"), Place(out=Path("studies")))
+    assert sum(cost.seconds or 0 for cost in costs) == pytest.approx(sum(alone) / workers)
