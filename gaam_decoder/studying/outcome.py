@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
-from gaam_cache.format.targets import check_folder
+from gaam_cache.format.targets import check_file, check_folder
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.results import RESULTS, make, recorded, save
+from gaam_decoder.studying.results import PAGE, RESULTS, SEEDS, make, recorded, save
 from gaam_decoder.studying.running import run
 
 
@@ -96,6 +96,8 @@ def carry_out(
         CacheError: what is recorded is of other states.
     """
     check_folder(place.out, option="--out")
+    for name in (RESULTS, SEEDS, PAGE) if record else ():
+        check_file(study.folder / name, option="STUDY")
     rank = own_rank()
     before = recorded(study) if check else None
     check_strangers(study, place)

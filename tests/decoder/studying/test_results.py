@@ -6,11 +6,13 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 import torch
 
 from gaam_cache.cache import open_cache
 from gaam_cache.messages.markdown import plain
 from gaam_decoder.reports.notes.claims import LEAD
+from tests.decoder.studying.tiny_study import RECORDED, study, written
 
 
 def test_machine_and_every_cache_are_recorded(here: Path) -> None:
@@ -54,3 +56,14 @@ def test_details_of_a_section_wait_and_its_first_line_does_not(here: Path) -> No
         assert inside.startswith("<summary>more of it</summary>\n\n")
         assert "What one may conclude" not in inside
         assert after.startswith("\n")
+
+
+@pytest.mark.parametrize("name", [*RECORDED, "README.md"])
+def test_where_nothing_can_be_recorded_is_said_before_anything_runs(
+    name: str, tmp_path: Path
+) -> None:
+    (written(tmp_path) / name).mkdir()
+    said = study(tmp_path, "--record")
+    assert said.returncode == 2
+    assert name in said.stderr
+    assert not (tmp_path / "studies").exists()
