@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from gaam_cache.encoders import _locate
 from gaam_cache.encoders._locate import locate
 from gaam_cache.errors import ConfigError, HubError, NotFoundError
 from gaam_cache.hub import fetch as hub
+from gaam_cache.messages.extras import install
 from gaam_cache.sources.hub import HubSource
 from tests.conftest import needs_minilm, random_rows, write_csv
 
@@ -130,7 +132,7 @@ def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
 ) -> None:
     assert _locate.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
     monkeypatch.setattr(_locate, "PACKAGE_SHA256", "0" * 64)
-    with pytest.raises(HubError, match=r"gaam\[demo\]"):
+    with pytest.raises(HubError, match=re.escape(install("demo"))):
         locate(DEFAULT_ENCODER, None)
 
 
@@ -138,5 +140,5 @@ def test_without_the_package_the_default_encoder_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_locate, "PACKAGE", "no_such_package")
-    with pytest.raises(HubError, match=r"pip install 'gaam\[demo\]'"):
+    with pytest.raises(HubError, match=re.escape(install("demo"))):
         locate(DEFAULT_ENCODER, None)

@@ -35,7 +35,7 @@ def fake_run(
         key="k",
         attention=attention,
         head="linear",
-        recipe={"select": "last"},
+        recipe={"select": "last", "train_split": "train"},
         cache={
             "fingerprint": "f" * 64,
             "encoder": "e",
