@@ -9,12 +9,19 @@ from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_folder
+from gaam_cache.terminal.interruption import explained
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.results import RESULTS, make, recorded, save
 from gaam_decoder.studying.running import run
+
+KEPT = (
+    "what the finished commands of the study have made is kept, and what is finished of the one "
+    "that was at work: run the same again, which goes on from there"
+)
+"""Of a study that was interrupted, whichever command was at work."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,17 +104,18 @@ def carry_out(
     rank = own_rank()
     before = recorded(study) if check else None
     check_strangers(study, place)
-    run(study, place, rank=rank, quiet=quiet, say=say)
     into = place.out / study.name
-    if rank is not None and rank.number:
-        return Outcome(study=study.name, folder=into, found=None, rank=rank)
-    check_runs(study, place)
-    found = make(study, place, into)
-    return Outcome(
-        study=study.name,
-        folder=into,
-        found=found,
-        rank=rank,
-        written=tuple(save(study, into)) if record else (),
-        checked=compare(before, found, study.tolerances) if before is not None else None,
-    )
+    with explained(lambda: KEPT):
+        run(study, place, rank=rank, quiet=quiet, say=say)
+        if rank is not None and rank.number:
+            return Outcome(study=study.name, folder=into, found=None, rank=rank)
+        check_runs(study, place)
+        found = make(study, place, into)
+        return Outcome(
+            study=study.name,
+            folder=into,
+            found=found,
+            rank=rank,
+            written=tuple(save(study, into)) if record else (),
+            checked=compare(before, found, study.tolerances) if before is not None else None,
+        )

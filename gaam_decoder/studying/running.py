@@ -23,8 +23,9 @@ from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.step import CONFIGS, Step
 
-_CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
-GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
+_HERE = str(Path(gaam_cache.__file__).parents[1])
+_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
+GAAM = (sys.executable, "-P", "-c", _CODE)
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 WAITS = "waits for the other ranks"
 """Said of a command that ends when all is there, whoever makes it."""
@@ -42,10 +43,11 @@ was asked for has left a process of another parent. Other systems have no such c
 """
 
 
-def with_us(command: tuple[str, ...] = GAAM) -> list[str]:
-    """``GAAM``, ended when this process is, however that ends."""
-    *python, code = command
-    return [*python, _WITH_US.format(os.getpid()) + code]
+def with_us() -> list[str]:
+    """``GAAM``, ended when this process is, however that ends; who was interrupted says it once."""
+    *python, code = GAAM
+    silent = code.replace("main()", "main(says_interrupted=False)")
+    return [*python, _WITH_US.format(os.getpid()) + silent]
 
 
 class StepError(GaamError, RuntimeError):
