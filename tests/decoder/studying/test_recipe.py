@@ -11,9 +11,9 @@ from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder.studying import Place, read_study
 from gaam_decoder.studying.place import MACHINE, environment
-from gaam_decoder.studying.recipe import FILE
+from gaam_decoder.studying.finding import FILE
 from gaam_decoder.studying.running import arguments
-from gaam_decoder.studying.step import CONFIGS
+from gaam_decoder.studying.step import CONFIGS, spelled
 from tests.cli.commands import COMMANDS
 from tests.decoder.studying.tiny_study import RECIPE, written
 
@@ -25,10 +25,12 @@ WRONG = {
         *("baseline = 'nonne'", "baseline = 3", "margin = 'x'", "margin = -1", "sort = 'up'"),
         *("score = 'acuracy'", "head = 'linear'", "lr = ['x']", "top = 'x'", "all = 'no'"),
         *("figures = 'x'", "format = 'csv'", "cache = 'other'", "studies = 'x'", "since = '3d'"),
+        *("studies = ['none-such']", "studies = [3]"),
     ),
     'from = "small"': ("from = 'again'", "from = 'other'", "from = 3"),
     'gate = "laplace"': ("gate = 'none-such'", "out = 'x'", "rows = -3", "command = 'import'"),
     "num-layers = 2": ("num-layers = 'x'", "device = 'cuda'", "cache = 'other'", "of = 3"),
+    'of = "laplace:heads=1"': ("of = 'nonne'", "of = 'laplace:head=1'", "of = ''"),
     "accuracy = 0.3": ("accuracy = nan", "accuracy = -1", "accuracy = '1'", "acc = 1"),
     'name = "one"': ("name = 'both'", "name = 'both-1'", "name = '../x'", "name = 3"),
     'title = "Tiny"': ("title = 3", "title = ''", "name = 'x'", "title = ["),
@@ -81,7 +83,7 @@ def test_settings_of_the_machine_are_no_recipe(command: str, setting: str, tmp_p
     assert part in RECIPE
     whole = "[caches.again]\n" if command == "extract" else part
     recipe = RECIPE.replace(part, f"{whole}{option} = 1\n", 1)
-    with pytest.raises(ConfigError, match=setting) as refused:
+    with pytest.raises(ConfigError, match=f"'{option}' in ") as refused:
         read_study(written(tmp_path, recipe))
     assert "belongs to the machine" in refused.value.details["expected"]
     assert MACHINE[setting] in refused.value.details["to do"]
@@ -131,3 +133,106 @@ def test_unknown_studies_are_told_of_ours() -> None:
         with pytest.raises(NotFoundError, match="no study") as refused:
             read_study(name)
         assert OURS[0].name in refused.value.details["expected"]
+
+
+MISTYPED = {
+    'attn = ["laplace:heads=1", "none"]': {
+        'attn = ["laplase:heads=1"]': ("laplase", "laplace"),
+        'attn = ["laplace:haeds=1"]': ("haeds=1", "heads=..."),
+        'atn = ["none"]': ("atn", "attn"),
+    },
+    'tune-seeds = "0-1"': {
+        "tune-seed = '0-1'": ("tune-seed", "tune-seeds"),
+        "tune_seed = '0-1'": ("tune_seed", "tune-seeds"),
+        "train-row = 3": ("train-row", "train-rows"),
+        "train_row = 3": ("train_row", "train-rows"),
+        "layer-set = '1'": ("layer-set", "layers"),
+        "schedule = 'plateu'": ("", "plateau"),
+        "los = 'focal'": ("los", "loss"),
+        "loss = 'focl'": ("focl", "focal"),
+        "head = 'linaer'": ("linaer", "linear"),
+    },
+    "[[train]]": {"[[trian]]": ("trian", "train"), "[[trains]]": ("trains", "train")},
+    "[caches.small]": {"[cache.small]": ("cache", "caches")},
+    "[[report]]": {"[[reprot]]": ("reprot", "report")},
+    "[[ablate]]": {"[[ablation]]": ("ablation", "ablate")},
+    "[check]": {"[chekc]": ("chekc", "check")},
+    "question =": {"qestion =": ("qestion", "question")},
+    'cache = "small"': {"cache = 'smal'": ("smal", "small")},
+    'cache = "again"': {"cache = 'agian'": ("agian", "again")},
+    'from = "small"': {"from = 'smalll'": ("smalll", "small"), "form = 'x'": ("form", "from")},
+    'gate = "laplace"': {
+        "gate = 'laplase'": ("laplase", "laplace"),
+        "gaet = 'laplace'": ("gaet", "gate"),
+    },
+    'command = "plant"': {"command = 'plnat'": ("plnat", "plant")},
+    "num-layers = 2": {
+        "num-layer = 2": ("num-layer", "num-layers"),
+        "num_layer = 2": ("num_layer", "num-layers"),
+    },
+    'of = "laplace:heads=1"': {"of = 'laplase'": ("laplase", "laplace")},
+    'baseline = "none"': {
+        "baseline = 'nonee'": ("nonee", "none"),
+        "basline = 'none'": ("basline", "baseline"),
+        "tune_seds = '0-1'": ("tune_seds", "tune-seeds"),
+        "score = 'acuracy'": ("acuracy", "accuracy"),
+        "sort = 'diference'": ("diference", "difference"),
+        "attn = ['laplase']": ("laplase", "laplace"),
+        "studies = ['few-row']": ("few-row", "few-rows"),
+    },
+    "accuracy = 0.3": {"acuracy = 0.3": ("acuracy", "accuracy")},
+}
+"""A part of the tiny study, what it may be mistyped as, the word as it stands and what is meant."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(old, new) for old, several in MISTYPED.items() for new in several]
+)
+def test_what_is_mistyped_is_told_what_was_meant(old: str, new: str, tmp_path: Path) -> None:
+    assert old in RECIPE
+    word, meant = MISTYPED[old][new]
+    with pytest.raises(ConfigError) as refused:
+        read_study(written(tmp_path, RECIPE.replace(old, new, 1)))
+    assert refused.value.details["to do"] == f"did you mean '{meant}'?"
+    assert word in f"{refused.value.message} {refused.value.details.get('found')}"
+    assert refused.value.details.get("found") != "None"
+
+
+def test_every_setting_is_told_of_a_slip_as_it_is_spelled(tmp_path: Path) -> None:
+    """In a letter too many, with the words joined either way."""
+    for config in CONFIGS.values():
+        command = next(name for name, other in CONFIGS.items() if other is config)
+        part = "[caches.again]\n" if command == "extract" else PARTS[command]
+        whole = "[caches.again]\n" if command == "extract" else part
+        for field in dataclasses.fields(config):
+            if field.name in {*MACHINE, "out", "runs", "cache", "from_cache"}:
+                continue
+            option = spelled(config, field.name)[2:]
+            for word in {f"{option}x", f"{option.replace('-', '_')}x"}:
+                old = PARTS[command]
+                recipe = RECIPE.replace(old, f"{whole}{word} = 1\n", 1)
+                with pytest.raises(ConfigError) as refused:
+                    read_study(written(tmp_path, recipe))
+                assert refused.value.message == f"unknown setting '{word}'"
+                assert refused.value.details["to do"] == f"did you mean '{option}'?"
+
+
+def test_a_mistyped_name_of_a_study_is_told_which_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path)
+    for folder in OURS:
+        for name in (f"{folder.name}{folder.name[-1]}", folder.name[1:], folder.name.upper()):
+            assert meant_by(name) == folder.name
+    assert meant_by(f"{tmp_path}/tniy") == f"{tmp_path}/tiny"
+    assert meant_by(f"{tmp_path}/tiny/{FILE}") == f"{tmp_path}/tiny"
+    monkeypatch.chdir(tmp_path)
+    assert meant_by("tinyy") == "tiny"
+    assert meant_by("zzzzzz") is None
+
+
+def meant_by(name: str) -> str | None:
+    with pytest.raises(NotFoundError) as refused:
+        read_study(name)
+    said = refused.value.details.get("to do")
+    return said and said.removeprefix("did you mean '").removesuffix("'?")
