@@ -612,14 +612,15 @@ def study(
         else:
             tell(studying.costs_in_words(costs))
         return
-    outcome = studying.carry_out(
-        recipe,
-        place,
-        check=check,
-        record=record,
-        quiet=quiet,
-        say=lambda line: tell(line, to=sys.stderr),
-    )
+    with interruption.explained(lambda: studying.KEPT):
+        outcome = studying.carry_out(
+            recipe,
+            place,
+            check=check,
+            record=record,
+            quiet=quiet,
+            say=lambda line: tell(line, to=sys.stderr),
+        )
     if as_json:
         _print_json(outcome.to_dict())
     else:

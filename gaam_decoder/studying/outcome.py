@@ -9,7 +9,6 @@ from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_folder
-from gaam_cache.terminal.interruption import explained
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
@@ -105,17 +104,16 @@ def carry_out(
     before = recorded(study) if check else None
     check_strangers(study, place)
     into = place.out / study.name
-    with explained(lambda: KEPT):
-        run(study, place, rank=rank, quiet=quiet, say=say)
-        if rank is not None and rank.number:
-            return Outcome(study=study.name, folder=into, found=None, rank=rank)
-        check_runs(study, place)
-        found = make(study, place, into)
-        return Outcome(
-            study=study.name,
-            folder=into,
-            found=found,
-            rank=rank,
-            written=tuple(save(study, into)) if record else (),
-            checked=compare(before, found, study.tolerances) if before is not None else None,
-        )
+    run(study, place, rank=rank, quiet=quiet, say=say)
+    if rank is not None and rank.number:
+        return Outcome(study=study.name, folder=into, found=None, rank=rank)
+    check_runs(study, place)
+    found = make(study, place, into)
+    return Outcome(
+        study=study.name,
+        folder=into,
+        found=found,
+        rank=rank,
+        written=tuple(save(study, into)) if record else (),
+        checked=compare(before, found, study.tolerances) if before is not None else None,
+    )

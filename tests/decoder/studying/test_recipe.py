@@ -10,8 +10,8 @@ import pytest
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder.studying import Place, read_study
-from gaam_decoder.studying.place import MACHINE, environment
 from gaam_decoder.studying.finding import FILE
+from gaam_decoder.studying.place import MACHINE, environment
 from gaam_decoder.studying.running import arguments
 from gaam_decoder.studying.step import CONFIGS, spelled
 from tests.cli.commands import COMMANDS
