@@ -9,11 +9,14 @@ from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_folder
+from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.results import RESULTS, make, recorded, save
+from gaam_decoder.studying.record import RESULTS, recorded
+from gaam_decoder.studying.remarking import changed_in_words
+from gaam_decoder.studying.results import make, save
 from gaam_decoder.studying.running import run
 
 KEPT = (
@@ -52,6 +55,7 @@ class Outcome:
                 "rows": self.checked.num_rows,
                 "differences": list(self.checked.differences),
                 "remarks": list(self.checked.remarks),
+                "changed": dict(self.checked.changed),
             }
         return values
 
@@ -76,7 +80,8 @@ class Outcome:
             lines += [f"differs: {line}" for line in self.checked.differences]
             number = len(self.checked.differences)
             told = f"{number} differences" if number else "as recorded, within the tolerances"
-            lines.append(f"check of {self.checked.num_rows} rows: {told}")
+            more = f"; {changed}" if (changed := changed_in_words(self.checked.changed)) else ""
+            lines.append(f"check of {self.checked.num_rows} rows: {told}{more}")
         return "\n".join(lines)
 
 
@@ -115,5 +120,11 @@ def carry_out(
         found=found,
         rank=rank,
         written=tuple(save(study, into)) if record else (),
-        checked=compare(before, found, study.tolerances) if before is not None else None,
+        checked=_checked(study, before, found) if before is not None else None,
     )
+
+
+def _checked(study: Study, before: dict[str, Any], found: dict[str, Any]) -> Checked:
+    scores = {one.name: one.options.get("score", DEFAULT) for one in study.reports}
+    units = {name: Unit(score_of(score)) for name, score in scores.items()}
+    return compare(before, found, study.tolerances, units=units)
