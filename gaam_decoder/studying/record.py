@@ -14,6 +14,7 @@ from typing import Any
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.messages.checks import excerpt
+from gaam_decoder.studying.checking import TOLERATED
 from gaam_decoder.studying.recipe import Study
 
 RESULTS = "results.json"
@@ -46,12 +47,13 @@ Fields = Mapping[str, tuple[str, Callable[[Any], bool]]]
 TEXT, NUMBER = ("a text", _is_text), ("a number or null", _is_number)
 OBJECT, OBJECTS = ("an object", _is_object), ("a list of objects", _are_objects)
 PERHAPS = ("an object or null", _is_object_or_none)
+NUMBERS: Fields = dict.fromkeys(TOLERATED, NUMBER)
 WHOLE: Fields = {"reports": OBJECT, "machines": OBJECTS, "caches": OBJECT}
 TABLE: Fields = {"cache": TEXT, "encoder": TEXT, "dataset": TEXT, "rows_of": OBJECT,
-                 "rows": OBJECTS}  # fmt: skip
+                 "rows": OBJECTS, **NUMBERS}  # fmt: skip
 ROW: Fields = {"label": TEXT, "attention": TEXT, "head": TEXT, "accuracy": PERHAPS,
-               "macro_f1": NUMBER, "comparison": PERHAPS}  # fmt: skip
-OF_ROW: Mapping[str, Fields] = {"accuracy": {"mean": NUMBER}, "comparison": {"difference": NUMBER}}
+               "comparison": PERHAPS, **NUMBERS}  # fmt: skip
+OF_ROW = ("accuracy", "comparison")
 """What a comparison computes with, and what it names things by."""
 
 
@@ -108,8 +110,8 @@ def check_record(found: Any, path: Path) -> None:
             for count, row in enumerate(table["rows"], 1):
                 where = [*place, f"row {count} ({excerpt(row.get('label'))})"]
                 _check(row, ROW, where)
-                for field, fields in OF_ROW.items():
-                    _check(row[field] or {}, fields, [*where, field])
+                for field in OF_ROW:
+                    _check(row.get(field) or {}, NUMBERS, [*where, field])
 
 
 def _check(values: Mapping[str, Any], fields: Fields, place: list[Any]) -> None:
@@ -117,7 +119,7 @@ def _check(values: Mapping[str, Any], fields: Fields, place: list[Any]) -> None:
         value = values.get(name)
         if not fits(value):
             raise CacheError(
-                f"recorded results whose '{name}' is not {expected}",
+                f"'{name}' of recorded results cannot be compared",
                 expected=expected,
                 found=excerpt(value) if name in values else "nothing of that name",
                 where=", ".join(map(str, place)),
