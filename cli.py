@@ -612,14 +612,15 @@ def study(
         else:
             tell(studying.costs_in_words(costs))
         return
-    outcome = studying.carry_out(
-        recipe,
-        place,
-        check=check,
-        record=record,
-        quiet=quiet,
-        say=lambda line: tell(line, to=sys.stderr),
-    )
+    with interruption.explained(lambda: studying.KEPT):
+        outcome = studying.carry_out(
+            recipe,
+            place,
+            check=check,
+            record=record,
+            quiet=quiet,
+            say=lambda line: tell(line, to=sys.stderr),
+        )
     if as_json:
         _print_json(outcome.to_dict())
     else:
@@ -923,13 +924,13 @@ def _print_json(value: Any) -> None:
     tell(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
-def main() -> None:
+def main(*, says_interrupted: bool = True) -> None:
     """Entry point: run a command; every error becomes one message and an exit code.
 
     A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it.
     A traceback means a bug: whatever the machine refuses, wherever, is one message too.
     """
-    interruption.unwind_on_signals()
+    interruption.unwind_on_signals(says=says_interrupted)
     try:
         with careful_streams() as stdout:
             code = _run()
@@ -948,7 +949,7 @@ def _run() -> int:
     except (SystemExit, KeyboardInterrupt) as stop:
         code = stop.code if isinstance(stop, SystemExit) else interruption.EXIT_CODE
         if code == interruption.EXIT_CODE:
-            tell(interruption.message(stop), to=sys.stderr)
+            interruption.say(stop)
         return int(code or 0)
     except Exception as error:
         # of what ran out first: a file that could not be opened for that is not a damaged file

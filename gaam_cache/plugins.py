@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.spelling import nearest
+from gaam_cache.messages.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -238,8 +238,7 @@ def unknown(
         details: of the error, such as where the word was written.
     """
     listed = list(valid)
-    meant = nearest(word, listed, aliases)
-    hint = details.pop("hint", None) or (f"did you mean '{meant}'?" if meant else None)
+    hint = details.pop("hint", None) or did_you_mean(word, listed, aliases)
     expected = f"one of: {', '.join(listed)}" if listed else "none: there are none"
     return ConfigError(
         f"unknown {kind} '{shortened(word)}'", expected=expected, hint=hint, **details

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from gaam_cache.messages.foreign_text import tell
+
 T = TypeVar("T")
 
 EXIT_CODE = 130
@@ -22,6 +24,7 @@ WRITER = "write"
 """How the name of a thread begins that writes what is to be kept."""
 _SHOW_CURSOR = "\x1b[?25h"
 _asked = False
+_says = True
 
 
 def go_on() -> None:
@@ -76,10 +79,20 @@ def message(stop: BaseException) -> str:
     return f"interrupted; {notes[0] if notes else 'nothing that was there before was changed'}"
 
 
-def unwind_on_signals() -> None:
-    """From now on the first signal raises KeyboardInterrupt, and a second one does not wait."""
-    global _asked  # noqa: PLW0603 a signal belongs to the process
-    _asked = False
+def say(stop: BaseException) -> None:
+    """Say it to the person, unless whoever started this process does."""
+    if _says:
+        tell(message(stop), to=sys.stderr)
+
+
+def unwind_on_signals(*, says: bool = True) -> None:
+    """From now on the first signal raises KeyboardInterrupt, and a second one does not wait.
+
+    Args:
+        says: whether this process says that it was interrupted; one of another's steps does not.
+    """
+    global _asked, _says  # noqa: PLW0603 a signal belongs to the process
+    _asked, _says = False, says
     _on_signals(_unwind)
 
 
@@ -112,6 +125,7 @@ def _end(number: int, frame: Any) -> None:
         return  # a terminal that closes sends it again by way of the shell
     try:
         # print may be what was interrupted, and a progress bar may have hidden the cursor
-        os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{MESSAGE}\n".encode())
+        said = f"{MESSAGE}\n" if _says else ""
+        os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{said}".encode())
     finally:
         os._exit(EXIT_CODE)

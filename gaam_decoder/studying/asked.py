@@ -11,7 +11,7 @@ from gaam_cache.errors import ConfigError
 from gaam_decoder.reports.table.layout import check
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.filters import Filters
-from gaam_decoder.specs import parse_attention
+from gaam_decoder.specs import parse_attention, parse_head
 
 FLAGS = ("every_candidate", "temperature")
 TEXTS = ("baseline", "score", "sort", "pairs", "tune_seeds")
@@ -43,6 +43,9 @@ def check_asked(**options: Any) -> None:
             raise _wrong(name, "a number", value)
     if baseline := options.get("baseline"):
         parse_attention(baseline, "--baseline")
+    for name, parse in (("attn", parse_attention), ("head", parse_head)):
+        for text in options.get(name, ()):
+            parse(text)
     check(options.get("sort"), options.get("top"))
     margin_of(options.get("margin"), score_of(options.get("score", DEFAULT)))
     Filters.of(**{name: options[name] for name in LISTS if name in options})

@@ -17,8 +17,9 @@ from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import run_folders
 from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.studying.finding import FILE, find_beside
 from gaam_decoder.studying.place import Place
-from gaam_decoder.studying.recipe import FILE, Study, read_study
+from gaam_decoder.studying.recipe import Study, read_study
 from gaam_decoder.studying.running import ablated, choice_of_layers, config_of
 from gaam_decoder.training.wanted import Wanted, wanted
 
@@ -35,7 +36,10 @@ def check_runs(study: Study, place: Place) -> None:
         CacheError: a cache is not complete.
     """
     others = {name for asked in study.reports for name in asked.studies} - {study.name}
-    for one in (study, *(_beside(study, name) for name in sorted(others))):
+    for one in (
+        study,
+        *(read_study(find_beside(name, study.folder).parent) for name in sorted(others)),
+    ):
         _check(one, place)
 
 
@@ -140,12 +144,6 @@ def _stranger(run: RunResult, asked: Mapping[str, Wanted]) -> str | None:
         chose = f"seeds {spell_numbers(run.tuning_seeds)}" if run.tuning_seeds else "no seeds"
         return f"{name} (trained where {chose} choose)"
     return None
-
-
-def _beside(study: Study, name: str) -> Study:
-    """Another study: beside this one, or one of ours."""
-    folder = study.folder.parent / name
-    return read_study(folder if (folder / FILE).is_file() else name)
 
 
 def _listed(names: list[str]) -> str:

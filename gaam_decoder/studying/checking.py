@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import NoneType
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gaam_cache.errors import CacheError
+from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
+from gaam_decoder.studying.remarking import (
+    REMARKED,
+    REMARKED_OF_ALL,
+    counted,
+    remarks_of_all,
+    remarks_of_row,
+    shown,
+)
 
 FREE = ("std", "ci95", "ci95_seeds_and_rows", "per_seed", "p", "p_holm", "p_equivalent_holm")
 """Numbers of a row that follow from its accuracies, which have tolerances: not compared again."""
-REMARKED = ("verdict", "within_margin", "tuned", "lr", "undertrained", "encoder", "dataset")
-"""What is said, and is no failure by itself: decisions that fall on either side of a bound, and
-names of what the fingerprint of the cache has shown to be the same."""
-REMARKED_OF_ALL = ("machines", "caches")
-"""The same of a study as a whole; what was recorded by earlier versions says neither."""
 NOT_COMPARED = ("gaam", "label", "conclusion", "claims", "sections", "on_these_test_rows")
 """The version, names that may hold the rate that was chosen, sentences that repeat what is
 compared, and numbers that decide nothing."""
@@ -32,10 +35,16 @@ class Checked:
     differences: tuple[str, ...]
     remarks: tuple[str, ...]
     num_rows: int
+    changed: Mapping[str, int] = field(default_factory=dict)
+    """Rows of which something is otherwise that is no difference, by what it is."""
 
 
 def compare(
-    recorded: Mapping[str, Any], found: Mapping[str, Any], tolerances: Mapping[str, float]
+    recorded: Mapping[str, Any],
+    found: Mapping[str, Any],
+    tolerances: Mapping[str, float],
+    *,
+    units: Mapping[str, Unit] | None = None,
 ) -> Checked:
     """Compare results with those that are recorded, row by row.
 
@@ -46,15 +55,17 @@ def compare(
     Args:
         recorded: what ``results.json`` beside the recipe holds.
         found: the same of now.
-        tolerances: points, of ``accuracy`` and ``difference``.
+        tolerances: hundredths, of ``accuracy`` and ``difference``: points, where the score is in
+            percent.
+        units: of the scores that reports compare, by the name of the report; of others accuracy.
 
     Raises:
         CacheError: they are of other rows or another encoder, and cannot be compared; or what is
             recorded is not what a study writes.
     """
     try:
-        return _compared(recorded, found, tolerances)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return _compared(recorded, found, tolerances, units or {})
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CacheError(
             "recorded results that no study has written",
             expected="results.json as 'gaam study --record' writes it",
@@ -64,22 +75,33 @@ def compare(
 
 
 def _compared(
-    recorded: Mapping[str, Any], found: Mapping[str, Any], tolerances: Mapping[str, float]
+    recorded: Mapping[str, Any],
+    found: Mapping[str, Any],
+    tolerances: Mapping[str, float],
+    units: Mapping[str, Unit],
 ) -> Checked:
     before, after = recorded["reports"], found["reports"]
     for name in before.keys() & after.keys():
         _check_caches(name, before[name], after[name])
-    old, new = _by_row(before), _by_row(after)
-    differences = list(_of_values("", _top(recorded), _top(found), tolerances))
+    old, report_of = _by_row(before)
+    new, _ = _by_row(after)
+    percent = Unit(score_of(DEFAULT))
+    differences = list(_of_values("", _top(recorded), _top(found), tolerances, percent))
     differences += [f"{who}: is not there" for who in old if who not in new]
     differences += [f"{who}: is not recorded" for who in new if who not in old]
-    remarks = list(_remarks_of_all(recorded, found))
+    remarks = remarks_of_all(recorded, found)
     both = [who for who in old if who in new]
+    of_rows = []
     for who in both:
-        differences += _of_values(f"{who}: ", old[who], new[who], tolerances)
-        remarks += _remarks(f"{who}: ", old[who], new[who])
-    rows = sum(who.endswith("]") for who in both)
-    return Checked(differences=tuple(differences), remarks=tuple(remarks), num_rows=rows)
+        unit = units.get(report_of[who], percent)
+        differences += _of_values(f"{who}: ", old[who], new[who], tolerances, unit)
+        of_rows.append(dict(remarks_of_row(f"{who}: ", old[who], new[who])))
+    return Checked(
+        differences=tuple(differences),
+        remarks=(*remarks, *(line for row in of_rows for line in row)),
+        num_rows=sum(who.endswith("]") for who in both),
+        changed=counted(of_rows),
+    )
 
 
 def _top(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,9 +109,13 @@ def _top(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in apart}
 
 
-def _by_row(reports: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every report, table and row by what it is called; of the same name, by its place too."""
+def _by_row(reports: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Every report, table and row by what it is called; of the same name, by its place too.
+
+    And of which report each is.
+    """
     named: dict[str, dict[str, Any]] = {}
+    report_of: dict[str, str] = {}
     for name, tables in reports.items():
         named[f"report '{name}'"] = {"tables": len(tables)}
         for table in sorted(tables, key=_key):
@@ -106,7 +132,8 @@ def _by_row(reports: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
                 if who in named:
                     raise ValueError(f"{who} stands twice")
                 named[who] = dict(row)
-    return named
+        report_of |= dict.fromkeys(named.keys() - report_of.keys(), name)
+    return named, report_of
 
 
 def _setting(row: Mapping[str, Any]) -> str:
@@ -144,7 +171,11 @@ def _cache(table: Mapping[str, Any]) -> str:
 
 
 def _of_values(
-    who: str, old: Mapping[str, Any], new: Mapping[str, Any], tolerances: Mapping[str, float]
+    who: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    tolerances: Mapping[str, float],
+    unit: Unit,
 ) -> Iterator[str]:
     """A line for every value that has to be the same and is not."""
     for name in dict.fromkeys((*old, *new)):
@@ -152,48 +183,23 @@ def _of_values(
             continue
         was, now, said = old.get(name), new.get(name), name.replace("_", " ")
         if name in ("accuracy", "comparison") and (was is None) == (now is None):
-            yield from _of_values(who, was or {}, now or {}, tolerances)
+            yield from _of_values(who, was or {}, now or {}, tolerances, unit)
         elif name in TOLERATED:
-            yield from _beyond(f"{who}{'accuracy' if name == 'mean' else said}", was, now,
-                               tolerances[TOLERATED[name]])  # fmt: skip
+            of = unit if name == "difference" else Unit(score_of(DEFAULT))
+            what = "accuracy" if name == "mean" else said
+            if not of.score.percent:
+                what += f" in {of.score.title}"
+            yield from _beyond(f"{who}{what}", was, now, tolerances[TOLERATED[name]], of)
         elif was != now:
-            yield f"{who}{said} {_shown(now)}, recorded: {_shown(was)}"
+            yield f"{who}{said} {shown(now)}, recorded: {shown(was)}"
 
 
-def _beyond(who: str, was: float | None, now: float | None, tolerance: float) -> Iterator[str]:
+def _beyond(
+    who: str, was: float | None, now: float | None, tolerance: float, unit: Unit
+) -> Iterator[str]:
     if was is None and now is None:
         return
-    for one in (was, now):
-        if not isinstance(one, (int, float, NoneType)):
-            raise TypeError(f"{who}: {one!r} is no number")
     if was is None or now is None or not abs(100 * (now - was)) <= tolerance:
-        told = ["none" if one is None else f"{100 * one:.2f}" for one in (now, was)]
-        yield f"{who} {told[0]}, recorded: {told[1]} (tolerance {tolerance:g} points)"
-
-
-def _remarks_of_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """A cache of which nothing is reported has no numbers that could differ."""
-    was, now = (_machines(one.get("machines", ())) for one in (old, new))
-    if was and now and was != now:
-        yield f"trained on another machine: {'; '.join(now)}, recorded: {'; '.join(was)}"
-    before, after = old.get("caches", {}), new.get("caches", {})
-    for name in sorted(before.keys() & after.keys()):
-        if before[name] != after[name]:
-            yield f"cache '{name}': {after[name][:12]}, recorded: {before[name][:12]}"
-
-
-def _machines(machines: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [", ".join(f"{name} {value}" for name, value in one.items()) for one in machines]
-
-
-def _remarks(who: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    before = {**old, **(old.get("comparison") or {})}
-    after = {**new, **(new.get("comparison") or {})}
-    for name in REMARKED:
-        if before.get(name) != after.get(name):
-            said = name.replace("_", " ")
-            yield f"{who}{said} {_shown(after.get(name))}, recorded: {_shown(before.get(name))}"
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+        digits = 2 if unit.score.percent else 4
+        told = ["none" if one is None else f"{unit.factor * one:.{digits}f}" for one in (now, was)]
+        yield f"{who} {told[0]}, recorded: {told[1]} (tolerance {unit.margin(tolerance / 100)})"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
+from gaam_cache.errors import GaamError, GaamWarning, HubError, NotFoundError
 from gaam_cache.expected import ExpectedCache
 from gaam_cache.extraction.estimate import estimate_and_plan
 from gaam_cache.format.targets import check_folder
@@ -22,15 +22,21 @@ from gaam_decoder.planting.expected import expected_cache
 from gaam_decoder.studying.asked_runs import check_strangers
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import ablated, arguments, choice_of_layers, config_of, typed
+from gaam_decoder.studying.running import (
+    ablated,
+    arguments,
+    choice_of_layers,
+    config_of,
+    given,
+    typed,
+)
 from gaam_decoder.studying.step import Step
 from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
 NO_ESTIMATE = "no estimate"
-LONGEST = 300
+LONGEST_REASON = 400
 """Characters of why there is none."""
-ELSEWHERE = "where its rows are on this machine, --dataset FOLDER names them"
 Caches = dict[str | None, EmbeddingCache]
 """Of a study, by name: open, or what they are expected to be."""
 
@@ -65,11 +71,24 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
                 warnings.simplefilter("ignore", GaamWarning)  # whoever runs it is told
                 cost = _cost(step, command, study, place, caches)
         except GaamError as error:
-            words = f"{NO_ESTIMATE}: {brief(error.message, LONGEST)}"
-            if step.command == "extract" and place.dataset is None:
-                words += f"; {ELSEWHERE}"
+            words = f"{NO_ESTIMATE}: {_why(error, given(step, study, place))}"
             cost = Cost(command=command, words=words, seconds=None)
         yield cost
+
+
+def _why(error: GaamError, options: Mapping[str, Any]) -> str:
+    """Why there is no estimate, and what to do, in one line."""
+    absent = isinstance(error, (HubError, NotFoundError))
+    what, do = error.message, error.details.get("to do")
+    if absent and f"'{options.get('dataset')}'" in error.message:
+        what = f"the rows are not here ({what})"
+        do = "--dataset FOLDER names the same rows on this machine"
+    elif absent and f"'{options.get('encoder')}'" in error.message:
+        what = f"the encoder is not here ({what})"
+        do = "fetch it where there is a network, and let HF_HOME name the folder that keeps it"
+    elif found := error.details.get("found"):
+        what = f"{what} ({found})"
+    return brief(" ".join("; ".join(filter(None, (what, do))).split()), LONGEST_REASON)
 
 
 def _cost(

@@ -9,12 +9,21 @@ from typing import Any
 
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.format.targets import check_file, check_folder
+from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.results import PAGE, RESULTS, SEEDS, make, recorded, save
+from gaam_decoder.studying.record import RESULTS, recorded
+from gaam_decoder.studying.remarking import changed_in_words
+from gaam_decoder.studying.results import PAGE, SEEDS, make, save
 from gaam_decoder.studying.running import run
+
+KEPT = (
+    "what the finished commands of the study have made is kept, and what is finished of the one "
+    "that was at work: run the same again, which goes on from there"
+)
+"""Of a study that was interrupted, whichever command was at work."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +55,7 @@ class Outcome:
                 "rows": self.checked.num_rows,
                 "differences": list(self.checked.differences),
                 "remarks": list(self.checked.remarks),
+                "changed": dict(self.checked.changed),
             }
         return values
 
@@ -70,9 +80,8 @@ class Outcome:
             lines += [f"differs: {line}" for line in self.checked.differences]
             number = len(self.checked.differences)
             told = f"{number} differences" if number else "as recorded, within the tolerances"
-            if noted := len(self.checked.remarks):
-                told += f"; {noted} note{'s' * (noted > 1)} above of what decides no check"
-            lines.append(f"check of {self.checked.num_rows} rows: {told}")
+            more = f"; {changed}" if (changed := changed_in_words(self.checked.changed)) else ""
+            lines.append(f"check of {self.checked.num_rows} rows: {told}{more}")
         return "\n".join(lines)
 
 
@@ -101,8 +110,8 @@ def carry_out(
     rank = own_rank()
     before = recorded(study) if check else None
     check_strangers(study, place)
-    run(study, place, rank=rank, quiet=quiet, say=say)
     into = place.out / study.name
+    run(study, place, rank=rank, quiet=quiet, say=say)
     if rank is not None and rank.number:
         return Outcome(study=study.name, folder=into, found=None, rank=rank)
     check_runs(study, place)
@@ -113,5 +122,11 @@ def carry_out(
         found=found,
         rank=rank,
         written=tuple(save(study, into)) if record else (),
-        checked=compare(before, found, study.tolerances) if before is not None else None,
+        checked=_checked(study, before, found) if before is not None else None,
     )
+
+
+def _checked(study: Study, before: dict[str, Any], found: dict[str, Any]) -> Checked:
+    scores = {one.name: one.options.get("score", DEFAULT) for one in study.reports}
+    units = {name: Unit(score_of(score)) for name, score in scores.items()}
+    return compare(before, found, study.tolerances, units=units)

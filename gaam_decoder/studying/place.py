@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,18 +72,23 @@ def own_rank() -> Rank | None:
     return find_rank(os.environ.get(RANK))
 
 
-def not_of_machine(fields: Iterable[str], path: Path, where: str) -> None:
+def not_of_machine(spelled: Mapping[str, str], path: Path, where: str) -> None:
     """Refuse a setting of the machine in a recipe, with what says it.
+
+    Args:
+        spelled: fields as the recipe has them.
+        path: of the recipe.
+        where: in it.
 
     Raises:
         ConfigError: naming the setting.
     """
-    for name in fields:
+    for name, key in spelled.items():
         if name in MACHINE:
             raise ConfigError(
-                f"'{name}' in {where}",
+                f"'{key}' in {where}",
                 expected="settings of the experiment: this one belongs to the machine",
-                found=name,
+                found=key,
                 where=str(path),
                 hint=f"leave it out; {MACHINE[name]} says it",
             )

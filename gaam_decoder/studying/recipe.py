@@ -9,44 +9,38 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.bundle import data_path
-from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import read_bytes
-from gaam_cache.plugins import nearest
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
+from gaam_decoder.specs import parse_attention
 from gaam_decoder.studying.asked import check_asked
-from gaam_decoder.studying.place import MACHINE, not_of_machine
+from gaam_decoder.studying.finding import FILE, NAME, find, find_beside
+from gaam_decoder.studying.place import MACHINE
 from gaam_decoder.studying.step import CONFIGS, Step, spelled
 from gaam_decoder.studying.tables import (
     by_field,
-    check_name,
+    chosen,
     no_others,
+    said_of,
     table,
     tables,
     wrong,
-    wrong_option,
 )
 
-FILE = "study.toml"
 LARGEST_FILE = 2**20
 """Bytes of a recipe; more is none."""
 ABLATE = ("num_layers", "seed", "of", "cache")
 PLACES = ("out", "runs", "cache")
 """What a study decides itself."""
 REPORT = tuple(name for name in inspect.signature(report).parameters if name != "runs")
-OF_REPORTS = ("name", "title", "cache", "studies")
-"""What a recipe says of a report beside what ``gaam report`` is asked."""
-MAKERS = ("extract", "plant")
-"""Commands that make a cache."""
 MOST_TABLES = 100
 """Of one report; each has a number in the names of its pictures."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
@@ -56,7 +50,6 @@ A study states its own. Of one machine and number of threads the numbers are the
 other machines sum in another order, which changes which epoch is best of some seeds. With 20 seeds
 whose accuracies have a standard deviation of 0.4 points a mean has one of 0.09: 0.3 is three times.
 """
-_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,22 +97,7 @@ def read_study(what: str | Path) -> Study:
         NotFoundError: there is none.
         ConfigError: it is none, or a command has no such option or takes no such value.
     """
-    folder = Path(what)
-    ours = data_path() / "studies"
-    if not (folder / FILE).is_file() and _NAME.fullmatch(str(what)):
-        folder = ours / str(what)
-    path = folder / FILE
-    if not path.is_file():
-        known = sorted(found.parent.name for found in ours.glob(f"*/{FILE}"))
-        meant = nearest(folder.name, known)
-        raise NotFoundError(
-            f"no study '{what}'",
-            expected=f"a folder with {FILE}, or one of: {', '.join(known)}",
-            found="no such file",
-            where=str(path.absolute()),
-            hint=f"did you mean '{meant}'?" if meant else None,
-        )
-    folder = folder.resolve()
+    folder = find(what).parent.resolve()
     path = folder / FILE
     try:
         found = tomllib.loads(read_bytes(path, max_bytes=LARGEST_FILE).decode("utf-8"))
@@ -127,7 +105,7 @@ def read_study(what: str | Path) -> Study:
         raise ConfigError(
             "a recipe that cannot be read", expected="TOML", found=str(error), where=str(path)
         ) from error
-    if not _NAME.fullmatch(folder.name):
+    if not NAME.fullmatch(folder.name):
         raise wrong(path, "the name of the folder", "small letters, digits, - and .", folder.name)
     return _study(found, folder, path)
 
@@ -142,26 +120,27 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
     steps = [_cache(name, options, path) for name, options in table(found, "caches", path).items()]
     names = {step.makes for step in steps}
     for step in steps:
-        if source := step.reads:
-            check_name(path, f"'from' of cache '{step.makes}'", names - {step.makes}, source)
+        if step.reads:
+            chosen(step.reads, names - {step.makes}, "cache", path, f"cache '{step.makes}'")
     for options in tables(found, "train", path):
         rest = {k: v for k, v in options.items() if k != "cache"}
         fields = _fields(TrainConfig, "train", rest, path, "[[train]]", {"cache"})
         cache = _cache_of(options, names, "[[train]]", path)
         steps.append(Step(command="train", options=fields, reads=cache))
     for options in tables(found, "ablate", path):
-        fields = by_field(options, path, "[[ablate]]")
-        not_of_machine(fields, path, "[[ablate]]")
-        no_others(fields, set(ABLATE), path, "[[ablate]]")
+        fields = by_field(options, path, "[[ablate]]", ABLATE)
         if not isinstance(fields.get("of"), str):
             raise wrong(
                 path, "'of' in [[ablate]]", "the mechanism of a run", repr(fields.get("of"))
             )
+        with said_of(path, "'of' in [[ablate]]"):
+            parse_attention(fields["of"], "of")
         reads = _cache_of(fields, names, "[[ablate]]", path) if "cache" in fields else None
         fields.pop("cache", None)
         for name in ("num_layers", "seed"):
             if not isinstance(value := fields.get(name, 0), int) or isinstance(value, bool):
-                raise wrong(path, f"'{name}' in [[ablate]]", "a whole number", repr(value))
+                spelled_so = name.replace("_", "-")
+                raise wrong(path, f"'{spelled_so}' in [[ablate]]", "a whole number", repr(value))
         steps.append(Step(command="ablate", options=fields, reads=reads))
     reports = [_asked(options, names, path) for options in tables(found, "report", path)]
     if not steps or not reports:
@@ -181,10 +160,10 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
 
 
 def _cache(name: str, options: Any, path: Path) -> Step:
-    if not _NAME.fullmatch(name) or not isinstance(options, dict):
+    if not NAME.fullmatch(name) or not isinstance(options, dict):
         raise wrong(path, f"cache '{name}'", "a table, named by small letters, digits, -", name)
     command = options.get("command", "extract")
-    check_name(path, f"'command' of cache '{name}'", set(MAKERS), command)
+    chosen(command, ("extract", "plant"), "command", path, f"cache '{name}'")
     rest = {k: v for k, v in options.items() if k != "command"}
     source = rest.pop("from", None)
     if source is not None and (command != "plant" or not isinstance(source, str)):
@@ -198,38 +177,35 @@ def _fields(
 ) -> dict[str, Any]:
     """Options by the names of fields, all taken by the command; ``own`` stand beside them."""
     names = {spelled(config, f.name)[2:]: f.name for f in dataclasses.fields(config)}
-    fields = by_field(options, path, who, names)
-    not_of_machine(fields, path, who)
-    if place := [name for name in fields if name in PLACES]:
+    known = {field.name for field in dataclasses.fields(config)} - {*PLACES, *MACHINE}
+    if place := [name for name in options if name in PLACES]:
         raise wrong(
             path, f"'{place[0]}' of {command}", "what the study itself does not decide", place[0]
         )
-    known = {field.name for field in dataclasses.fields(config)} - {*PLACES, *MACHINE}
-    no_others(fields, known | own, path, who)
+    fields = by_field(options, path, who, known | own, names)
     given = {"out": Path("out")} if command == "plant" else {}
-    try:
+    with said_of(path, f"of '{command}'"):
         resolve(config, command, fields | given, environ={})
-    except ConfigError as error:
-        raise wrong_option(path, who, error) from error
     return fields
 
 
 def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> Asked:
-    fields = by_field(options, path, "a [[report]]", {"all": "every_candidate"})
-    no_others(fields, {*REPORT, *OF_REPORTS} - {"since"}, path, "a [[report]]")
+    known = {*REPORT, "name", "title", "studies"} - {"since"}
+    who = f"report '{options.get('name')}'"
+    fields = by_field(options, path, who, known, {"all": "every_candidate"})
     fields.setdefault("every_candidate", False)
     name, title = fields.pop("name", None), fields.pop("title", None)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise wrong(path, "'name' of a [[report]]", "small letters, digits, -", repr(name))
     studies = fields.pop("studies", [])
-    if not isinstance(studies, list) or not all(_NAME.fullmatch(str(one)) for one in studies):
+    if not isinstance(studies, list) or not all(NAME.fullmatch(str(one)) for one in studies):
         raise wrong(path, f"'studies' of report '{name}'", "names of studies", repr(studies))
+    for one in studies:
+        find_beside(str(one), path.parent)
     cache = _cache_of(fields, caches, f"report '{name}'", path) if "cache" in fields else None
     fields.pop("cache", None)
-    try:
+    with said_of(path, f"report '{name}'"):
         check_asked(**fields)
-    except ConfigError as error:
-        raise wrong_option(path, f"report '{name}'", error) from error
     return Asked(
         name=name, title=str(title or name), options=fields, cache=cache, studies=tuple(studies)
     )
@@ -244,6 +220,4 @@ def _tolerances(found: Mapping[str, Any], path: Path) -> dict[str, float]:
 
 
 def _cache_of(options: Mapping[str, Any], names: set[str | None], who: str, path: Path) -> str:
-    found = options.get("cache")
-    check_name(path, f"'cache' of {who}", names, found)
-    return str(found)
+    return chosen(options.get("cache"), names, "cache", path, who)

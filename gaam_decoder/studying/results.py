@@ -15,7 +15,7 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.cache import open_cache
-from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.errors import NotFoundError
 from gaam_cache.format.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
@@ -23,9 +23,10 @@ from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
+from gaam_decoder.studying.record import RESULTS
 from gaam_decoder.studying.running import arguments, typed
 
-RESULTS, SEEDS, PAGE = "results.json", "seeds.csv", "README.md"
+SEEDS, PAGE = "seeds.csv", "README.md"
 LEFT_OUT = ("seconds", "left_out")
 """Columns of ``seeds.csv`` that are no result."""
 SECTIONS = ("pairs", "omnibus", "gates", "axes", "importance")
@@ -103,31 +104,6 @@ def save(study: Study, made: Path) -> list[Path]:
     for path in files:
         write_file(study.folder / path.name, path.read_bytes())
     return [study.folder / path.name for path in files]
-
-
-def recorded(study: Study) -> dict[str, Any]:
-    """What is recorded of a study.
-
-    Raises:
-        NotFoundError: nothing.
-        CacheError: it cannot be read.
-    """
-    path = study.folder / RESULTS
-    if not path.is_file():
-        raise NotFoundError(
-            f"nothing is recorded of the study '{study.name}'",
-            expected=RESULTS,
-            where=str(study.folder),
-            hint="gaam study FOLDER --record makes it",
-        )
-    try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        found["reports"].items()
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise CacheError(
-            "results that cannot be read", found=str(error), where=str(path)
-        ) from error
-    return found
 
 
 def _made(asked: Asked, study: Study, place: Place) -> Made:

@@ -16,7 +16,6 @@ from typing import Any
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.terminal.interruption import explained
 from gaam_cache.terminal.settings import resolve
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
@@ -24,12 +23,12 @@ from gaam_decoder.studying.place import Place, environment
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.step import CONFIGS, Step
 
-_CODE = "import sys; sys.path.insert(0, {!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
-GAAM = (sys.executable, "-P", "-c", _CODE.format(str(Path(gaam_cache.__file__).parents[1])))
+_HERE = str(Path(gaam_cache.__file__).parents[1])
+_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
+GAAM = (sys.executable, "-P", "-c", _CODE)
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 WAITS = "waits for the other ranks"
 """Said of a command that ends when all is there, whoever makes it."""
-GOES_ON = "the study goes on where it stopped: run the same again"
 _WITH_US = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -44,10 +43,11 @@ was asked for has left a process of another parent. Other systems have no such c
 """
 
 
-def with_us(command: tuple[str, ...] = GAAM) -> list[str]:
-    """``GAAM``, ended when this process is, however that ends."""
-    *python, code = command
-    return [*python, _WITH_US.format(os.getpid()) + code]
+def with_us() -> list[str]:
+    """``GAAM``, ended when this process is, however that ends; who was interrupted says it once."""
+    *python, code = GAAM
+    silent = code.replace("main()", "main(says_interrupted=False)")
+    return [*python, _WITH_US.format(os.getpid()) + silent]
 
 
 class StepError(GaamError, RuntimeError):
@@ -142,8 +142,7 @@ def run(
         words = arguments(step, study, place)
         waits = "" if ranked or rank is None else f"  # {WAITS}"
         say(f"$ {typed(words)}{waits}")
-        with explained(lambda: GOES_ON):
-            code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
+        code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)
 

@@ -101,6 +101,13 @@ def test_nothing_is_meant_by_what_is_like_nothing() -> None:
         assert nearest(word, ["val", "last", "test", "laplace"]) is None
 
 
+@pytest.mark.parametrize("name", ["val", "from", "gate", "gaam", "laplace", "student-t"])
+def test_two_letters_the_other_way_round_are_a_slip_in_any_word(name: str) -> None:
+    for at in range(len(name) - 1):
+        word = f"{name[:at]}{name[at + 1]}{name[at]}{name[at + 2 :]}"
+        assert nearest(word, ["val", "from", "gate", "gaam", "laplace", "student-t"]) == name
+
+
 @pytest.mark.parametrize("parse", [parse_attention, parse_head, parse_loss])
 def test_a_spec_error_names_its_option(parse: Callable[[str], object]) -> None:
     for text in ("zzzz", "zzzz:a=1"):

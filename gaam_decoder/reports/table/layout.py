@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages.spelling import did_you_mean
 from gaam_decoder.reports.comparisons.against_baseline import counterpart
 from gaam_decoder.reports.table.base import Table
 
@@ -67,7 +68,10 @@ def check(sort: str | None, top: int | None) -> None:
     """
     if sort is not None and sort not in SORTS:
         raise ConfigError(
-            f"--sort knows no '{sort}'", expected=f"one of: {', '.join(SORTS)}", found=sort
+            f"--sort knows no '{sort}'",
+            expected=f"one of: {', '.join(SORTS)}",
+            found=sort,
+            hint=did_you_mean(sort, SORTS),
         )
     if top is not None and (not isinstance(top, int) or isinstance(top, bool) or top < 1):
         raise ConfigError(

@@ -13,14 +13,9 @@ import pytest
 
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import CacheError
-from gaam_decoder.studying.checking import (
-    FREE,
-    NOT_COMPARED,
-    REMARKED,
-    REMARKED_OF_ALL,
-    TOLERATED,
-    compare,
-)
+from gaam_decoder.reports.writing.unit import Unit, all_scores, score_of
+from gaam_decoder.studying.checking import FREE, NOT_COMPARED, TOLERATED, compare
+from gaam_decoder.studying.remarking import REMARKED, REMARKED_OF_ALL
 
 OURS = sorted(path.parent for path in (data_path() / "studies").glob("*/results.json"))
 TOLERANCES = {"accuracy": 0.3, "difference": 0.5}
@@ -38,7 +33,7 @@ def row(attention: str, mean: float, comparison: dict[str, Any] | None) -> dict[
         "pool": "mean",
         "epochs": 2,
         "dtype": "float32",
-        "tuned": [{"lr": 0.01}],
+        "tuned": [{"lr": 0.01, "weight_decay": 0.01}],
         "lr": 0.01,
         "seeds": [5, 6],
         "failed_seeds": [7],
@@ -197,12 +192,22 @@ def test_what_no_study_wrote_is_one_message(junk: dict[str, Any]) -> None:
         compare(junk, results(), TOLERANCES)
 
 
-@pytest.mark.parametrize("path", [path for path, _ in LEAVES if path[-1] in TOLERATED])
-def test_a_mistyped_number_is_named_with_its_place(path: tuple[Any, ...]) -> None:
-    for junk in ("0.82x", [0.82], {"mean": 1}):
-        with pytest.raises(CacheError) as refused:
-            compare(put(results(), path, junk), results(), TOLERANCES)
-        found = refused.value.details["found"]
-        assert repr(junk) in found
-        assert f"{path[1]}, cache" in found
-        assert ("accuracy" if path[-1] == "mean" else str(path[-1]).replace("_", " ")) in found
+@pytest.mark.parametrize("name", sorted(all_scores()))
+def test_a_tolerance_is_said_in_the_unit_of_the_score(name: str) -> None:
+    score = score_of(name)
+    path = ("reports", "one", 0, "rows", 0, "comparison", "difference")
+    changed = put(results(), path, 0.0312)
+    units = {"one": Unit(score)}
+    (line,) = compare(results(), changed, TOLERANCES, units=units).differences
+    assert line.endswith(
+        ": difference 3.12, recorded: 2.00 (tolerance 0.5 points)"
+        if score.percent
+        else f": difference in {score.title} 0.0312, recorded: 0.0200 (tolerance 0.005)"
+    )
+    (line,) = compare(results(), changed, TOLERANCES, units={"two": Unit(score)}).differences
+    assert line.endswith("(tolerance 0.5 points)")  # of the other report nothing is known
+    for field, said in (("mean", "accuracy"), ("macro_f1", "macro f1")):  # whatever is compared
+        row = ("reports", "one", 0, "rows", 0, *(["accuracy"] if field == "mean" else []), field)
+        (line,) = compare(results(), put(results(), row, 0.5), TOLERANCES, units=units).differences
+        assert f": {said} 50.00, " in line
+        assert line.endswith("(tolerance 0.3 points)")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaam_decoder.studying import running
+from gaam_decoder.studying.outcome import KEPT
 from tests.decoder.studying.tiny_study import (
     RECIPE,
     RECORDED,
@@ -37,7 +38,7 @@ def test_killed_anywhere_it_goes_on_to_the_same(done: Path, tmp_path: Path) -> N
             process.send_signal(signal.SIGTERM if steps % 2 else signal.SIGKILL)
             said = process.stderr.read()  # until its command has ended too
             if steps % 2:
-                assert said.endswith(f"interrupted; {running.GOES_ON}\n")
+                assert said.endswith(f"interrupted; {KEPT}\n")
         assert process.returncode in (130, -signal.SIGKILL)
     assert study(tmp_path).returncode == 0
     for name in RECORDED:
@@ -73,6 +74,47 @@ def test_a_step_ends_with_the_study_that_was_killed(
         process.kill()
         process.communicate(timeout=300)  # its step writes there until it has ended too
     assert not list((tmp_path / RUNS).glob("*/run.json"))
+
+
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [("plant", signal.SIGINT), ("train", signal.SIGTERM), ("train", signal.SIGHUP)],
+)
+def test_an_interruption_is_said_once(step: str, number: signal.Signals, tmp_path: Path) -> None:
+    """With what is kept and how to go on, whichever command is at work and however far it is."""
+    code, said = interrupted(tmp_path, step, number)
+    assert (code, said.count("interrupted")) == (130, 1), said
+    assert said.endswith(f"interrupted; {KEPT}\n")
+    assert "run the same again" in KEPT
+
+
+def test_two_interruptions_are_said_once(tmp_path: Path) -> None:
+    code, said = interrupted(tmp_path, "train", signal.SIGINT, signal.SIGINT)
+    assert (code, said.count("interrupted")) == (130, 1), said
+    assert "run the same again" in said
+
+
+def interrupted(tmp_path: Path, step: str, *numbers: signal.Signals) -> tuple[int, str]:
+    """Exit code and what is said of a study that gets signals while a command is at work."""
+    written(tmp_path, ENDLESS)
+    with subprocess.Popen(
+        command(), cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=not_ignored
+    ) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith(f"$ gaam {step} "):
+            assert process.poll() is None
+        while step == "train" and not while_it_trains(tmp_path):
+            assert process.poll() is None
+        for number in numbers:
+            process.send_signal(number)
+        said = process.stderr.read()
+    return process.returncode, said
+
+
+def not_ignored() -> None:
+    """A shell lets what it starts with '&' ignore SIGINT."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no process of the other")
