@@ -225,4 +225,12 @@ def _seeds(
             found=spell_numbers(lacking),
             hint="a number alone is a number of seeds: 5 is 0-4",
         )
+    chose = sorted({run.tuning_seeds for run in runs if run.tuning_seeds})
+    if others := [one for one in chose if set(one) != set(seeds)]:
+        raise ConfigError(
+            "--tune-seeds are not those that chose what was trained",
+            expected=f"{' or '.join(map(spell_numbers, others))}, as gaam train had them",
+            found=spell_numbers(seeds),
+            hint="leave it out: the runs say which seeds chose; or --all, which chooses nothing",
+        )
     return seeds

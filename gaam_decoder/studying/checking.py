@@ -17,15 +17,19 @@ from gaam_decoder.studying.remarking import (
     shown,
 )
 
-FREE = ("std", "ci95", "ci95_seeds_and_rows", "per_seed", "p", "p_holm", "p_equivalent_holm")
-"""Numbers of a row that follow from its accuracies, which have tolerances: not compared again."""
-NOT_COMPARED = ("gaam", "label", "conclusion", "claims", "sections", "on_these_test_rows")
+FREE = ("per_seed", "p", "p_holm", "p_equivalent_holm")
+"""Of single seeds, whose mean is compared, and what decides verdicts, of which others are said."""
+NOT_COMPARED = ("gaam", "sha256", "label", "conclusion", "claims", "sections", "on_these_test_rows")
 """The version, names that may hold the rate that was chosen, sentences that repeat what is
 compared, and numbers that decide nothing."""
 SETTINGS = ("select", "layers", "train_rows", "shots", "pool", "epochs", "dtype")
 """What, beside mechanism and head, makes two rows two."""
-TOLERATED = {"mean": "accuracy", "macro_f1": "accuracy", "difference": "difference"}
-"""Fractions, by the tolerance that holds for them."""
+TOLERATED = ("mean", "std", "macro_f1", "difference")
+"""Fractions, each with the tolerance of accuracies or of differences."""
+BOUNDS = ("ci95", "ci95_seeds_and_rows")
+"""Pairs of fractions, with the tolerance of what they are bounds of."""
+NAMED = {"mean": "accuracy", "std": "standard deviation", "macro_f1": "macro f1",
+         "ci95": "95% interval over seeds", "ci95_seeds_and_rows": "95% interval"}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +40,7 @@ class Checked:
     remarks: tuple[str, ...]
     num_rows: int
     changed: Mapping[str, int] = field(default_factory=dict)
-    """Rows of which something is otherwise that is no difference, by what it is."""
+    """What is otherwise and no difference, and how often: in how many rows, what is theirs."""
 
 
 def compare(
@@ -89,7 +93,7 @@ def _compared(
     differences = list(_of_values("", _top(recorded), _top(found), tolerances, percent))
     differences += [f"{who}: is not there" for who in old if who not in new]
     differences += [f"{who}: is not recorded" for who in new if who not in old]
-    remarks = remarks_of_all(recorded, found)
+    remarks = dict(remarks_of_all(recorded, found))
     both = [who for who in old if who in new]
     of_rows = []
     for who in both:
@@ -100,7 +104,7 @@ def _compared(
         differences=tuple(differences),
         remarks=(*remarks, *(line for row in of_rows for line in row)),
         num_rows=sum(who.endswith("]") for who in both),
-        changed=counted(of_rows),
+        changed=counted(remarks, of_rows),
     )
 
 
@@ -181,15 +185,21 @@ def _of_values(
     for name in dict.fromkeys((*old, *new)):
         if name in (*FREE, *REMARKED, *NOT_COMPARED):
             continue
-        was, now, said = old.get(name), new.get(name), name.replace("_", " ")
+        was, now, said = old.get(name), new.get(name), NAMED.get(name, name.replace("_", " "))
         if name in ("accuracy", "comparison") and (was is None) == (now is None):
             yield from _of_values(who, was or {}, now or {}, tolerances, unit)
-        elif name in TOLERATED:
-            of = unit if name == "difference" else Unit(score_of(DEFAULT))
-            what = "accuracy" if name == "mean" else said
+        elif name in (*TOLERATED, *BOUNDS):
+            of_difference = name == "difference" or (name in BOUNDS and "difference" in new)
+            of = unit if of_difference else Unit(score_of(DEFAULT))
+            tolerance = tolerances["difference" if of_difference else "accuracy"]
             if not of.score.percent:
-                what += f" in {of.score.title}"
-            yield from _beyond(f"{who}{what}", was, now, tolerances[TOLERATED[name]], of)
+                said += f" in {of.score.title}"
+            if name in TOLERATED:
+                yield from _beyond(f"{who}{said}", was, now, tolerance, of)
+            for at, bound in enumerate(("lower", "upper") if name in BOUNDS else ()):
+                before, after = (one[at] if one else None for one in (was, now))
+                who_of = f"{who}{bound} bound of the {said}"
+                yield from _beyond(who_of, before, after, tolerance, of)
         elif was != now:
             yield f"{who}{said} {shown(now)}, recorded: {shown(was)}"
 

@@ -79,7 +79,11 @@ class Outcome:
             lines += [f"note: {line}" for line in self.checked.remarks]
             lines += [f"differs: {line}" for line in self.checked.differences]
             number = len(self.checked.differences)
-            told = f"{number} differences" if number else "as recorded, within the tolerances"
+            told = (
+                f"{number} difference{'s' * (number > 1)}"
+                if number
+                else "as recorded, within the tolerances"
+            )
             more = f"; {changed}" if (changed := changed_in_words(self.checked.changed)) else ""
             lines.append(f"check of {self.checked.num_rows} rows: {told}{more}")
         return "\n".join(lines)

@@ -23,6 +23,10 @@ ELSEWHERE = ("device_map", "memory_share", "track")
 """Of the machine too, but no option of ``gaam study``: variables say them to its commands."""
 
 
+CACHES = "caches"
+"""The folder that all studies share."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """Where a study is run, and by whom; none of it changes a number."""
@@ -39,7 +43,7 @@ class Place:
 
     def cache(self, name: str) -> Path:
         """Of a cache of any study."""
-        return self.out / "caches" / name
+        return self.out / CACHES / name
 
     def runs(self, study: str) -> Path:
         """Of the runs of a study."""

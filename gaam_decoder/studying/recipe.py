@@ -23,7 +23,7 @@ from gaam_decoder.reports.report import report
 from gaam_decoder.specs import parse_attention
 from gaam_decoder.studying.asked import check_asked
 from gaam_decoder.studying.finding import FILE, NAME, find, find_beside
-from gaam_decoder.studying.place import MACHINE
+from gaam_decoder.studying.place import CACHES, MACHINE
 from gaam_decoder.studying.step import CONFIGS, Step, spelled
 from gaam_decoder.studying.tables import (
     by_field,
@@ -34,6 +34,7 @@ from gaam_decoder.studying.tables import (
     tables,
     wrong,
 )
+from gaam_decoder.studying.together import check_together
 
 LARGEST_FILE = 2**20
 """Bytes of a recipe; more is none."""
@@ -41,6 +42,8 @@ ABLATE = ("num_layers", "seed", "of", "cache")
 PLACES = ("out", "runs", "cache")
 """What a study decides itself."""
 REPORT = tuple(name for name in inspect.signature(report).parameters if name != "runs")
+NOT_ASKED = {"since", "top"}
+"""What depends on the day, and what would leave rows out of the record."""
 MOST_TABLES = 100
 """Of one report; each has a number in the names of its pictures."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
@@ -100,13 +103,14 @@ def read_study(what: str | Path) -> Study:
     folder = find(what).parent.resolve()
     path = folder / FILE
     try:
-        found = tomllib.loads(read_bytes(path, max_bytes=LARGEST_FILE).decode("utf-8"))
+        found = tomllib.loads(read_bytes(path, max_bytes=LARGEST_FILE).decode("utf-8-sig"))
     except (ValueError, OSError) as error:
         raise ConfigError(
             "a recipe that cannot be read", expected="TOML", found=str(error), where=str(path)
         ) from error
-    if not NAME.fullmatch(folder.name):
-        raise wrong(path, "the name of the folder", "small letters, digits, - and .", folder.name)
+    if not NAME.fullmatch(folder.name) or folder.name == CACHES:  # which all studies share
+        expected = f"small letters, digits, - and ., and not '{CACHES}'"
+        raise wrong(path, "the name of the folder", expected, folder.name)
     return _study(found, folder, path)
 
 
@@ -122,10 +126,11 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
     for step in steps:
         if step.reads:
             chosen(step.reads, names - {step.makes}, "cache", path, f"cache '{step.makes}'")
-    for options in tables(found, "train", path):
+    for number, options in enumerate(tables(found, "train", path), 1):
+        who = f"[[train]] {number}"
         rest = {k: v for k, v in options.items() if k != "cache"}
-        fields = _fields(TrainConfig, "train", rest, path, "[[train]]", {"cache"})
-        cache = _cache_of(options, names, "[[train]]", path)
+        fields = _fields(TrainConfig, "train", rest, path, who, {"cache"})
+        cache = _cache_of(options, names, who, path)
         steps.append(Step(command="train", options=fields, reads=cache))
     for options in tables(found, "ablate", path):
         fields = by_field(options, path, "[[ablate]]", ABLATE)
@@ -150,6 +155,7 @@ def _study(found: dict[str, Any], folder: Path, path: Path) -> Study:
         raise wrong(path, "names of reports", "none that is another and '-1'", ", ".join(taken))
     if twice := {a.name for a in reports if sum(a.name == b.name for b in reports) > 1}:
         raise wrong(path, "names of reports", "each once", ", ".join(sorted(twice)))
+    check_together(steps, reports, path)
     return Study(
         folder=folder,
         steps=tuple(steps),
@@ -184,13 +190,13 @@ def _fields(
         )
     fields = by_field(options, path, who, known | own, names)
     given = {"out": Path("out")} if command == "plant" else {}
-    with said_of(path, f"of '{command}'"):
+    with said_of(path, who):
         resolve(config, command, fields | given, environ={})
     return fields
 
 
 def _asked(options: Mapping[str, Any], caches: set[str | None], path: Path) -> Asked:
-    known = {*REPORT, "name", "title", "studies"} - {"since"}
+    known = {*REPORT, "name", "title", "studies"} - NOT_ASKED
     who = f"report '{options.get('name')}'"
     fields = by_field(options, path, who, known, {"all": "every_candidate"})
     fields.setdefault("every_candidate", False)

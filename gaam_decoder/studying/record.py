@@ -1,60 +1,33 @@
-"""What is recorded of a study beside its recipe: read, and looked at before anything is compared.
+"""What is recorded of a study beside its recipe: read, and known to be what a study wrote.
 
-Whoever opens ``results.json`` in an editor may slip: what cannot be compared is refused with the
-place, before anything is trained.
+``results.json`` ends with the SHA-256 of its values. Whoever changes one by hand or by a slip is
+told so before anything is trained: what a check compares with is what came out of runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.messages.checks import excerpt
-from gaam_decoder.studying.checking import TOLERATED
 from gaam_decoder.studying.recipe import Study
 
 RESULTS = "results.json"
+DIGEST = "sha256"
+HINT = "take the file from where it came, or record it anew: gaam study FOLDER --record"
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def digest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of results, however they are laid out in the file; hexadecimal.
 
-
-def _is_number(value: Any) -> bool:
-    if value is None:  # of a row of which no seed finished
-        return True
-    real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return real and abs(value) <= sys.float_info.max
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_object_or_none(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
-
-
-Fields = Mapping[str, tuple[str, Callable[[Any], bool]]]
-TEXT, NUMBER = ("a text", _is_text), ("a number or null", _is_number)
-OBJECT, OBJECTS = ("an object", _is_object), ("a list of objects", _are_objects)
-PERHAPS = ("an object or null", _is_object_or_none)
-NUMBERS: Fields = dict.fromkeys(TOLERATED, NUMBER)
-WHOLE: Fields = {"reports": OBJECT, "machines": OBJECTS, "caches": OBJECT}
-TABLE: Fields = {"cache": TEXT, "encoder": TEXT, "dataset": TEXT, "rows_of": OBJECT,
-                 "rows": OBJECTS, **NUMBERS}  # fmt: skip
-ROW: Fields = {"label": TEXT, "attention": TEXT, "head": TEXT, "accuracy": PERHAPS,
-               "comparison": PERHAPS, **NUMBERS}  # fmt: skip
-OF_ROW = ("accuracy", "comparison")
-"""What a comparison computes with, and what it names things by."""
+    Args:
+        values: JSON values; what is called ``sha256`` is left out.
+    """
+    of = {name: value for name, value in values.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(of, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def recorded(study: Study) -> dict[str, Any]:
@@ -62,7 +35,7 @@ def recorded(study: Study) -> dict[str, Any]:
 
     Raises:
         NotFoundError: nothing.
-        CacheError: it cannot be read, or holds what no study writes; says where.
+        CacheError: it cannot be read, or was changed after a study wrote it.
     """
     path = study.folder / RESULTS
     if not path.is_file():
@@ -74,7 +47,8 @@ def recorded(study: Study) -> dict[str, Any]:
         )
     try:
         text = path.read_text("utf-8")
-        found: dict[str, Any] = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_once)
+        written = digest(found) if isinstance(found, dict) else ""
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1 : error.lineno]
         raise _unreadable(
@@ -83,51 +57,27 @@ def recorded(study: Study) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise _unreadable(str(error), str(path)) from error
-    check_record(found, path)
+    if not isinstance(found, dict):
+        raise _unreadable(excerpt(found), str(path))
+    if found.get(DIGEST) != written:
+        raise CacheError(
+            "recorded results that are not as a study wrote them",
+            expected=f"values with the SHA-256 that the file ends with, as '{DIGEST}'",
+            found="values with another" if DIGEST in found else f"no '{DIGEST}'",
+            where=str(path),
+            hint=HINT,
+        )
     return found
 
 
-def check_record(found: Any, path: Path) -> None:
-    """Whether recorded results can be compared, in every row.
-
-    Args:
-        found: JSON values.
-        path: of the file.
-
-    Raises:
-        CacheError: naming report, table, row and field.
-    """
-    if not isinstance(found, dict):
-        raise _unreadable(excerpt(found), str(path))
-    # what earlier versions recorded has neither machines nor caches
-    _check(found, {name: of for name, of in WHOLE.items() if name in {*found, "reports"}}, [path])
-    _check(found.get("caches", {}), dict.fromkeys(found.get("caches", {}), TEXT), [path, "caches"])
-    _check(found["reports"], dict.fromkeys(found["reports"], OBJECTS), [path])
-    for name, tables in found["reports"].items():
-        for number, table in enumerate(tables, 1):
-            place: list[object] = [path, f"report '{name}'", f"table {number}"]
-            _check(table, TABLE, place)
-            for count, row in enumerate(table["rows"], 1):
-                where = [*place, f"row {count} ({excerpt(row.get('label'))})"]
-                _check(row, ROW, where)
-                for field in OF_ROW:
-                    _check(row.get(field) or {}, NUMBERS, [*where, field])
-
-
-def _check(values: Mapping[str, Any], fields: Fields, place: list[Any]) -> None:
-    for name, (expected, fits) in fields.items():
-        value = values.get(name)
-        if not fits(value):
-            raise CacheError(
-                f"'{name}' of recorded results cannot be compared",
-                expected=expected,
-                found=excerpt(value) if name in values else "nothing of that name",
-                where=", ".join(map(str, place)),
-                hint=HINT,
-            )
-
-
-HINT = "mend it, take the file from where it came, or record it anew"
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, every name of which stands once: else the last would count."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{excerpt(name)} stands twice in one object")
+        found[name] = value
+    return found
 
 
 def _unreadable(found: str, where: str) -> CacheError:

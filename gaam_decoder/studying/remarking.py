@@ -21,39 +21,44 @@ same."""
 REMARKED = tuple(KINDS)
 OTHER_CHOICE = ("weight decay", "weight decays")
 """That validation chose, beside the rate."""
+MACHINE, CACHE = ("machine", "machines"), ("cache", "caches")
+COUNTED = dict([*KINDS.values(), OTHER_CHOICE, MACHINE, CACHE])
 REMARKED_OF_ALL = ("machines", "caches")
 """The same of a study as a whole; what was recorded by earlier versions says neither."""
 
 
-def counted(of_rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
-    """Of how many rows what is otherwise.
+def counted(of_all: Mapping[str, str], of_rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    """Of how many rows what is otherwise, and what of all.
 
     Args:
-        of_rows: of every row its remarks, and what each is of.
+        of_all: remarks of the study as a whole, and what each is of.
+        of_rows: the same of every row.
     """
-    found = Counter(what for row in of_rows for what in set(row.values()))
-    return {one: found[one] for one, _ in [*KINDS.values(), OTHER_CHOICE] if found[one]}
+    found = Counter(of_all.values())
+    found.update(what for row in of_rows for what in set(row.values()))
+    return {one: found[one] for one in COUNTED if found[one]}
 
 
 def changed_in_words(changed: Mapping[str, int]) -> str:
     """All of it in one line; '' where nothing is otherwise."""
-    plural = dict([*KINDS.values(), OTHER_CHOICE])
-    parts = [f"{n} {plural[one] if n > 1 else one}" for one, n in changed.items()]
+    parts = [f"{n} {COUNTED[one] if n > 1 else one}" for one, n in changed.items()]
     if not parts:
         return ""
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"{listed} {'differ' if sum(changed.values()) > 1 else 'differs'}, see above"
 
 
-def remarks_of_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """A cache of which nothing is reported has no numbers that could differ."""
+def remarks_of_all(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines, and of what each is: a cache without a report has no numbers that could differ."""
     was, now = (_machines(one.get("machines", ())) for one in (old, new))
     if was and now and was != now:
-        yield f"trained on another machine: {'; '.join(now)}, recorded: {'; '.join(was)}"
+        line = f"trained on another machine: {'; '.join(now)}, recorded: {'; '.join(was)}"
+        yield line, MACHINE[0]
     before, after = old.get("caches", {}), new.get("caches", {})
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
-            yield f"cache '{name}': {after[name][:12]}, recorded: {before[name][:12]}"
+            line = f"cache '{name}': {after[name][:12]}, recorded: {before[name][:12]}"
+            yield line, CACHE[0]
 
 
 def _machines(machines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -23,7 +23,7 @@ from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
-from gaam_decoder.studying.record import RESULTS
+from gaam_decoder.studying.record import DIGEST, RESULTS, digest
 from gaam_decoder.studying.running import arguments, typed
 
 SEEDS, PAGE = "seeds.csv", "README.md"
@@ -74,8 +74,9 @@ def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
         "caches": {name: open_cache(place.cache(name)).fingerprint for name in study.caches},
         "reports": {one.asked.name: [_table(table) for table in one.report.tables] for one in made},
     }
-    text = json.dumps(_anonymous(found, place), indent=1, allow_nan=False) + "\n"
-    write_file(into / RESULTS, text.encode())
+    kept: dict[str, Any] = json.loads(json.dumps(_anonymous(found, place), allow_nan=False))
+    kept[DIGEST] = digest(kept)
+    write_file(into / RESULTS, (json.dumps(kept, indent=1) + "\n").encode())
     write_file(into / SEEDS, _anonymous(_seeds(made), place).encode())
     drawn = []
     for one in made:
@@ -88,7 +89,6 @@ def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
     commands = [typed(arguments(step, study, public)) for step in study.steps]
     whole = page(study, commands, [(one.asked, one.report, one.words) for one in made], drawn)
     write_file(into / PAGE, _anonymous(whole, place).encode())
-    kept: dict[str, Any] = json.loads(text)
     return kept
 
 

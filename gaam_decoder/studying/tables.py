@@ -66,7 +66,7 @@ def by_field(
         spelled[field] = key
     not_of_machine(spelled, path, where)
     called = {field: name for name, field in (names or {}).items()}
-    valid = sorted(called.get(field, field.replace("_", "-")) for field in known)
+    valid = sorted({called.get(field, field.replace("_", "-")) for field in known})
     for field, key in spelled.items():
         if field not in known:
             raise plugins.unknown("setting", key, valid, where=f"{path} {where}")

@@ -79,14 +79,18 @@ def few_rows(table: Table) -> Iterator[str]:
 
 def few_choose(table: Table) -> Iterator[str]:
     """Which rows were chosen by so few that many candidates are alike to them."""
-    labels_of: dict[int, list[str]] = {}
+    labels_of: dict[tuple[int, str], list[str]] = {}
     for label, row in labelled(table):
         if row.select == "val":
             count = min(_choosing(run, row.folds) for run in row.runs)
             if count < FEW_ROWS:
-                labels_of.setdefault(count, []).append(label)
+                exact = all(run.drawn for run in row.runs)
+                labels_of.setdefault((count, "" if exact else "about "), []).append(label)
     if labels_of:
-        of = "; ".join(f"{count} of {', '.join(some)}" for count, some in sorted(labels_of.items()))
+        of = "; ".join(
+            f"{about}{count} of {', '.join(some)}"
+            for (count, about), some in sorted(labels_of.items())
+        )
         yield (
             f"few rows chose the epoch, and a rate where that was tuned: {of}: many candidates are "
             "alike to so few, and no interval covers their choice; --val-fraction gives them more"
@@ -94,7 +98,7 @@ def few_choose(table: Table) -> Iterator[str]:
 
 
 def _choosing(run: RunResult, folds: int) -> int:
-    """Rows of train that chose the epoch of a run; where it does not count them, by their share.
+    """Rows of train that chose the epoch of a run; about, by their share, where it does not say.
 
     Enough of a split that the cache does not know.
     """

@@ -14,7 +14,7 @@ import pytest
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import CacheError
 from gaam_decoder.reports.writing.unit import Unit, all_scores, score_of
-from gaam_decoder.studying.checking import FREE, NOT_COMPARED, TOLERATED, compare
+from gaam_decoder.studying.checking import BOUNDS, FREE, NOT_COMPARED, TOLERATED, compare
 from gaam_decoder.studying.remarking import REMARKED, REMARKED_OF_ALL
 
 OURS = sorted(path.parent for path in (data_path() / "studies").glob("*/results.json"))
@@ -135,9 +135,16 @@ def test_every_change_is_found(path: tuple[Any, ...], value: Any) -> None:
             assert checked.differences
 
 
-@pytest.mark.parametrize("path", [path for path, _ in LEAVES if path[-1] in TOLERATED], ids=str)
+FRACTIONS = [
+    path
+    for path, _ in LEAVES
+    if {*TOLERATED, *BOUNDS} & set(path) and "on_these_test_rows" not in path
+]
+
+
+@pytest.mark.parametrize("path", FRACTIONS, ids=str)
 def test_tolerances_are_what_they_say(path: tuple[Any, ...]) -> None:
-    tolerance = TOLERANCES[TOLERATED[path[-1]]] / 100
+    tolerance = TOLERANCES["difference" if "comparison" in path else "accuracy"] / 100
     value = next(value for other, value in LEAVES if other == path)
     for factor, differs in ((0.99, False), (-0.99, False), (1.01, True), (-1.01, True)):
         changed = put(results(), path, value + factor * tolerance)

@@ -1,9 +1,10 @@
-"""A slip in what is recorded is said with its place."""
+"""What is recorded is what a study wrote, or is refused before anything runs."""
 
 from __future__ import annotations
 
+import copy
 import json
-import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ from typing import Any
 import pytest
 
 from gaam_cache.errors import CacheError
-from gaam_decoder.studying import read_study
-from gaam_decoder.studying.checking import compare
-from gaam_decoder.studying.record import check_record, recorded
-from tests.decoder.studying.test_checking import TOLERANCES, put, results
+from gaam_decoder.studying import Study, read_study
+from gaam_decoder.studying.record import DIGEST, RESULTS, digest, recorded
+from tests.decoder.studying.test_checking import OURS, put, results
 from tests.decoder.studying.tiny_study import Gaam, written
 
-FILE = Path("recorded") / "results.json"
-SLIPS: list[Any] = ["0.8l", "", "NaN", True, [], [0.8], {}, {"mean": "x"}, [{}], None]
-SLIPS += [math.nan, math.inf, 10**400, 7]
+SLIPS: list[Any] = ["0.8l", "", "NaN", True, [], [0.8], {}, {"mean": "x"}, [{}], None, 7, 1.0]
+
+
+def kept(values: dict[str, Any]) -> dict[str, Any]:
+    """As a study writes it."""
+    return {**values, DIGEST: digest(values)}
 
 
 def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -31,35 +34,65 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from parts(value[key], (*path, key))
 
 
-def refused(values: dict[str, Any]) -> CacheError | None:
-    try:
-        check_record(values, FILE)
-    except CacheError as error:
-        return error
-    return None
+def without(value: Any, path: tuple[Any, ...]) -> Any:
+    changed = copy.deepcopy(value)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return changed
 
 
-@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: repr(slip)[:20])
-def test_a_slip_in_what_is_recorded_is_said_with_its_place(slip: Any) -> None:
-    """Refused by file, report, table, row and field; or it is a difference, which names the row."""
-    for path in parts(results()):
-        changed = put(results(), path, slip)
-        if (error := refused(changed)) is None:
-            try:
-                compare(changed, results(), TOLERANCES)
-            except CacheError as of_pairs:
-                said = f"{of_pairs.message} {of_pairs.details.get('found')}"
-                assert "other states" in said or "stands twice" in said, path  # with their names
-            continue
-        where = error.details["where"]
-        names = [key for key in path if isinstance(key, str)]
-        assert where.startswith(str(FILE))
-        assert len(path) == 1 or any(name in f"{error.message} {where}" for name in names)
-        if path[0] == "reports" and len(path) > 2:
-            assert f"report '{path[1]}'" in f"{error.message} {where}" or len(path) == 3
-        if "rows" in path[:-1] and len(path) > 5:
-            assert f"report '{path[1]}', table {path[2] + 1}, row {path[4] + 1} (" in where
-            assert path[5] in f"{error.message} {where}"
+@pytest.fixture
+def written_study(tmp_path: Path) -> Study:
+    return read_study(written(tmp_path))
+
+
+def refused(text: str, study: Study) -> str:
+    file = study.folder / RESULTS
+    file.write_text(text)
+    with pytest.raises(CacheError) as error:
+        recorded(study)
+    assert str(file) in error.value.details["where"]
+    return str(error.value)
+
+
+def test_as_it_was_written_it_is_read_however_it_is_laid_out(written_study: Study) -> None:
+    values = kept(results())
+    for layout in ({}, {"indent": 1}, {"indent": 7, "sort_keys": True}, {"ensure_ascii": False}):
+        (written_study.folder / RESULTS).write_text(json.dumps(values, **layout))
+        assert recorded(written_study) == values
+
+
+def test_whatever_is_changed_is_refused(written_study: Study) -> None:
+    values = kept(results())
+    for path in parts(values):
+        was = values
+        for key in path:
+            was = was[key]
+        for slip in SLIPS:
+            if json.dumps(slip) != json.dumps(was):
+                refused(json.dumps(put(values, path, slip)), written_study)
+        refused(json.dumps(without(values, path)), written_study)
+
+
+def test_a_name_that_stands_twice_is_refused(written_study: Study) -> None:
+    text = json.dumps(kept(results()), indent=1)
+    for found in re.finditer(r'^ +("\w+": [^\[{\n]+?),?$', text, re.MULTILINE):
+        twice = f"{text[: found.end(1)]}, {found[1]}{text[found.end(1) :]}"
+        assert "stands twice" in refused(twice, written_study)
+
+
+@pytest.mark.parametrize(
+    "junk", ["", "3", "[]", "null", '"x"', "{}", '{"reports": {}}', '{"a": 1e999}', "[" * 99999]
+)
+def test_what_no_study_wrote_is_one_message(junk: str, written_study: Study) -> None:
+    refused(junk, written_study)
+
+
+@pytest.mark.parametrize("folder", OURS, ids=lambda folder: folder.name)
+def test_ours_are_as_they_were_written(folder: Path) -> None:
+    assert recorded(read_study(folder))["reports"]
 
 
 @pytest.mark.parametrize("cut", ["0.8.2", "0,82", "0.82 0.83", "O.82", "'0.82'"])
@@ -82,11 +115,11 @@ def test_a_slip_is_said_before_anything_runs(
         raise AssertionError
 
     monkeypatch.setattr("gaam_decoder.studying.outcome.run", never)
-    path = here / "tiny" / "results.json"
+    path = here / "tiny" / RESULTS
     values = json.loads(path.read_text())
-    values["reports"]["both"][0]["rows"][1]["accuracy"]["mean"] = "0.8l"
+    values["reports"]["both"][0]["rows"][1]["accuracy"]["mean"] += 1e-9
     path.write_text(json.dumps(values))
     said = gaam("study", "tiny", "--check")
     assert said.code == 3
-    for part in (str(path), "report 'both', table 1, row 2 (", "accuracy", "'mean'", "'0.8l'"):
+    for part in (str(path), "not as a study wrote", "record it anew"):
         assert part in said.err, part

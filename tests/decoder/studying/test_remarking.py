@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gaam_decoder.studying.checking import compare
+from gaam_decoder.studying.record import DIGEST, digest
 from gaam_decoder.studying.remarking import changed_in_words
 from tests.decoder.studying.test_checking import TOLERANCES, put, results
 from tests.decoder.studying.tiny_study import Gaam
@@ -60,12 +61,14 @@ def test_the_last_line_of_a_check_counts_what_changed(
     compared = next(row for row in first if row["comparison"])
     compared["comparison"]["verdict"] = "was otherwise"
     compared["lr"] = 0.5
-    path.write_text(json.dumps(values))
+    values["machines"][0]["cpu"] = "another"
+    path.write_text(json.dumps(values | {DIGEST: digest(values)}))
     said = gaam("study", "tiny", "--check")
     assert said.code == 0
     assert said.out.endswith(
-        ": as recorded, within the tolerances; 1 verdict and 1 learning rate differ, see above\n"
+        ": as recorded, within the tolerances; 1 verdict, 1 learning rate and 1 machine differ, "
+        "see above\n"
     )
-    assert said.out.count("note: ") == 2
+    assert said.out.count("note: ") == 3
     told = json.loads(gaam("study", "tiny", "--check", "--json").out)["check"]
-    assert told["changed"] == {"verdict": 1, "learning rate": 1}
+    assert told["changed"] == {"verdict": 1, "learning rate": 1, "machine": 1}

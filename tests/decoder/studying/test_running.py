@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gaam_decoder.studying import running
+from gaam_decoder.studying.record import DIGEST, digest
 from tests.decoder.studying.tiny_study import RECIPE, Gaam, contents, study, written
 
 SHELL = {"EPOCHS": "3", "LR": "1", "SEEDS": "3", "POOL": "max", "PROBE": "no"}
@@ -58,12 +59,16 @@ def test_a_check_tells_what_has_changed(
     results = json.loads(whole)
     results["reports"]["both"][0]["rows"][0]["accuracy"]["mean"] += 0.0031
     results["reports"]["one"][0]["rows"][0]["seeds"][0] += 50
-    path.write_text(json.dumps(results))
+    path.write_text(json.dumps(results | {DIGEST: digest(results)}))
     failed = gaam("study", "tiny", "--check")
     assert failed.code == 1, failed.err
     assert failed.out.count("differs: ") == 2
-    path.write_text(whole.replace('"cache": "', '"cache": "0'))
+    for table in results["reports"]["both"]:
+        table["cache"] = f"0{table['cache']}"
+    path.write_text(json.dumps(results | {DIGEST: digest(results)}))
     assert gaam("study", "tiny", "--check").code == 3
+    path.write_text(whole.replace('"seeds": [', '"seeds": [9,', 1))
+    assert "not as a study wrote" in gaam("study", "tiny", "--check").err
     for junk in ("{", "{}", "[]"):
         path.write_text(junk)
         assert gaam("study", "tiny", "--check").code == 3
