@@ -89,7 +89,8 @@ def chosen(value: Any, names: Iterable[str | None], kind: str, path: Path, where
     there = sorted(filter(None, names))
     if not isinstance(value, str):
         expected = f"one of: {', '.join(there)}"
-        raise wrong(path, f"'{kind}' of {where}", expected, repr(value))
+        found = "nothing" if value is None else repr(value)
+        raise wrong(path, f"'{kind}' of {where}", expected, found)
     if value not in there:
         raise plugins.unknown(kind, value, there, where=f"{path} {where}")
     return value

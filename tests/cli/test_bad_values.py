@@ -90,7 +90,8 @@ def arguments(
     ]
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "study.toml").write_text(
-        'title = "t"\n[caches.a]\ncommand = "plant"\n[[report]]\nname = "r"\n'
+        'title = "t"\n[caches.a]\ncommand = "plant"\n'
+        '[[train]]\ncache = "a"\nattn = ["none"]\n[[report]]\nname = "r"\ncache = "a"\n'
     )
     return {
         "extract": [*data, "--device", "cpu", "--out", tmp_path / "new" / "c"],

@@ -529,8 +529,19 @@ def test_a_margin_and_the_seeds_that_choose_are_options_of_a_report(
     assert row["tuning"][0]["seeds"] == [7, 8]
     assert row["tuning"][0]["reported_on_other_seeds"] is True
     assert len(json.loads(gaam("report", runs, "--all", "--json").out)["rows"]) == 2
-    other = json.loads(gaam("report", runs, "--tune-seeds", "7-7", "--json").out)["rows"][0]
-    assert other["tuning"][0]["seeds"] == [7]
+    for others in ("7-7", "0-1", "7,8,0"):
+        refused = gaam("report", runs, "--tune-seeds", others, "--json")
+        assert (refused.code, refused.out) == (2, ""), others
+        assert "--tune-seeds are not those that chose" in refused.err
+    same = json.loads(gaam("report", runs, "--tune-seeds", "7,8", "--json").out)["rows"]
+    assert same == [row]
+    alone = tmp_path / "alone"  # of runs that no seeds chose any may
+    options[options.index("--runs") + 1] = alone
+    assert gaam("train", *options, "--seeds", "0-3").code == 0
+    other = json.loads(gaam("report", alone, "--tune-seeds", "0-1", "--json").out)["rows"][0]
+    assert other["tuning"][0]["seeds"] == [0, 1]
+    assert other["seeds"] == [2, 3]
+    options[options.index("--runs") + 1] = runs
     for points, fraction in (("2", 0.02), ("0.1", 0.001)):
         assert json.loads(gaam("report", runs, "--margin", points, "--json").out)["margin"] == (
             pytest.approx(fraction)

@@ -64,6 +64,20 @@ def _all_failed(row: Row) -> str:
     return f"{count} failed: {'; '.join(reasons[:3])}{'; and more' if len(reasons) > 3 else ''}"
 
 
+def of_one_class(table: Table) -> Iterator[str]:
+    """Which seeds say nothing of a row that they are given."""
+    if table.num_test_rows < FEW_ROWS:
+        return
+    for label, row in labelled(table):
+        if row.scores.one_class and not row.shuffled:
+            seeds = row.scores.one_class
+            yield (
+                f"{label} seed {counted(seeds)} predicts one class for every test row"
+                f"{' of a fold' if row.folds > 1 else ''}, as where training never began or "
+                "collapsed; mean and sd count it"
+            )
+
+
 def few_rows(table: Table) -> Iterator[str]:
     """Why these rows say little."""
     rows = table.num_test_rows

@@ -35,6 +35,8 @@ class Scores:
     """The same, of rows that are tested several times the share in which it is right."""
     part_right: Floats
     """Accuracy of each seed in every part, (S, P)."""
+    one_class: tuple[int, ...]
+    """Seeds that predict the same class for every row of a part, of which more have one."""
     accuracy: Floats
     macro_f1: Floats
     confusion: NDArray[np.int64]
@@ -96,6 +98,11 @@ def scores_of(
         right=right_SN,
         by_row=by_row,
         part_right=part_right,
+        one_class=tuple(
+            seed
+            for seed, predicted_N in zip(seeds, predicted_SN, strict=True)
+            if _of_one_class(predicted_N, labels, sizes)
+        ),
         accuracy=accuracy,
         macro_f1=macro_f1,
         chosen=Chosen.of_hits(accuracy, by_row, part_right)
@@ -171,3 +178,12 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
             seed: logits[index] for index, seed in enumerate(run.finished) if decides[seed] is run
         }
     return by_seed
+
+
+def _of_one_class(
+    predicted_N: NDArray[np.int64], labels_N: NDArray[np.int64], sizes: Sequence[int]
+) -> bool:
+    """Whether all rows of a part are predicted alike although their labels are not."""
+    ends = np.cumsum(sizes)[:-1]
+    parts = zip(np.split(predicted_N, ends), np.split(labels_N, ends), strict=True)
+    return any(np.ptp(one) == 0 < np.ptp(true) for one, true in parts if len(one))

@@ -128,7 +128,8 @@ def test_few_rows_that_chose_are_named(make_run: MakeRun, count: int) -> None:
                for fold in ("1/2", "2/2")]  # fmt: skip
     for runs in ([drawn], [make_run("none", right, path="2", cache=held)], of_fold):
         whole = max(build_tables(runs), key=lambda table: table.rows[0].folds)
-        assert (f": {count} of none" in " ".join(notes(whole))) == (count < 30)
+        about = "" if runs == [drawn] else "about "
+        assert (f": {about}{count} of none" in " ".join(notes(whole))) == (count < 30)
     for select in ("test", "last"):
         run = make_run("none", right, path="4", cache=held, select=select)
         assert "rows chose the epoch" not in " ".join(notes(table_of([run])))
@@ -196,3 +197,35 @@ def test_a_final_model_says_of_how_many_rows_it_is(make_run: MakeRun) -> None:
         assert found.train_rows == (7 if size else 9)
         assert ("7 of all 9 rows" if size else "all 9 rows") in found.in_words()
         assert len(found.expected) == 1
+
+
+@pytest.mark.parametrize("rows", [2, 29, 30, 400])
+@pytest.mark.parametrize("seeds", [(), (0,), (2, 5), tuple(range(7))])
+@pytest.mark.parametrize("label", [0, 1])
+def test_seeds_that_predict_one_class_are_named(
+    make_run: MakeRun, rows: int, seeds: tuple[int, ...], label: int
+) -> None:
+    """Over all rows and in a fold; not where rows are few, or labels shuffled or all alike."""
+    labels = make_run("none", np.ones((1, rows)), classes=("a", "b")).labels
+    right = np.random.default_rng(label).random((7, rows)) < 0.5  # noqa: PLR2004
+    right[:, :2] = [labels[0] == 0, labels[1] == 1]  # of either class one at least
+    right[list(seeds)] = labels == label
+
+    def noted(*runs: RunResult) -> bool:
+        whole = max(build_tables(runs), key=lambda table: table.rows[0].folds)
+        said = [line for line in notes(whole) if "predicts one class" in line]
+        assert all(line.startswith("none seed ") for line in said)
+        numbers = [[int(n) for n in line.split(" predicts")[0][10:].split(", ")] for line in said]
+        assert numbers in ([], [list(seeds)])
+        return bool(said)
+
+    made = make_run("none", right, classes=("a", "b"))
+    assert noted(made) == (bool(seeds) and rows >= 30)  # noqa: PLR2004
+    other = np.random.default_rng(9).random((7, rows)) < 0.5  # noqa: PLR2004
+    other[:, :2] = [labels[0] == 0, labels[1] == 1]
+    folds = [make_run("none", one, classes=("a", "b"), path=f, fold=f"{f}/2", split_seed=0)
+             for f, one in (("1", right), ("2", other))]  # fmt: skip
+    assert noted(*folds) == (bool(seeds) and 2 * rows >= 30)  # noqa: PLR2004
+    assert not noted(make_run("none", right, classes=("a", "b"), shuffle_labels=True))
+    vars(made)["labels"] = np.full_like(labels, label)
+    assert not noted(made)
