@@ -22,6 +22,7 @@ from gaam_decoder.stats.omnibus import Friedman, friedman
 from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
 from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (
+    later_than_chance,
     minimum_detectable_difference,
     seeds_needed,
     standard_deviation,
@@ -48,6 +49,7 @@ __all__ = [
     "friedman",
     "holm",
     "holm_corrected",
+    "later_than_chance",
     "macro_f1",
     "majority_accuracy",
     "majority_votes",

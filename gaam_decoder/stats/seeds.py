@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtr, stdtrit
+from scipy.special import bdtrc, nctdtr, stdtrit
 
 Floats = NDArray[np.float64]
+OF_A_PLATEAU = 0.2
+"""Share of plateaus that may be called under-trained: a warning too many is the cheaper mistake."""
 
 
 def checked(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
@@ -114,3 +116,23 @@ def seeds_needed(num_comparisons: int, *, alpha: float = 0.05) -> int:
     if num_comparisons < 1:
         raise ValueError("nothing is compared")
     return math.floor(1 + math.log2(num_comparisons / alpha)) + 1
+
+
+def later_than_chance(late: int, seeds: int, epochs: int, folds: int = 1) -> bool:
+    """Whether more seeds have their best epoch last than a plateau gives.
+
+    Where nothing more is learned every epoch is the best with the same chance, so that the last is
+    in ``1 - (1 - 1 / epochs)**folds`` of all seeds; the number of late ones is then binomial. With
+    few seeds, or so few epochs that all seeds would be late by chance, one is enough: nothing
+    speaks for a plateau.
+
+    Args:
+        late: seeds whose best epoch is the last, in some fold at least.
+        seeds: that finished.
+        epochs: of the recipe.
+        folds: that every seed was trained in.
+    """
+    chance = 1 - (1 - 1 / epochs) ** folds
+    if not late or seeds < seeds_needed(1) or chance**seeds >= OF_A_PLATEAU:
+        return late > 0
+    return float(bdtrc(late - 1, seeds, chance)) < OF_A_PLATEAU

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import TUNED, choose
+from gaam_decoder.stats import later_than_chance
 
 NAMED = 3
 """Of many, these are named."""
@@ -20,9 +21,9 @@ def advice(runs: Sequence[RunResult]) -> list[str]:
     found = choose(runs)
     late: dict[int, list[str]] = {}
     for run in found.runs:
-        if run.still_learning:
-            some = f"{run.title} ({len(run.still_learning)} of {len(run.finished)} seeds)"
-            late.setdefault(run.recipe["epochs"], []).append(some)
+        count, seeds, epochs = len(run.still_learning), len(run.finished), run.recipe["epochs"]
+        if later_than_chance(count, seeds, epochs):
+            late.setdefault(epochs, []).append(f"{run.title} ({count} of {seeds} seeds)")
     lines = [
         f"under-trained: the best epoch is the last of {'; '.join(names[:NAMED])}"
         + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -38,9 +38,13 @@ def notes(table: Table) -> Iterator[str]:
         )
     for label, row in labelled(table):
         if late := row.still_learning:
+            where = f"in {len(late)} of {len(row.scores.seeds)} finished seeds"
             yield (
-                f"{label} is under-trained: in {len(late)} of {len(row.scores.seeds)} finished "
-                "seeds the best epoch is the last: more --epochs may do better"
+                f"{label} is under-trained: {where} the best epoch is the last: more --epochs may "
+                "do better"
+                if row.too_short
+                else f"{label}: {where} the best epoch is the last, no more than chance has it "
+                "where nothing more is learned"
             )
         for name in row.at_edge:
             values = {tuning.chosen[name] for tuning in row.tunings if name in tuning.at_edge}

@@ -133,7 +133,15 @@ class Row:
     @property
     def undertrained(self) -> bool:
         """Whether a longer training or another rate may do better."""
-        return bool(self.still_learning or self.at_edge)
+        return self.too_short or bool(self.at_edge)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether more seeds have their best epoch last than a plateau gives."""
+        late, parts = len(self.still_learning), self.scores.part_right.shape[1]
+        return late > 0 and stats.later_than_chance(
+            late, len(self.scores.seeds), self.recipe["epochs"], parts
+        )
 
     @property
     def mean(self) -> float | None:

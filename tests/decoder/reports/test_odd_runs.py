@@ -214,6 +214,18 @@ def test_a_seed_whose_best_epoch_is_the_last_may_not_be_done() -> None:
         assert table.to_dict()["rows"][0]["best_epoch_is_last"] == ([1, 2] if expected else [])
 
 
+@pytest.mark.parametrize("late", range(9))
+def test_no_more_late_seeds_than_chance_has_are_no_sign_of_a_short_training(late: int) -> None:
+    """Of 8 seeds and 15 epochs: one in two plateaus has a late seed or more, one in ten two."""
+    run = build_run("gaam", answers(8, 0.8, 1), epochs=15)
+    run.epochs.update(dict.fromkeys(range(late), 15))
+    [table] = build_tables([run])
+    text = "\n".join(notes(table))
+    assert ("no more than chance" in text) == (late == 1)
+    assert ("is under-trained" in text) == (late > 1) == table.rows[0].undertrained
+    assert len(table.to_dict()["rows"][0]["best_epoch_is_last"]) == late
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_row_on_training_rows_is_marked_beside_its_name(
     format: str, monkeypatch: pytest.MonkeyPatch

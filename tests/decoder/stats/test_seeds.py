@@ -86,3 +86,27 @@ def test_an_interval_shows_only_what_can_be(accuracy: list[float], least: int) -
     assert least <= interval[0] <= interval[1] <= 1
     assert stats.within((0.2, 0.3), least, 1) == (0.2, 0.3)
     assert stats.within(None, least, 1) is None
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 15, 30, 100])
+@pytest.mark.parametrize("seeds", [1, 3, 5, 6, 10, 20, 40])
+@pytest.mark.parametrize("folds", [1, 2, 5])
+def test_a_plateau_is_rarely_called_too_short_and_a_rise_always(
+    epochs: int, seeds: int, folds: int
+) -> None:
+    """Of simulated trainings, whose best epoch is the first of the most accurate ones."""
+    generator = np.random.default_rng(epochs * seeds * folds)
+    noise = generator.random((2000, seeds, folds, epochs))
+    chance = 1 - (1 - 1 / epochs) ** folds
+    telling = seeds >= stats.LEAST_SEEDS and chance**seeds < 0.2  # noqa: PLR2004
+    for rise in (False, True):
+        last = (noise + 1000 * rise * np.arange(epochs)).argmax(-1) == epochs - 1
+        late = last.any(2).sum(1)
+        called = np.mean([stats.later_than_chance(n, seeds, epochs, folds) for n in late])
+        if rise:
+            assert called == 1
+        elif telling:
+            assert called < 0.24  # noqa: PLR2004  0.2 and four standard errors of 2,000
+        else:  # one is enough
+            assert called == np.mean(late > 0)
+    assert not stats.later_than_chance(0, seeds, epochs, folds)
