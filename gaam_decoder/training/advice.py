@@ -21,9 +21,10 @@ def advice(runs: Sequence[RunResult]) -> list[str]:
     found = choose(runs)
     late: dict[int, list[str]] = {}
     for run in found.runs:
-        count, seeds, epochs = len(run.still_learning), len(run.finished), run.recipe["epochs"]
-        if later_than_chance(count, seeds, epochs):
-            late.setdefault(epochs, []).append(f"{run.title} ({count} of {seeds} seeds)")
+        count, seeds = len(run.still_learning), len(run.finished)
+        if count and later_than_chance(count, seeds, run.recipe["epochs"]):  # a fit has none
+            title = f"{run.title} ({count} of {seeds} seeds)"
+            late.setdefault(run.recipe["epochs"], []).append(title)
     lines = [
         f"under-trained: the best epoch is the last of {'; '.join(names[:NAMED])}"
         + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

@@ -223,6 +223,8 @@ def test_advice_names_the_epochs_and_the_edge_of_a_grid(config: TrainConfig) -> 
         f"under-trained: the best epoch is the last of {runs[-1].title} (1 of 3 seeds); "
         "try --epochs 4"
     )
+    probe = gaam_decoder.train(replace(config, attn=("none",), head=("lbfgs",)))
+    assert advice(probe) == []  # a fit has no epochs
     inner = gaam_decoder.train(replace(config, attn=("none",), tune_seeds=None, lr=1e-2))
     inner[0].epochs.update(dict.fromkeys(inner[0].seeds, 1))
     assert advice(inner) == []
