@@ -1,7 +1,8 @@
 """What is recorded of a study beside its recipe: read, and known to be what a study wrote.
 
-``results.json`` ends with the SHA-256 of its values. Whoever changes one by hand or by a slip is
-told so before anything is trained: what a check compares with is what came out of runs.
+``results.json`` ends with the SHA-256 of the page, the seeds and the pictures, and of its own
+values. Whoever changes one by hand or by a slip is told so before anything is trained: what people
+read, and a check compares with, is what came out of runs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, NotFoundError
@@ -16,6 +18,8 @@ from gaam_cache.messages.checks import excerpt
 from gaam_decoder.studying.recipe import Study
 
 RESULTS = "results.json"
+FILES = "files"
+"""SHA-256 of every other file that a study writes, by name."""
 DIGEST = "sha256"
 HINT = "take the file from where it came, or record it anew: gaam study FOLDER --record"
 
@@ -28,6 +32,11 @@ def digest(values: Mapping[str, Any]) -> str:
     """
     of = {name: value for name, value in values.items() if name != DIGEST}
     return hashlib.sha256(json.dumps(of, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def digest_of_file(content: bytes) -> str:
+    """SHA-256 of a file of lines, hexadecimal; however a checkout ends its lines."""
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def recorded(study: Study) -> dict[str, Any]:
@@ -67,7 +76,22 @@ def recorded(study: Study) -> dict[str, Any]:
             where=str(path),
             hint=HINT,
         )
+    for name, expected in found.get(FILES, {}).items():
+        _check_file(study.folder / name, expected)
     return found
+
+
+def _check_file(path: Path, expected: str) -> None:
+    """Refuse a page, seeds or a picture that is not as a study wrote it."""
+    found = digest_of_file(path.read_bytes()) if path.is_file() else "no such file"
+    if found != expected:
+        raise CacheError(
+            "a recorded file that is not as a study wrote it",
+            expected=f"a file with SHA-256 {expected[:12]}, as {RESULTS} says",
+            found=found if found == "no such file" else f"one with {found[:12]}",
+            where=str(path),
+            hint=HINT,
+        )
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
-from gaam_decoder.studying.record import DIGEST, RESULTS, digest
+from gaam_decoder.studying.record import DIGEST, FILES, RESULTS, digest, digest_of_file
 from gaam_decoder.studying.running import arguments, typed
 
 SEEDS, PAGE = "seeds.csv", "README.md"
@@ -75,20 +75,21 @@ def make(study: Study, place: Place, into: Path) -> dict[str, Any]:
         "reports": {one.asked.name: [_table(table) for table in one.report.tables] for one in made},
     }
     kept: dict[str, Any] = json.loads(json.dumps(_anonymous(found, place), allow_nan=False))
-    kept[DIGEST] = digest(kept)
-    write_file(into / RESULTS, (json.dumps(kept, indent=1) + "\n").encode())
-    write_file(into / SEEDS, _anonymous(_seeds(made), place).encode())
-    drawn = []
+    files = {SEEDS: _anonymous(_seeds(made), place).encode()}
     for one in made:
-        for name, content in pictures(one.asked.name, one.report.tables):
-            write_file(into / name, content)
-            drawn.append(name)
+        files |= dict(pictures(one.asked.name, one.report.tables))
+    drawn = [name for name in files if name.endswith(".svg")]
     for stale in {path.name for path in into.glob("*.svg")} - set(drawn):
         (into / stale).unlink()
     public = Place(out=place.out)  # without the options of this machine
     commands = [typed(arguments(step, study, public)) for step in study.steps]
     whole = page(study, commands, [(one.asked, one.report, one.words) for one in made], drawn)
-    write_file(into / PAGE, _anonymous(whole, place).encode())
+    files[PAGE] = _anonymous(whole, place).encode()
+    for name, content in files.items():
+        write_file(into / name, content)
+    kept[FILES] = {name: digest_of_file(content) for name, content in files.items()}
+    kept[DIGEST] = digest(kept)
+    write_file(into / RESULTS, (json.dumps(kept, indent=1) + "\n").encode())
     return kept
 
 

@@ -92,7 +92,10 @@ def test_what_no_study_wrote_is_one_message(junk: str, written_study: Study) -> 
 
 @pytest.mark.parametrize("folder", OURS, ids=lambda folder: folder.name)
 def test_ours_are_as_they_were_written(folder: Path) -> None:
-    assert recorded(read_study(folder))["reports"]
+    found = recorded(read_study(folder))
+    assert found["reports"]
+    assert set(found["files"]) == {path.name for path in folder.iterdir()} - {
+        "study.toml", "results.json"}  # fmt: skip
 
 
 @pytest.mark.parametrize("cut", ["0.8.2", "0,82", "0.82 0.83", "O.82", "'0.82'"])

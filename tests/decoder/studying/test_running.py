@@ -50,6 +50,31 @@ def test_a_cache_of_other_options_is_refused(here: Path, gaam: Gaam, old: str, n
     assert "exit code 2 of: gaam plant studies/caches/small" in refused.err
 
 
+def test_every_recorded_file_is_as_the_study_wrote_it_or_refused(
+    here: Path, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page, the seeds and every picture; line ends of another system are no change."""
+    monkeypatch.setattr("gaam_decoder.studying.outcome.run", lambda *_, **__: None)
+    files = {path for path in (here / "tiny").iterdir() if path.name != "study.toml"}
+    files.discard(here / "tiny" / "results.json")
+    assert {path.suffix for path in files} == {".md", ".csv", ".svg"}
+    assert set(json.loads((here / "tiny" / "results.json").read_text())["files"]) == {
+        path.name for path in files
+    }
+    for path in sorted(files):
+        was = path.read_bytes()
+        for slip in (was + b" ", was[:-2], was.replace(b"0", b"1", 1), b""):
+            path.write_bytes(slip)
+            refused = gaam("study", "tiny", "--check")
+            assert (refused.code, refused.out) == (3, ""), path
+            assert "not as a study wrote it" in refused.err
+            assert str(path) in refused.err
+        path.unlink()
+        assert "no such file" in gaam("study", "tiny", "--check").err
+        path.write_bytes(was.replace(b"\n", b"\r\n"))
+    assert gaam("study", "tiny", "--check").code == 0
+
+
 def test_a_check_tells_what_has_changed(
     here: Path, gaam: Gaam, monkeypatch: pytest.MonkeyPatch
 ) -> None:
