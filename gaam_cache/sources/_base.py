@@ -65,6 +65,10 @@ class Rows(ABC):
     def essences(self) -> Iterator[bytes]:
         """The same without what makes no difference: of equal ones, one is a copy of the other."""
 
+    def exactly(self, row: int) -> str:  # noqa: ARG002  all of a row is its essence
+        """What of copies has to be the same before their labels contradict one another."""
+        return ""
+
     @abstractmethod
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""

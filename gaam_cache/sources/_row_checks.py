@@ -1,6 +1,6 @@
 """What is suspicious about rows though each can be used: pure functions that return messages.
 
-Rows are the same where their essences are: of texts, all but white space.
+Rows are the same where their essences are: of texts, all but white space and case.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
     messages = []
     for name, part in rows.items():
         count, example = 0, None
-        for group in groups:
-            here = [row for split, row in group if split == name]
+        for here in _exactly_alike(part, name, groups):
             other = next((r for r in here if part.labels[r] != part.labels[here[0]]), None)
             if other is not None:
                 count += 1
@@ -126,6 +125,16 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
                 f"{labels}: {part.excerpt(example[0])}"
             )
     return messages
+
+
+def _exactly_alike(part: Rows, name: str, groups: Sequence[Sequence[Place]]) -> Iterator[list[int]]:
+    """Of every group the rows of a split, those that are written alike together."""
+    for group in groups:
+        here = [row for split, row in group if split == name]
+        written: dict[str, list[int]] = {}
+        for row in here if len({part.labels[row] for row in here}) > 1 else ():
+            written.setdefault(part.exactly(row), []).append(row)
+        yield from written.values()
 
 
 def absent_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:

@@ -27,8 +27,12 @@ class Texts(Rows):
         return (text.encode() for text in self.inputs)
 
     def essences(self) -> Iterator[bytes]:
-        """The words: texts that differ only in white space are the same text."""
-        return (" ".join(text.split()).encode() for text in self.inputs)
+        """The words: texts that differ only in white space, case or form (NFKC) are copies."""
+        return (_folded(text).encode() for text in self.inputs)
+
+    def exactly(self, row: int) -> str:
+        """The words as they are written: case may tell classes apart."""
+        return " ".join(self.inputs[row].split())
 
     def excerpt(self, row: int) -> str:
         """The beginning of a text."""
@@ -109,3 +113,8 @@ def check_encodable(text: str, what: str) -> None:
             f"{error.start + 1}",
             hint="a character was cut in two when the file was written: mend or remove the row",
         ) from error
+
+
+def _folded(text: str) -> str:
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())

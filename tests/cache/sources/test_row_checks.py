@@ -5,6 +5,7 @@ import random
 import re
 import sys
 import tracemalloc
+import unicodedata
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -127,6 +128,37 @@ def test_counts_equal_those_of_a_plain_count(parts: list[Pairs]) -> None:
         if count := sum({(text, "a"), (text, "b")} <= pairs for text in set(part.inputs)):
             expected_labels[name] = count
     assert told_labels == expected_labels
+
+
+COPIES: dict[str, Callable[[str], str]] = {
+    "capitals": str.upper,
+    "small": str.lower,
+    "title": str.title,
+    "spaces": lambda text: f" {text.replace(' ', chr(9) * 2)} ",
+    "no-break spaces": lambda text: text.replace(" ", "\u00a0"),
+    "decomposed": lambda text: unicodedata.normalize("NFD", text),
+    "full width": lambda text: text.replace("a", "\uff41"),
+    "all": lambda text: unicodedata.normalize("NFD", f"{text.upper()}\n"),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(
+    "text", ["a plain text", "\u00c4rger \u00fcber Stra\u00dfen", "\u0130a \u03a3\u03c2"]
+)
+def test_a_copy_that_is_written_otherwise_is_a_leak_and_no_contradiction(
+    how: str, text: str
+) -> None:
+    """An encoder that reads all in small letters cannot tell them apart; another may."""
+    copy = COPIES[how](text)
+    rows = {"train": split(("a", text), ("b", "other")), "test": split(("a", copy), ("b", "new"))}
+    groups = list(row_checks.repeated_texts(rows))
+    assert row_checks.shared_texts(groups) == {"test": {"train": 1}, "train": {"test": 1}}
+    [message] = row_checks.leaks(rows, groups)
+    assert "1 of 2 rows of 'test'" in message
+    both = {"train": split(("a", text), ("b", copy))}
+    found = row_checks.contradictions(both, list(row_checks.repeated_texts(both)))
+    assert bool(found) == (text.split() == copy.split())
 
 
 def test_hashing_keeps_nothing_of_the_texts() -> None:
