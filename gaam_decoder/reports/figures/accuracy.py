@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from gaam_decoder.reports.figures.names import on_two_lines
@@ -91,7 +93,7 @@ def forest(
     """
     what = f"difference to {shorten(baseline)}"
     lines = 1 + (len(what) + len(unit) > LONGEST_AXIS)
-    figure = new_figure(0.8 + 0.15 * lines + ROW * len(labels))
+    figure = new_figure(0.97 + 0.15 * lines + ROW * len(labels))
     axes = figure.add_subplot()
     axes.axvspan(-margin, margin, color=PALETTE["muted"], alpha=0.15, lw=0)
     axes.axvline(0, color=PALETTE["ink"], lw=1)
@@ -113,6 +115,7 @@ def forest(
         _mean_dot(filled=False),
         _mean_dot(filled=True),
         names=("mean", "mean, Holm p < 0.05"),
+        margin=margin,
     )
     return figure
 
@@ -124,15 +127,22 @@ def _mean_dot(*, filled: bool) -> Line2D:
 
 
 def _legend(
-    figure: Figure, first: Line2D, second: Line2D, names: tuple[str, str] = ("one seed", "mean")
+    figure: Figure,
+    first: Line2D,
+    second: Line2D,
+    names: tuple[str, str] = ("one seed", "mean"),
+    margin: float | None = None,
 ) -> None:
-    handles = [
+    handles: list[Artist] = [
         first,
         second,
         Line2D([], [], color=PALETTE["accent"], lw=3.2, alpha=0.75),
         Line2D([], [], color=PALETTE["muted"], lw=1.2),
     ]
     texts = [*names, "95% over seeds", "95% over seeds and rows"]
+    if margin is not None:
+        handles.append(Patch(color=PALETTE["muted"], alpha=0.15, lw=0))
+        texts.append(f"within \u00b1{margin:g}")
     figure.legend(handles, texts, loc="outside upper left", ncols=2, handlelength=1.4)
 
 

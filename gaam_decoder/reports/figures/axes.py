@@ -54,7 +54,7 @@ def accuracy_along(
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
-    axes.set_xlabel(name)
+    axes.set_xlabel(f"{name} (log scale)" if log else name)
     axes.set_ylabel("test accuracy, %")
     axes.grid(axis="y")
     axes.set_axisbelow(True)

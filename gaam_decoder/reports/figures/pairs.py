@@ -32,7 +32,7 @@ def matrix(
     """
     count = len(labels)
     largest = float(np.nanmax(np.abs(difference_KK), initial=0.0)) or 1.0
-    figure = new_figure(min(WIDTH, 0.8 + 0.3 * count))
+    figure = new_figure(min(WIDTH, 0.95 + 0.3 * count))
     axes = figure.add_subplot()
     for row, column in np.ndindex(difference_KK.shape):
         value = float(difference_KK[row, column])
@@ -54,6 +54,7 @@ def matrix(
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     axes.tick_params(length=0)
+    axes.set_xlabel("row minus column; * they differ, = they are equivalent")
     axes.spines[["left", "bottom"]].set_visible(False)
     return figure
 
