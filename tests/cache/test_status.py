@@ -16,9 +16,9 @@ from gaam_cache.engines.sharing.holder import content_of, this_process
 from gaam_cache.engines.sharing.holdings import holdings
 from gaam_cache.engines.sharing.lease import Leases
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
-from gaam_cache.errors import NotFoundError
+from gaam_cache.errors import GaamWarning, NotFoundError
 from gaam_cache.format.plan import read_plan
-from gaam_cache.format.receipt import receipt_path
+from gaam_cache.format.receipt import SHARD_FOLDER, receipt_path
 from gaam_cache.status import status
 
 DEAD = 2**22 + 1
@@ -44,6 +44,19 @@ def test_every_part_of_a_cache_is_counted(tiny_config: ExtractConfig) -> None:
         assert found.rows_per_second is None
         assert "nobody" in found.in_words()
         assert json.loads(json.dumps(found.to_dict()))["done"] == len(left)
+
+
+def test_a_shard_whose_file_was_deleted_is_not_done(tiny_config: ExtractConfig) -> None:
+    gaam_cache.extract(tiny_config)
+    files = sorted((tiny_config.out / SHARD_FOLDER).glob("*.h5"))
+    for count, file in enumerate(files, start=1):
+        file.unlink()
+        found = status(tiny_config.out)
+        assert not found.complete
+        assert found.done == found.shards - count
+    with pytest.warns(GaamWarning):
+        gaam_cache.extract(tiny_config)
+    assert status(tiny_config.out).complete
 
 
 def test_who_is_at_work_is_told_and_who_has_died(tiny_config: ExtractConfig) -> None:
