@@ -58,7 +58,7 @@ def choose(table: Table, config: ExtractConfig, split: str, origin: str) -> Colu
         origin: file or hub id.
 
     Raises:
-        ConfigError: a column that is named, or the usual one, is missing.
+        ConfigError: a column that is named, or the usual one, is missing, or is label and input.
     """
     return choose_with(
         table, config, None if split in config.unlabelled else config.label_column, origin
@@ -70,6 +70,13 @@ def choose_with(table: Table, config: ExtractConfig, label: str | None, origin: 
     file = _file_column(table, config)
     inputs = (config.text_columns or DEFAULT_TEXT_COLUMNS) if file is None else (file,)
     columns = Columns(inputs, label, config.keep_columns, file is not None)
+    if label in inputs:
+        raise ConfigError(
+            "the labels are read as inputs too: every decoder would be right",
+            expected="another --label-column, or other columns of inputs",
+            found=f"'{label}' as both",
+            where=origin,
+        )
     for column in columns.all:
         if column not in table.names:
             raise _no_column(column, columns, table.names, config, origin)

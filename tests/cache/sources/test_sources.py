@@ -83,6 +83,17 @@ def test_text_columns_are_joined_in_the_order_given(tmp_path: Path) -> None:
     assert (rows.inputs, rows.labels) == (["hello world"], ["1"])
 
 
+@pytest.mark.parametrize("texts", [("y",), ("title", "y"), ("y", "title")])
+def test_labels_are_no_inputs(texts: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("title,y\na,b\nc,d\n")
+    with pytest.raises(ConfigError, match="'y' as both"):
+        read(tmp_path, text_columns=texts, label_column="y")
+    (tmp_path / "new.csv").write_text("title,y\na,b\nc,d\n")
+    config = ExtractConfig(dataset=str(tmp_path), splits=("train", "new"), unlabelled=("new",),
+                           text_columns=texts, label_column="y")  # fmt: skip
+    assert len(find_source(config.dataset).read(config, "new").inputs) == 2
+
+
 def test_blank_columns_are_left_out_of_a_joined_text(tmp_path: Path) -> None:
     lines = ['["a", null, "x ", "y"]', '["a", " t", "", " y"]', '["a", "\\u200b", "x", null]']
     keys = ("label", "t", "u", "v")
