@@ -54,7 +54,7 @@ def matrix(
     axes.set_xlim(-0.5, count - 0.5)
     axes.set_ylim(count - 0.5, -0.5)
     axes.tick_params(length=0)
-    axes.set_xlabel("row minus column; * they differ, = they are equivalent")
+    axes.set_xlabel("row minus column")
     axes.spines[["left", "bottom"]].set_visible(False)
     return figure
 
