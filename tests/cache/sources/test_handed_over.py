@@ -244,8 +244,8 @@ def test_rows_are_told_apart_by_all_that_decides_them(config: ExtractConfig) -> 
         change()
         keys.append(workers._key(config))
     others = (
-        replace(config, text_columns=("label",)),
-        replace(config, label_column="text"),
+        replace(config, text_columns=("text", "text")),
+        replace(config, text_columns=("label",), label_column="text"),
         replace(config, splits=("test", "train")),
         replace(config, splits=("train",)),
         replace(config, limit=1),
