@@ -235,7 +235,10 @@ def test_a_maximum_leaves_room_for_a_token_of_the_text(
     ("options", "said"),
     [
         ({"limit": 3}, r"only the first 3 rows of each split are read: --limit"),
-        ({"label_column": "text"}, r"there are \d+ classes(.|\n)*--label-column"),
+        (
+            {"label_column": "text", "text_columns": ("label",)},
+            r"there are \d+ classes(.|\n)*--label-column",
+        ),
         ({}, r"add rows of that class to 'train'$"),
     ],
 )
