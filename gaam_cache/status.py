@@ -13,7 +13,7 @@ from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.errors import NotFoundError
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, read_plan
-from gaam_cache.format.receipt import SHARD_FOLDER, receipt_path
+from gaam_cache.format.receipt import receipt_path
 from gaam_cache.import_config import maker_of
 from gaam_cache.messages.duration import duration
 from gaam_cache.messages.foreign_text import visible
@@ -97,7 +97,7 @@ def status(path: Path) -> CacheStatus:
             hint="look again in a minute",
         )
     plan = read_plan(path)
-    missing = set(missing_shards(path, plan)) | _without_file(path, plan)
+    missing = set(missing_shards(path, plan, files=True))
     splits = {name: {"done": 0, "shards": 0} for name in plan.rows}
     done = []
     for shard in plan.shards():
@@ -121,16 +121,6 @@ def status(path: Path) -> CacheStatus:
         seconds_left=(total - rows_done) / rate if rate else None,
         maker=maker_of(plan.encoder),
     )
-
-
-def _without_file(root: Path, plan: Plan) -> set[str]:
-    """Shards whose receipt may be there, and whose file is not; verify says if it is whole."""
-    try:
-        listed = os.listdir(root / SHARD_FOLDER)  # noqa: PTH208 names are all we need
-    except (FileNotFoundError, NotADirectoryError):
-        listed = []
-    there = {name.rpartition("-")[0] for name in listed if name.endswith(".h5")}
-    return {shard.name for shard in plan.shards() if shard.name not in there}
 
 
 def _count(plan: Plan) -> int:

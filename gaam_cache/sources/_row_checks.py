@@ -130,10 +130,10 @@ def contradictions(rows: Mapping[str, Rows], groups: Sequence[Sequence[Place]]) 
 def _exactly_alike(part: Rows, name: str, groups: Sequence[Sequence[Place]]) -> Iterator[list[int]]:
     """Of every group the rows of a split, those that are written alike together."""
     for group in groups:
-        here = [row for split, row in group if split == name]
         written: dict[str, list[int]] = {}
-        for row in here if len({part.labels[row] for row in here}) > 1 else ():
-            written.setdefault(part.exactly(row), []).append(row)
+        for split, row in group:
+            if split == name:
+                written.setdefault(part.exactly(row), []).append(row)
         yield from written.values()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +99,7 @@ def scores_of(
         right=right_SN,
         by_row=by_row,
         part_right=part_right,
-        one_class=tuple(
-            seed
-            for seed, predicted_N in zip(seeds, predicted_SN, strict=True)
-            if _of_one_class(predicted_N, labels, sizes)
-        ),
+        one_class=tuple(np.array(seeds)[_of_one_class(predicted_SN, labels, sizes)].tolist()),
         accuracy=accuracy,
         macro_f1=macro_f1,
         chosen=Chosen.of_hits(accuracy, by_row, part_right)
@@ -131,8 +128,24 @@ def repeats_of(parts: Sequence[Part]) -> int:
 
 
 def _part_right(right_SN: NDArray[np.bool_], sizes: Sequence[int]) -> Floats:
-    parts = np.split(right_SN, np.cumsum(sizes)[:-1], axis=1)
+    parts = _split(right_SN, sizes)
     return np.stack([part.mean(1, dtype=np.float64) for part in parts], axis=1)
+
+
+def _of_one_class(
+    predicted_SN: NDArray[np.int64], label_N: NDArray[np.int64], sizes: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Of every seed whether it predicts all rows of a part alike although their labels differ."""
+    found_S = np.zeros(len(predicted_SN), bool)
+    for part_SN, true_N in zip(_split(predicted_SN, sizes), _split(label_N, sizes), strict=True):
+        if len(np.unique(true_N)) > 1:
+            found_S |= (part_SN == part_SN[:, :1]).all(1)
+    return found_S
+
+
+def _split(rows: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any]]:
+    """The parts that stand one after the other along the last axis."""
+    return np.split(rows, np.cumsum(sizes)[:-1], axis=-1)
 
 
 def _by_row(
@@ -178,12 +191,3 @@ def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
             seed: logits[index] for index, seed in enumerate(run.finished) if decides[seed] is run
         }
     return by_seed
-
-
-def _of_one_class(
-    predicted_N: NDArray[np.int64], labels_N: NDArray[np.int64], sizes: Sequence[int]
-) -> bool:
-    """Whether all rows of a part are predicted alike although their labels are not."""
-    ends = np.cumsum(sizes)[:-1]
-    parts = zip(np.split(predicted_N, ends), np.split(labels_N, ends), strict=True)
-    return any(np.ptp(one) == 0 < np.ptp(true) for one, true in parts if len(one))
