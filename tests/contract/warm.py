@@ -1,0 +1,16 @@
+"""Imported once by the process that ``begun`` forks from: every command then begins in a moment."""
+
+import torch
+import transformers
+
+import cli
+import gaam_cache
+import gaam_decoder
+
+torch.set_num_threads(1)
+LOADED = [
+    *(getattr(gaam_cache, name) for name in gaam_cache.__all__),
+    *(getattr(gaam_decoder, name) for name in gaam_decoder.__all__),
+    cli.app,
+    transformers.AutoModel,
+]
