@@ -5,6 +5,7 @@ N rows, L layers, D hidden size.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoding", "Placed", "RowEncoder"]
 
+_OPENING = threading.Lock()
+"""Held while an encoder is opened: transformers sets what all threads share."""
+
 
 class _Prepared(NamedTuple):
     piece: Piece
@@ -35,6 +39,8 @@ class RowEncoder:
 
     The same tokens, batches, arithmetic, pooling and rounding to the storage type, and the same
     proof: some rows of every call are encoded again, alone, and must have the same states.
+
+    Several threads may use one: they take turns at the tokenizer and at the model.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class RowEncoder:
         """What was done so far."""
         self._config = config
         self._maker = StateMaker(encoder, encoding, config.batch_tokens, tally, further=True)
+        self._preparing, self._running = threading.Lock(), threading.Lock()
 
     @classmethod
     def open(
@@ -76,7 +83,8 @@ class RowEncoder:
         from gaam_cache.extraction.again import open_again
         from gaam_cache.extraction.tally import Tally
 
-        config, opened = open_again(encoding, encoder, device, batch_tokens)
+        with _OPENING:
+            config, opened = open_again(encoding, encoder, device, batch_tokens)
         return cls(encoding, config, opened, Tally())
 
     def encode(
@@ -151,7 +159,8 @@ class RowEncoder:
         rows, places = placed.rows, placed.places
         inputs = given_inputs(rows, self.encoding.kind, self._config, origin=origin, places=places)
         piece = Piece(inputs, 0, len(inputs), origin, places)
-        return _Prepared(piece, self._maker.prepare(piece))
+        with self._preparing:
+            return _Prepared(piece, self._maker.prepare(piece))
 
     def _states(self, prepared: _Prepared, pooling: str) -> NDArray[np.float32]:
         import numpy as np
@@ -160,11 +169,13 @@ class RowEncoder:
         from gaam_cache.extraction.unstorable import Unstorable
 
         piece, inputs = prepared
-        try:
-            encoded = self._maker.encode(piece, inputs, lambda rows: None)
-            states = self._maker.states(piece, encoded)[pooling]
-        except Unstorable as error:
-            raise self._maker.explain(error) from None
+        with self._running:
+            try:
+                encoded = self._maker.encode(piece, inputs, lambda rows: None)
+                states = self._maker.states(piece, encoded)[pooling]
+            except Unstorable as error:
+                with self._preparing:
+                    raise self._maker.explain(error) from None
         return as_numbers(states, self.encoding.storage_dtype).astype(np.float32)
 
     def _check_pooling(self, pooling: str) -> None:

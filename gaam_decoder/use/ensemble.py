@@ -5,6 +5,7 @@ S seeds, B batch, L layers, D hidden size, C classes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,9 @@ from torch.func import functional_call, vmap
 from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.training.arithmetic.engine import LOWER
+
+_TURN = threading.Lock()
+"""Held while a decoder runs: the weights of a seed are put into a module that threads share."""
 
 
 class Ensemble(nn.Module):
@@ -80,6 +84,10 @@ class Ensemble(nn.Module):
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """(B, L, D) -> (S, B, C)."""
+        with _TURN:
+            return self._all_logits(x_BLD)
+
+    def _all_logits(self, x_BLD: Tensor) -> Tensor:
         x_BLD, stacked = x_BLD.float(), self.decoder.state_dict()
         # one after the other where nothing waits for launches: convolutions of stacked seeds take
         # four times as long on a CPU, and nothing there is faster for it; products of fewer bits

@@ -5,9 +5,9 @@ S seeds, N rows, L layers, D hidden size, C classes.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,8 @@ ORIGIN = "the rows"
 class Predictor:
     """Decoders of a run, and the encoder that its rows were encoded by.
 
-    The encoder is looked for when the first rows are to be encoded; states need none.
+    The encoder is looked for when the first rows are to be encoded; states need none. Several
+    threads may use one, as those of a server do: they take turns.
 
     Attributes:
         class_names: in the order of the columns of probabilities.
@@ -85,6 +86,8 @@ class Predictor:
         self._encoding = encoding
         self._encoder = encoder
         self._batch_tokens = batch_tokens
+        self._opened: RowEncoder | None = None
+        self._opening = threading.Lock()
 
     @property
     def encoding(self) -> Encoding | None:
@@ -97,18 +100,21 @@ class Predictor:
             raise self._encoding
         return None if self._encoding.imported else self._encoding
 
-    @cached_property
+    @property
     def _rows(self) -> RowEncoder:
         from gaam_cache.encode import RowEncoder
 
         if isinstance(self._encoding, GaamError):
             raise self._encoding
-        return RowEncoder.open(
-            self._encoding,
-            encoder=self._encoder,
-            device=str(self._device),
-            batch_tokens=self._batch_tokens,
-        )
+        with self._opening:
+            if self._opened is None:
+                self._opened = RowEncoder.open(
+                    self._encoding,
+                    encoder=self._encoder,
+                    device=str(self._device),
+                    batch_tokens=self._batch_tokens,
+                )
+            return self._opened
 
     def predict(self, rows: Sequence[str]) -> list[str]:
         """The name of the most probable class of every row; see ``predictions``."""

@@ -1,8 +1,8 @@
 """What the contract shares: the command line, one cache and one folder of runs.
 
-The contract holds the nine promises of gaam, a file each. It uses the command line and the names in
-``gaam_cache.__all__`` and ``gaam_decoder.__all__`` and nothing else, so that every room can be
-rebuilt under it. ``gaam`` runs a command in this process, ``begun`` in one of its own, to be killed.
+The contract holds the nine promises of gaam, a file each. It uses the command line and the names
+in ``gaam_cache.__all__`` and ``gaam_decoder.__all__`` and nothing else, so that every room can be
+rebuilt under it. ``gaam`` runs a command in this process, ``begun`` in one of its own.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ CHANGES = frozenset({"open", "os.link", "os.mkdir", "os.rename", "os.remove", "o
 """What a process does to files, as Python's audit hooks call it."""
 
 
-def _child(arguments: tuple[object, ...], environ: dict[str, str], kill_at: int, count: Any) -> None:
+def _child(
+    arguments: tuple[object, ...], environ: dict[str, str], kill_at: int, count: Any
+) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1"} | environ
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -121,9 +123,7 @@ def begun() -> Iterator[Callable[..., Begun]]:
     """
     all_begun: list[Begun] = []
 
-    def begin(
-        *arguments: object, kill_at: int = 0, environ: dict[str, str] | None = None
-    ) -> Begun:
+    def begin(*arguments: object, kill_at: int = 0, environ: dict[str, str] | None = None) -> Begun:
         count = FORKS.Value("q", 0, lock=False)
         process = FORKS.Process(target=_child, args=(arguments, environ or {}, kill_at, count))
         process.start()
@@ -173,7 +173,7 @@ def cache(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def runs(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Finished runs of gaam, laplace, mha and none over three seeds: to be read, or copied first."""
+    """Runs of gaam, laplace, mha and none, three seeds each: to be read, or copied first."""
     out = tmp_path_factory.mktemp("contract") / "runs"
     gaam_decoder.train(
         gaam_decoder.TrainConfig(
@@ -189,5 +189,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     }
