@@ -105,7 +105,7 @@ def _probes(
     """The linear probe beside a sweep, of each pool, layers and fold; on a device, if cheap."""
     if not probe_wanted(config):
         return []
-    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
+    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD), class_weights="none")
     items = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
     fits: dict[DecoderSpec, bool] = {}
     for item in items:
