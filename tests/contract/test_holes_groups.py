@@ -55,8 +55,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "class": list(map(str, label_N)),
     }
     folder = tmp_path_factory.mktemp("groups") / "cache"
-    both = {name: dict.fromkeys(splits, values) for name, values in columns.items()}
-    gaam_cache.write(folder, splits, columns=both)
+    kept = {k: {"train": of, "test": [f"other {n}" for n in of]} for k, of in columns.items()}
+    kept["shared"] = dict.fromkeys(splits, columns["speaker"])
+    gaam_cache.write(folder, splits, columns=kept)
     return folder
 
 
@@ -90,7 +91,8 @@ def test_no_group_has_rows_on_two_sides(protocol: str, cache: Path, tmp_path: Pa
     "options",
     [("one",), ("class",), ("class", "--folds", 2), ("speaker", "--folds", GROUPS + 1),
      ("speaker", "--select", "last"), ("speaker", "--train-rows", 40),
-     ("speaker", "--folds", 2, "--shots", 4), ("lines.txt",), ("lines.txt", "--folds", 2)],
+     ("speaker", "--folds", 2, "--shots", 4), ("lines.txt",), ("lines.txt", "--folds", 2),
+     ("shared",), ("shared", "--final")],
 )  # fmt: skip
 def test_what_groups_cannot_give_is_refused_before_training(
     options: tuple[Any, ...], cache: Path, gaam: Callable[..., Any], tmp_path: Path,

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_decoder.recipe import Fold, Recipe
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.recipe import Fold, Groups, Recipe
 from gaam_decoder.training.rows.budget import class_counts, draw
 from gaam_decoder.training.rows.features import Features
 from gaam_decoder.training.rows.loaded import Loaded, Wanted
@@ -141,7 +142,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
     """There are as many rows and groups as every recipe takes; said before any is trained.
 
     Raises:
-        ConfigError: there are not, or too few for the folds.
+        ConfigError: there are not, or too few for the folds; or a group is learned and tested.
     """
     count_C: dict[tuple[Fold | None, int], Rows] = {}
     grouped: set[tuple[Fold | None, int]] = set()
@@ -149,6 +150,7 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         labels, place = cache[recipe.train_split].labels, (recipe.fold, recipe.split_seed)
         if recipe.groups is not None and place not in grouped:
             parts_of(labels, recipe)
+            _check_tested(recipe.groups, recipe, cache)
             grouped.add(place)
         if not recipe.drawn:
             continue
@@ -159,6 +161,20 @@ def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         drawn_C = class_counts(count_C[place], recipe)
         if recipe.select == "val" and drawn_C.max() < 2:
             raise _none_held_out(recipe, int(drawn_C.sum()))
+
+
+def _check_tested(groups: Groups, recipe: Recipe, cache: EmbeddingCache) -> None:
+    """A kept column says of a test split too which group a row is of; a file does not."""
+    if recipe.fold or recipe.final or recipe.allow_train_as_test or groups.kind == "file":
+        return
+    shared = set(groups.names) & set(cache[recipe.test_split].column(groups.source))
+    if shared:
+        raise ConfigError(
+            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+            expected="groups of their own in every split",
+            found=f"{len(shared):,} of {groups.in_words()} in both, such as '{brief(min(shared))}'",
+            hint="--folds 5, which tests whole groups of --train-split",
+        )
 
 
 def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
