@@ -340,7 +340,7 @@ def train(
     folds: Annotated[int | None, _train("folds", "--folds", help="Cross-validation over so many parts of train.")] = None,
     fold: Annotated[int | None, _train("fold", "--fold", help="Only this fold, from 1.")] = None,
     repeats: Annotated[int | None, _train("repeats", "--repeats", help="Cross-validations, each with folds of its own.")] = None,
-    groups: Annotated[str | None, _train("groups", "--groups", metavar="COLUMN|FILE", help="A kept column, or a file with a name per row of train, one a line; folds never part a name.")] = None,
+    groups: Annotated[str | None, _train("groups", "--groups", metavar="COLUMN|FILE", help="A kept column, or a file with a name per row of train, one a line; neither folds nor the rows that choose part a name.")] = None,
     dtype: Annotated[str | None, _train("dtype", "--dtype", metavar="float32|bfloat16|float16|auto", help="Arithmetic of matrix products, all else is float32; auto: bfloat16 where the device has it.")] = None,
     eval_dtype: Annotated[str | None, _train("eval_dtype", "--eval-dtype", metavar="same|float32", help="The same in evaluation, or float32 (as published: autocast in training only).")] = None,
     seed_batch: Annotated[str | None, _train("seed_batch", "--seed-batch", metavar="auto|N", help="Seeds trained together at most; auto: by memory and caches.")] = None,

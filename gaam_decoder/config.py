@@ -117,7 +117,8 @@ class TrainConfig(Placing):
     the others, each a run of its own; the test split is left alone. Default: none."""
     groups: str | Path | None = field(default=None, metadata={"parse": parse_groups})
     """A kept column of the cache, or a text file with one name per row of train, such as a session:
-    rows of one name are never in two folds. Default: folds keep the share of every class."""
+    rows of one name are never in two folds, nor in two of the rows that learn, choose and are
+    tested. Default: folds, and the rows that choose, keep the share of every class."""
     repeats: int = 1
     """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
     fold: int | None = None

@@ -61,11 +61,11 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
                 found=f"{option_of(option)} {given}",
                 hint=f"leave {option_of(option)} out",
             )
-    if config.groups is not None and config.folds is None:
+    if config.groups is not None and config.folds is None and config.select != "val":
         raise ConfigError(
-            "--groups says what a fold keeps together",
-            expected="--folds with it",
-            found=f"--groups {config.groups} alone",
+            "--groups says what folds, and the rows that choose, keep together",
+            expected="--folds with it, or --select val",
+            found=f"--groups {shortened(str(config.groups))} --select {config.select}",
         )
     if config.tests_on_train and not config.allow_train_as_test:
         raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")

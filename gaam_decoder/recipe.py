@@ -59,7 +59,7 @@ class Fold(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows that a cross-validation keeps together."""
+    """Rows that are kept together where they learn, choose or are tested."""
 
     names: tuple[str, ...]
     """One per row of the train split."""
@@ -71,7 +71,8 @@ class Groups:
     @cached_property
     def digest(self) -> str:
         """Of the names: from a column or a file, the same names are the same recipe."""
-        return digest_of("\n".join(self.names).encode())[:16]
+        # the first line since rows that choose are whole groups: runs of before have another recipe
+        return digest_of("\n".join(["whole groups choose", *self.names]).encode())[:16]
 
     def in_words(self) -> str:
         """What they were read from."""
@@ -185,7 +186,7 @@ class Recipe:
             self,
             test_split=NO_TEST,
             fold=None,
-            groups=None,
+            groups=self.groups if self.select == "val" else None,
             allow_train_as_test=False,
             split_seed=self.split_seed if self.select == "val" or self.drawn else 0,
         )

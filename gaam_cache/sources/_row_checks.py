@@ -6,8 +6,10 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import combinations, product
 
 import numpy as np
@@ -22,6 +24,7 @@ DIGEST_BYTES = 16
 quicker hash for short texts, and these are never kept."""
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 
 Place = tuple[str, int]
 """A row: its split and its index there."""
@@ -173,17 +176,27 @@ def many_classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[s
 
 
 def similar_classes(class_names: Sequence[str]) -> list[str]:
-    """A line if class names differ only in case or white space, as misspelt labels do."""
-    seen: dict[str, str] = {}
-    pairs = []
+    """Lines if class names differ only as misspelt labels do, or hold quotes by mistake."""
+    seen: dict[str | Decimal, str] = {}
+    pairs, quoted = [], []
     for name in class_names:
-        other = seen.setdefault(" ".join(name.casefold().split()), name)
+        if (bare := name.lstrip()) != name and bare.startswith('"'):
+            quoted.append(excerpt(name))
+        plain = " ".join(name.replace('"', " ").casefold().split())
+        # compared exactly, however many digits they have
+        other = seen.setdefault(Decimal(plain) if NUMBER.fullmatch(plain) else plain, name)
         if other is not name:
             pairs.append(f"{excerpt(other)} and {excerpt(name)}")
-    if not pairs:
-        return []
-    shown = ", ".join(pairs[:LONGEST_LIST]) + (", ..." if len(pairs) > LONGEST_LIST else "")
-    return [f"classes that differ only in case or white space are kept apart: {shown}"]
+    told = {
+        "classes that differ only in case, white space, quotes or the spelling of a number are "
+        "kept apart": pairs,
+        "white space before a quote makes the quotes a part of the class": quoted,
+    }
+    return [
+        f"{what}: {', '.join(of[:LONGEST_LIST])}{', ...' if len(of) > LONGEST_LIST else ''}"
+        for what, of in told.items()
+        if of
+    ]
 
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:

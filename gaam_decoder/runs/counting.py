@@ -11,7 +11,7 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import TEST_FILE
 from gaam_decoder.runs.run_name import ending
 
-OF_TEST = ("test_split", "fold", "groups")
+OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
 
 

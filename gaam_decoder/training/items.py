@@ -24,7 +24,7 @@ from gaam_decoder.training.arithmetic.engine import resolve_dtype
 from gaam_decoder.training.fit import check_session, fitted
 from gaam_decoder.training.pairs_of_layers import warn_of_pairs_of_layers
 from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
-from gaam_decoder.training.rows.data import check_budgets
+from gaam_decoder.training.rows.data import check_rows
 from gaam_decoder.training.rows.groups import read_groups
 
 
@@ -65,7 +65,7 @@ def plan_items(
     groups = None
     if config.groups is not None:
         groups = read_groups(str(config.groups), cache, config.train_split)
-    check_budgets(asked := recipes(config, dtype, groups), cache)
+    check_rows(asked := recipes(config, dtype, groups), cache)
     for recipe in asked:
         item = _item(recipe, cache)
         if item.spec not in reasons:
@@ -105,7 +105,7 @@ def _probes(
     """The linear probe beside a sweep, of each pool, layers and fold; on a device, if cheap."""
     if not probe_wanted(config):
         return []
-    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD))
+    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD), class_weights="none")
     items = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
     fits: dict[DecoderSpec, bool] = {}
     for item in items:

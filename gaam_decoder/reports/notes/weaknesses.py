@@ -118,6 +118,8 @@ def _choosing(run: RunResult, folds: int) -> int:
     """
     if run.drawn:
         return run.drawn["choose"]
+    if run.recipe.get("groups") and (found := run.validation) is not None:
+        return len(found.rows)  # whole groups may be far from their share
     rows = run.cache["rows"].get(run.setting("train_split"))
     if rows is None:
         return FEW_ROWS

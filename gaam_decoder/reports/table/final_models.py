@@ -123,7 +123,7 @@ def _rows_of(final: RunResult, rows: Sequence[Row]) -> list[Row]:
     final model with any of them is one of that row.
     """
     decides = final.select == "val" or bool(final.drawn)
-    apart = OF_TEST if decides else (*OF_TEST, "split_seed")
+    apart = OF_TEST if decides else (*OF_TEST, "split_seed", "groups")
     found = []
     for row in rows:
         tuned = tuple(TUNED) if row.folds > 1 and _in_all_grids(final, row) else ()

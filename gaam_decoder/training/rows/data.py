@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +15,18 @@ from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_decoder.recipe import Fold, Recipe
+from gaam_cache.messages.foreign_text import brief
+from gaam_decoder.recipe import Fold, Groups, Recipe
 from gaam_decoder.training.rows.budget import class_counts, draw
 from gaam_decoder.training.rows.features import Features
 from gaam_decoder.training.rows.loaded import Loaded, Wanted
-from gaam_decoder.training.rows.protocol import Rows, grouped_folds, holdout, stratified_folds
+from gaam_decoder.training.rows.protocol import (
+    Rows,
+    grouped_folds,
+    grouped_holdout,
+    holdout,
+    stratified_folds,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +53,16 @@ class TrainData:
     """None of a final model, which learns from all rows."""
 
 
+class Parts(NamedTuple):
+    """Rows of the train split, ascending; no row is in two of these."""
+
+    learn_N: Rows  # noqa: N815 a shape suffix
+    held_N: Rows  # noqa: N815
+    """Those that choose; empty where none do."""
+    test_N: Rows | None  # noqa: N815
+    """Those of a fold."""
+
+
 def choosing(data: TrainData, recipe: Recipe) -> Subset | None:
     """The rows of train that select the epoch, of which a run keeps the logits.
 
@@ -63,32 +81,21 @@ def prepare_data(
     """Load the splits that a recipe names and say which rows learn, select and test.
 
     Raises:
-        ConfigError: the cache has no such split or pooling, too few rows to hold any out, or a file
-            of groups that does not fit.
+        ConfigError: the cache has no such split or pooling, or too few rows or groups to hold any
+            out.
     """
     train_split = cache[recipe.train_split]
-    train_rows = np.arange(len(train_split))
-    held_rows = tested = None
-    if recipe.fold is not None:
-        tested = Wanted(train_split, fold_rows(train_split.labels, recipe))
-        train_rows = np.setdiff1d(train_rows, tested.row_N)
+    rows = parts_of(train_split.labels, recipe)
+    tested = None
+    if rows.test_N is not None:
+        tested = Wanted(train_split, rows.test_N)
     elif not recipe.final:
         test_split = cache[recipe.test_split]
         tested = Wanted(test_split, np.arange(len(test_split)))
-    together = None
-    if recipe.drawn or recipe.select == "val":
-        labels = train_split.labels[train_rows]
-        if recipe.drawn:
-            first, second = draw(labels, recipe)
-            together = np.sort(train_rows[np.concatenate([first, second])])
-        else:
-            first, second = holdout(labels, recipe.val_fraction, recipe.split_seed)
-        if recipe.select == "val" and not len(second):
-            raise _none_held_out(recipe, len(first))
-        train_rows, held_rows = train_rows[first], train_rows[second]
-    wanted = {"train": Wanted(train_split, train_rows, together)}
-    if held_rows is not None and len(held_rows):
-        wanted["held"] = Wanted(train_split, held_rows, together)
+    together = np.sort(np.concatenate([rows.learn_N, rows.held_N])) if recipe.drawn else None
+    wanted = {"train": Wanted(train_split, rows.learn_N, together)}
+    if len(rows.held_N):
+        wanted["held"] = Wanted(train_split, rows.held_N, together)
     if tested is not None:
         wanted["test"] = tested
     found = (loaded or Loaded()).get(list(wanted.values()), recipe, device)
@@ -105,17 +112,48 @@ def prepare_data(
     return TrainData(train=parts["train"], selection=selection, test=test)
 
 
-def check_budgets(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
-    """There are as many rows as every recipe of a sweep takes; said before any is trained.
+def parts_of(labels: Rows, recipe: Recipe) -> Parts:
+    """Rows of the train split that learn, choose and are tested; no group has rows in two of these.
 
     Raises:
-        ConfigError: there are not, or too few for the folds.
+        ConfigError: there are too few rows or groups.
+    """
+    row_N, test_N = np.arange(len(labels)), None
+    if recipe.fold is not None:
+        test_N = fold_rows(labels, recipe)
+        row_N = np.setdiff1d(row_N, test_N)
+    first, second = np.arange(len(row_N)), np.arange(0)
+    if recipe.drawn:
+        first, second = draw(labels[row_N], recipe)
+    elif recipe.select == "val" and recipe.groups is not None:
+        names = [recipe.groups.names[row] for row in row_N]
+        share, seed = recipe.val_fraction, recipe.split_seed
+        first, second = grouped_holdout(labels[row_N], names, share, seed)
+        if not len(second):
+            raise _no_group_held_out(recipe, len(set(names)))
+    elif recipe.select == "val":
+        first, second = holdout(labels[row_N], recipe.val_fraction, recipe.split_seed)
+    if recipe.select == "val" and not len(second):
+        raise _none_held_out(recipe, len(first))
+    return Parts(row_N[first], row_N[second], test_N)
+
+
+def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
+    """There are as many rows and groups as every recipe takes; said before any is trained.
+
+    Raises:
+        ConfigError: there are not, or too few for the folds; or a group is learned and tested.
     """
     count_C: dict[tuple[Fold | None, int], Rows] = {}
+    grouped: set[tuple[Fold | None, int]] = set()
     for recipe in recipes:
+        labels, place = cache[recipe.train_split].labels, (recipe.fold, recipe.split_seed)
+        if recipe.groups is not None and place not in grouped:
+            parts_of(labels, recipe)
+            _check_tested(recipe.groups, recipe, cache)
+            grouped.add(place)
         if not recipe.drawn:
             continue
-        labels, place = cache[recipe.train_split].labels, (recipe.fold, recipe.split_seed)
         if place not in count_C:
             if recipe.fold is not None:
                 labels = np.delete(labels, fold_rows(labels, recipe))
@@ -123,6 +161,20 @@ def check_budgets(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
         drawn_C = class_counts(count_C[place], recipe)
         if recipe.select == "val" and drawn_C.max() < 2:
             raise _none_held_out(recipe, int(drawn_C.sum()))
+
+
+def _check_tested(groups: Groups, recipe: Recipe, cache: EmbeddingCache) -> None:
+    """A kept column says of a test split too which group a row is of; a file does not."""
+    if recipe.fold or recipe.final or recipe.allow_train_as_test or groups.kind == "file":
+        return
+    shared = set(groups.names) & set(cache[recipe.test_split].column(groups.source))
+    if shared:
+        raise ConfigError(
+            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+            expected="groups of their own in every split",
+            found=f"{len(shared):,} of {groups.in_words()} in both, such as '{brief(min(shared))}'",
+            hint="--folds 5, which tests whole groups of --train-split",
+        )
 
 
 def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
@@ -135,11 +187,21 @@ def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
     )
 
 
+def _no_group_held_out(recipe: Recipe, groups: int) -> ConfigError:
+    where = f"'{recipe.train_split}'" + (f" without fold {recipe.fold}" if recipe.fold else "")
+    return ConfigError(
+        "no whole group can be held out to choose",
+        expected=f"a class with rows in two or more groups of {where}",
+        found="1 group" if groups == 1 else f"{groups:,} groups, and every class in one of them",
+        hint="--select last, which chooses nothing" + ("; or more --folds" if recipe.fold else ""),
+    )
+
+
 def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
     """Rows of the train split that the fold of a recipe tests.
 
     Raises:
-        ConfigError: more folds than rows or groups, or not one name per row.
+        ConfigError: more folds than rows or groups.
     """
     assert recipe.fold is not None
     number, count = recipe.fold
@@ -152,12 +214,6 @@ def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
             )
         return stratified_folds(labels, count, recipe.split_seed)[number - 1]
     names, source = recipe.groups.names, recipe.groups.in_words()
-    if len(names) != len(labels):
-        raise ConfigError(
-            f"{source} does not fit the split '{recipe.train_split}'",
-            expected=f"{len(labels)} lines, one per row in the order of the data set",
-            found=f"{len(names)} lines",
-        )
     if count > len(set(names)):
         raise ConfigError(
             "more folds than groups",

@@ -1,11 +1,11 @@
-"""Rows that a cross-validation keeps together: by a kept column of the cache, or a file."""
+"""Rows that are kept together where they learn, choose or are tested: by a column or a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.format.files import read_bytes
 from gaam_cache.messages.checks import shortened
 from gaam_cache.messages.spelling import nearest
@@ -29,6 +29,7 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
     Raises:
         NotFoundError: no such column, and no such file, or one that is not UTF-8.
         CacheError: a row has no name in the column.
+        ConfigError: a line of the file is empty, or there is not one for every row.
     """
     if given in cache.columns:
         names = tuple(cache[split].column(given))
@@ -48,7 +49,16 @@ def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
         text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
     except (OSError, ValueError, RuntimeError) as error:
         raise _not_there(given, cache, error) from error
-    return Groups(names=tuple(text.splitlines()), source=str(path), kind="file")
+    names, rows = tuple(text.splitlines()), len(cache[split])
+    empty = next((line for line, name in enumerate(names, 1) if not name.strip()), None)
+    if empty is not None or len(names) != rows:
+        raise ConfigError(
+            f"'{shortened(str(path))}' does not fit the split '{split}'",
+            expected=f"{rows} lines, one per row in the order of the data set, each with a name",
+            found=f"{len(names)} lines" if empty is None else f"line {empty} is empty",
+            where=str(path.absolute()),
+        )
+    return Groups(names=names, source=str(path), kind="file")
 
 
 def _not_there(given: str, cache: EmbeddingCache, error: Exception) -> NotFoundError:

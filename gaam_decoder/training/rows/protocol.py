@@ -42,6 +42,59 @@ def held_counts(rows: int | Rows, fraction: float) -> Rows:
     return np.maximum(0, found).astype(np.int64)
 
 
+def grouped_holdout(
+    labels: Rows, groups: Sequence[str], fraction: float, split_seed: int
+) -> tuple[Rows, Rows]:
+    """Split rows into two parts that share no group, as near to ``holdout`` as groups allow.
+
+    Groups in a random order go to the second part where they exceed its share of no class. Then,
+    one after the other, goes whichever brings the share of the rows, and the classes of the two
+    parts, nearest to one another, until none does. The first part loses a class only where every
+    choice loses one.
+
+    Args:
+        labels: class of every row.
+        groups: name of the group of every row.
+        fraction: share of the second part.
+        split_seed: decides between groups that are as good.
+
+    Returns:
+        Sorted row numbers of both parts; the second is empty where no class is in two groups, so
+        that whatever is held out would be of classes that are not learned.
+    """
+    _, class_N = np.unique(labels, return_inverse=True)
+    _, group_N = np.unique(np.asarray(groups), return_inverse=True)
+    num_groups = group_N.max() + 1
+    # in a random order, so that the first of the best is any of them
+    group_N = np.random.default_rng(split_seed).permutation(num_groups)[group_N]
+    count_GC = np.zeros((num_groups, class_N.max() + 1), dtype=np.int64)
+    np.add.at(count_GC, (group_N, class_N), 1)
+    all_C = count_GC.sum(0)
+    most_C = held_counts(all_C, fraction)
+    held_C, is_held_G = np.zeros_like(all_C), np.zeros(num_groups, dtype=bool)
+    for group, count_C in enumerate(count_GC):
+        if (held_C + count_C <= most_C).all():
+            held_C, is_held_G[group] = held_C + count_C, True
+    [off] = _off(held_C[None], all_C, fraction)
+    while True:
+        off_G = np.where(is_held_G, np.inf, _off(held_C + count_GC, all_C, fraction))
+        best = int(np.argmin(off_G))
+        if not off_G[best] < off:
+            return np.flatnonzero(~is_held_G[group_N]), np.flatnonzero(is_held_G[group_N])
+        off, held_C, is_held_G[best] = off_G[best], held_C + count_GC[best], True
+
+
+def _off(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
+    """How far from a good choice each of K is, by the rows of every class that it holds out."""
+    learned_KC = all_C - held_KC
+    held_K, learned_K = held_KC.sum(1), learned_KC.sum(1)
+    lost_K = np.where(learned_KC <= 0, held_KC, 0).sum(1)
+    share_KC = held_KC / np.maximum(1, held_K)[:, None]
+    classes_K = abs(share_KC - learned_KC / np.maximum(1, learned_K)[:, None]).sum(1) / 2
+    off_K = 2 * lost_K + classes_K + abs(held_K / all_C.sum() - fraction)  # the others are below 2
+    return np.where(lost_K == held_K, np.inf, off_K)
+
+
 def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
     """Rows in ``count`` parts of nearly the same size with the same share of every class.
 

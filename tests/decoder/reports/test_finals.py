@@ -78,7 +78,7 @@ SCENES: dict[str, tuple[list[RunResult], list[RunResult]]] = {
     "of tuned folds": (tuned_folds(), [final("gaam", lr=1e-2)]),
     "of repeats": (
         [run for seed in (0, 1) for run in folds("gaam", split_seed=seed, groups="g" * 16)],
-        [final("gaam", split_seed=0)],
+        [final("gaam", split_seed=0, groups="g" * 16)],
     ),
     "with seeds that failed": (PLAIN, [final("gaam", failed={1: "why <&", 2: "why <&"})]),
     "of which all seeds failed": (PLAIN, [final("gaam", 2, failed={0: "why", 1: "why"})]),
@@ -305,9 +305,14 @@ def test_another_recipe_says_nothing_of_a_final_model(name: str) -> None:
 
 def test_the_same_recipe_is_so_whatever_was_tested() -> None:
     rows = {"rows": {"train": 9, "other": 9, "test": 400}}
-    for tested in ({"test_split": "other"}, {"fold": "1/3"}, {"fold": "1/2", "groups": "g" * 16}):
-        run = evaluated("gaam", cache=rows, **tested)
-        [table] = build_tables([run, final("gaam", cache=rows)])
+    last: dict[str, Any] = {"cache": rows, "select": "last"}
+    for tested, same in (
+        ({"test_split": "other"}, {"cache": rows}),
+        ({"fold": "1/3"}, {"cache": rows}),
+        ({"fold": "1/2", "groups": "g" * 16}, last),  # which choose nothing
+    ):
+        run = evaluated("gaam", **same, **tested)
+        [table] = build_tables([run, final("gaam", **same)])
         [one] = table.finals
         assert len(one.expected) == 1
         assert one.expected[0].mean == table.rows[0].mean

@@ -85,7 +85,10 @@ def test_a_final_model_has_all_rows_of_train_and_those_of_folds_do_not(
 def test_what_only_decides_test_rows_is_not_in_a_final_recipe(
     config: TrainConfig, tmp_path: Path
 ) -> None:
-    """Groups, repeats and split seeds of folds: one final model of all, under one key."""
+    """Groups, repeats and split seeds of folds: one final model of all, under one key.
+
+    Groups decide which rows choose, where any do: then it is another.
+    """
     groups = tmp_path / "groups.txt"
     groups.write_text("".join(f"{row // 4}\n" for row in range(60)))
     ways: list[dict[str, Any]] = [
@@ -98,15 +101,16 @@ def test_what_only_decides_test_rows_is_not_in_a_final_recipe(
     ]
     for select in ("val", "last"):
         more = [{"folds": 2, "split_seed": 5}] if select == "last" else []
-        keys = set()
+        keys: dict[bool, set[str]] = {}
         for way in ways + more:
             runs = gaam_decoder.train(replace(config, final=True, select=select, **way))
             (final,) = (run for run in runs if not run.evaluated)
-            keys.add(final.key)
+            keys.setdefault("groups" in final.recipe, set()).add(final.key)
+            assert ("groups" in final.recipe) == ("groups" in way and select == "val")
             assert final.recipe["fold"] is None
-            assert "groups" not in final.recipe
             assert final.recipe["allow_train_as_test"] is False
-        assert len(keys) == 1
+        assert all(len(same) == 1 for same in keys.values())
+        assert len(set().union(*keys.values())) == len(keys)
 
 
 @pytest.mark.parametrize("folds", [None, 2])
@@ -241,7 +245,7 @@ def test_workers_train_final_models_as_one_process_does(
         {"final": True, "folds": 3, "select": "test"},
         {"test_split": "none", "folds": 3},
         {"test_split": "none", "repeats": 2},
-        {"test_split": "none", "groups": "session"},
+        {"test_split": "none", "groups": "session", "select": "last"},
         {"test_split": "none", "select": "last", "split_seed": 3},
         {"final": True, "train_split": "test", "test_split": "test"},
     ],
