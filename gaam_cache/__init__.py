@@ -11,9 +11,8 @@ Importing this package imports neither torch nor transformers; the names below l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gaam_cache.lazy import lazy_attributes
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
@@ -47,23 +46,31 @@ __all__ = [
     "write",
 ]
 
-lazy_attributes(
-    __name__,
-    {
-        "Assumptions": "extraction.assumptions",
-        "EmbeddingCache": "cache",
-        "ExtractConfig": "config",
-        "GaamError": "errors",
-        "assume": "extraction.assumptions",
-        "estimate": "extraction.estimate",
-        "export_cache": "exporting.export",
-        "Verification": "verification.verify",
-        "extract": "extraction.extract",
-        "ImportConfig": "import_config",
-        "import_states": "importing.files",
-        "open_cache": "cache",
-        "preview_import": "importing.files",
-        "verify": "verification.verify",
-        "write": "importing.write",
-    },
-)
+_HOMES = {
+    "Assumptions": "extraction.assumptions",
+    "EmbeddingCache": "cache",
+    "ExtractConfig": "config",
+    "GaamError": "errors",
+    "assume": "extraction.assumptions",
+    "estimate": "extraction.estimate",
+    "export_cache": "exporting.export",
+    "Verification": "verification.verify",
+    "extract": "extraction.extract",
+    "ImportConfig": "import_config",
+    "import_states": "importing.files",
+    "open_cache": "cache",
+    "preview_import": "importing.files",
+    "verify": "verification.verify",
+    "write": "importing.write",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(module, name, module)  # a submodule of that name is itself meant
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

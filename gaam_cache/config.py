@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gaam_cache.config_checks import check_prompt, check_rows, check_sounds, parse_delimiter
+from gaam_cache.config_checks import (
+    KEY,
+    SHARD_ROWS,
+    UNCHECKED,
+    check_at_least,
+    check_prompt,
+    check_rows,
+    check_sounds,
+    parse_delimiter,
+)
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import SHARD_ROWS, check_at_least
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_cache.placing import Placing, check_placing
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -21,8 +29,6 @@ RECORDED = "recorded"
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
 OF_ROWS = {RECORDED: "dataset"}
 OF_ENCODER = {RECORDED: "encoder"}
-UNCHECKED = "unchecked"
-"""Metadata of a field that may be any text, white space too."""
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
@@ -48,90 +54,83 @@ class ExtractConfig(Placing):
     """
 
     encoder: str = DEFAULT_ENCODER
-    """Folder of a saved model, its id on the model hub, or 'tfidf': a bag of words."""
-    revision: str | None = None
-    """Branch, tag or commit of the encoder on the hub; resolved to a commit and recorded."""
+    """Folder or hub id of an encoder of texts, sounds or pictures; or tfidf."""
+    revision: str | None = field(default=None, metadata=KEY)
+    """Branch, tag or commit of the encoder on the hub."""
     untrained_encoder: bool = False
-    """Random weights instead of the trained ones: what does pre-training contribute?"""
-    encoder_seed: int | None = None
+    """Random weights: the control for pre-training."""
+    encoder_seed: int | None = field(default=None, metadata=KEY)
     """Seed of the random weights; default: 0."""
     dataset: str = DEFAULT_DATASET
-    """'news-sample' (bundled), a file, a folder with train.csv/test.csv, a folder of classes
-    (train/cat/1.png), or a hub id."""
-    dataset_revision: str | None = None
+    """File, folder with train.csv and test.csv or with a folder per class, or hub id."""
+    dataset_revision: str | None = field(default=None, metadata=KEY)
     """Branch, tag or commit of the data set on the hub."""
     text_columns: tuple[str, ...] = field(default=(), metadata={"option": "--text-column"})
-    """Columns joined by a space; default: 'text'."""
+    """Column of the text; several are joined by a space (default: text)."""
     label_column: str = "label"
-    """Column that holds the class."""
+    """Column of the class."""
     file_column: str | None = field(default=None, metadata=OF_ROWS)
-    """Column of the sounds or pictures: paths, or what the data set holds itself; default: 'file',
-    'audio' or 'image', where there is no column of texts."""
-    allow_outside: bool = field(default=False, metadata=OF_ROWS)
-    """Take files that lie outside of the folder of the table that names them."""
+    """Column of sounds or pictures (default: file, audio or image)."""
+    allow_outside: bool = field(default=False, metadata=OF_ROWS | KEY)
+    """Take files outside of the folder of the table that names them."""
     keep_columns: tuple[str, ...] = field(
         default=(), metadata={"option": "--keep-column"} | OF_ROWS
     )
-    """Columns of strings or whole numbers that the cache keeps, such as who speaks; of a folder of
-    classes 'file', the path."""
+    """Column that the cache keeps, such as who speaks; repeatable."""
     delimiter: str | None = field(
-        default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | OF_ROWS
+        default=None, metadata={"parse": parse_delimiter, UNCHECKED: True} | KEY | OF_ROWS
     )
-    """What parts the fields of a CSV file: a character, or 'comma', 'semicolon', 'tab', 'pipe' or
-    'space'; default: a comma."""
-    encoding: str | None = field(default=None, metadata=OF_ROWS)
-    """Of the characters in CSV and JSON lines, as Python calls it; default: UTF-8."""
-    strip_labels: bool = field(default=False, metadata=OF_ROWS)
+    """What parts the fields of a CSV file: a character, or tab, semicolon, pipe, space (default: a
+    comma)."""
+    encoding: str | None = field(default=None, metadata=OF_ROWS | KEY)
+    """How characters are stored in CSV and JSON lines (default: UTF-8)."""
+    strip_labels: bool = field(default=False, metadata=OF_ROWS | KEY)
     """Leave out white space around class names."""
-    skip_empty: bool = field(default=False, metadata=OF_ROWS)
-    """Leave out rows of which nothing is to be encoded, whatever else they hold; they are counted
-    and named."""
+    skip_empty: bool = field(default=False, metadata=OF_ROWS | KEY)
+    """Leave out rows of which nothing is to be encoded, and name them."""
     test_fraction: float | None = field(default=None, metadata=OF_ROWS)
-    """Part of the rows of a single file, or of the only split there is, that becomes the split
-    'test': of every class, and at least a row of one that has two. The rest is 'train'."""
-    split_seed: int = field(default=0, metadata=OF_ROWS)
-    """Which rows those are."""
-    unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS)
-    """Splits without labels, or whose labels are not read: to predict on, never to report on."""
-    clip_seconds: float | None = field(default=None, metadata=OF_ROWS)
-    """Longest sound, or piece of one; default: what the encoder takes at most, 30 s; of
-    ``published_audio`` 5 s."""
-    clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS)
-    """What becomes of a longer one: its beginning, or a row for every piece."""
-    published_audio: bool = field(default=False, metadata=OF_ROWS)
-    """Sounds as the published code has them: filled with zeros to 5 s, not normalised, the mean
-    over what was filled too."""
+    """Part of a single file, or of the only split, that becomes 'test', stratified."""
+    split_seed: int = field(default=0, metadata=OF_ROWS | KEY)
+    """Which rows test-fraction takes."""
+    unlabelled: tuple[str, ...] = field(default=(), metadata=OF_ROWS | KEY)
+    """Splits without labels: to predict on, never to report on."""
+    clip_seconds: float | None = field(default=None, metadata=OF_ROWS | KEY)
+    """Longest sound, or piece of one (default: 30, or less where the encoder takes less)."""
+    clip_mode: Literal["cut", "split"] = field(default="cut", metadata=OF_ROWS | KEY)
+    """What becomes of a longer sound: its beginning, or a row for every piece."""
+    published_audio: bool = field(default=False, metadata=OF_ROWS | KEY)
+    """Sounds as the published code has them: filled with zeros to 5 s, not normalised."""
     splits: tuple[str, ...] = field(default=("train", "test"), metadata={"option": "--split"})
-    """Splits to encode; class names come from 'train', or else from the first."""
+    """Split to encode, repeatable."""
     out: Path = Path("cache")
     """Folder of the cache."""
     pool: tuple[str, ...] = ("mean",)
-    """How a layer's token states become one vector: files in ``encoders/poolings``."""
-    pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER)
+    """Of a layer's tokens to one vector; several from one pass."""
+    pool_over: Literal["all", "text"] = field(default="all", metadata=OF_ENCODER | KEY)
     """Which tokens are pooled: all, or those of the row's own text without the prompt."""
     prompt: str | None = field(default=None, metadata={UNCHECKED: True})
     """Text around every text, which stands where '{text}' is."""
-    prompt_file: Path | None = None
-    """A file that holds it, in UTF-8; a line end at its end is not part of it."""
-    layer_zero: bool = field(default=False, metadata=OF_ENCODER)
+    prompt_file: Path | None = field(default=None, metadata=KEY)
+    """A UTF-8 file that holds the prompt; a line end at its end is not part of it."""
+    layer_zero: bool = field(default=False, metadata=OF_ENCODER | KEY)
     """Keep the input of the first layer too, as layer 0."""
     max_length: int | None = None
-    """Longest text in tokens, special tokens included; default: 512 or the encoder's limit."""
+    """Tokens of the longest text (default: 512, or the encoder's limit)."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of the encoder; pooling is float32 always. auto: bfloat16 where the device
+    """Arithmetic of the encoder. Pooling is float32 always. auto: bfloat16 where the device
     computes in it natively, else float16 on a GPU of CUDA and float32 elsewhere."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] = "float16"
     """What the cache stores."""
-    batch_tokens: int | None = None
-    """Tokens of one batch, padding included; default: 2,048 on a CPU, 16,384 on a GPU."""
-    shard_rows: int = SHARD_ROWS
-    """Rows of one shard at most (a shard is also at most 512 MB)."""
+    batch_tokens: int | None = field(default=None, metadata=KEY)
+    """Tokens of one batch, padding included (default: 2,048 on a CPU, 16,384 on a GPU)."""
+    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
+    """Rows of one shard at most; a shard is also at most 512 MB."""
     limit: int | None = None
-    """Only the first so many rows of each split, after ``test_fraction`` has made them."""
+    """Only so many rows of each split, the first."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    device_map: str | None = field(default=None, metadata={"parse": parse_device_map})
-    """'auto' spreads an encoder over several GPUs (needs the accelerate package); 'none': not."""
+    device_map: str | None = field(default=None, metadata={"parse": parse_device_map} | KEY)
+    """auto spreads an encoder over several GPUs (accelerate); none does not."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""

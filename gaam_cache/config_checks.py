@@ -5,15 +5,23 @@ from __future__ import annotations
 import codecs
 import math
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import excerpt, shortened
+from gaam_cache.messages import excerpt, option_of, shortened
 
 if TYPE_CHECKING:
     from gaam_cache.config import ExtractConfig
 
+KEY = {"key": True}
+"""Metadata of a setting without an option: a key of TOML files and of ``--set``."""
+UNCHECKED = "unchecked"
+"""Metadata of a field that may be any text, white space too."""
+LARGEST_NUMBER = 2**31 - 1
+"""Of any setting that counts something; more is a slip of the finger."""
+SHARD_ROWS = 2048
+"""Of one shard at most, where nobody says."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -24,6 +32,30 @@ CLIP_OF = "clip_of"
 """The kept column that says, where long sounds become several rows, which each is a piece of."""
 NOT_OF_FILES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
 """Codecs of Python that are said to be of text, and are of domain names and source code."""
+
+
+def spelled(config: object, name: str) -> str:
+    """How a field of a configuration is written: ``--limit``, or ``shard-rows`` without option."""
+    field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
+    option = field.metadata.get("option") or option_of(name)
+    return str(option[2:] if "key" in field.metadata else option)
+
+
+def check_at_least(config: object, minimum: int, *names: str) -> None:
+    """Refuse values below ``minimum`` or senselessly large; None means not set and passes.
+
+    Raises:
+        ConfigError: naming the setting, the bounds and the value.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not minimum <= value <= LARGEST_NUMBER:
+            high = f" and at most {LARGEST_NUMBER:,}" if value > LARGEST_NUMBER else ""
+            raise ConfigError(
+                f"{spelled(config, name)} is out of range",
+                expected=f">= {minimum}{high}",
+                found=shortened(str(value)),
+            )
 
 
 def parse_delimiter(value: Any) -> str | None:

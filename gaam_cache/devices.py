@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import shortened, visible
 
 if TYPE_CHECKING:
     import torch

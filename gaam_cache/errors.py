@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 
 LONGEST = 4000
 """Characters of a message that people are shown, and of each detail."""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.config_checks import COLUMN_PATTERN
+from gaam_cache.config_checks import COLUMN_PATTERN, KEY, SHARD_ROWS, check_at_least
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import SHARD_ROWS, check_at_least
-from gaam_cache.messages.checks import excerpt, shortened
+from gaam_cache.messages import excerpt, shortened
 
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
@@ -44,8 +44,8 @@ def parse_words(value: Any) -> tuple[str, ...]:
     return tuple(map(str, words))
 
 
-def _words(option: str) -> Any:
-    return field(default=(), metadata={"option": option, "parse": parse_words})
+def _words(option: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    return field(default=(), metadata={"option": option, "parse": parse_words, **more})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,31 +61,29 @@ class ImportConfig:
     out: Path = Path("cache")
     """Folder of the cache."""
     arrays: tuple[str, ...] = _words("--array")
-    """SPLIT=NAME: the states of a split; several of one split are its layers, in this order, and
-    one '*' in a name stands for their numbers."""
+    """States of a split: one array, or one for each layer ('layer_*'); repeatable."""
     labels: tuple[str, ...] = _words("--labels")
-    """SPLIT=NAME: its labels, whole numbers from 0 or strings."""
-    num_tokens: tuple[str, ...] = _words("--num-tokens")
+    """Labels of a split: whole numbers from 0, or strings; repeatable."""
+    num_tokens: tuple[str, ...] = _words("--num-tokens", KEY)
     """SPLIT=NAME: how many tokens each row was pooled from."""
-    axes: Literal["nld", "lnd", "nd"] | None = None
-    """What the axes of an array of states are: rows n, layers l, features d; default: nld, and nd
-    of an array of two."""
-    class_names: tuple[str, ...] = _words("--class-name")
+    axes: Literal["nld", "lnd", "nd"] | None = field(default=None, metadata=KEY)
+    """What the axes of states are: rows n, layers l, features d (default: nld, or nd of two)."""
+    class_names: tuple[str, ...] = _words("--class-name", KEY)
     """Names of the classes in order, where labels are numbers."""
-    keep_columns: tuple[str, ...] = _words("--keep-column")
+    keep_columns: tuple[str, ...] = _words("--keep-column", KEY)
     """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
-    unlabelled: tuple[str, ...] = _words("--unlabelled")
+    unlabelled: tuple[str, ...] = _words("--unlabelled", KEY)
     """Splits without labels: to predict on, never to report on."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
-    """What the cache stores; default: the type of the states, or float32."""
-    encoder_name: str = IMPORTED
+    """What the cache stores (default: the type of the states, or float32)."""
+    encoder_name: str = field(default=IMPORTED, metadata=KEY)
     """What reports call the encoder."""
-    dataset_name: str | None = None
-    """What reports call the data; default: the files."""
-    pool: str = IMPORTED
-    """What reports call the way in which the states were pooled."""
-    shard_rows: int = SHARD_ROWS
-    """Rows of one shard at most (a shard is also at most 512 MB)."""
+    dataset_name: str | None = field(default=None, metadata=KEY)
+    """What reports call the data (default: the files)."""
+    pool: str = field(default=IMPORTED, metadata=KEY)
+    """What reports call the way the states were pooled."""
+    shard_rows: int = field(default=SHARD_ROWS, metadata=KEY)
+    """Rows of one shard at most; a shard is also at most 512 MB."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before a file is opened."""

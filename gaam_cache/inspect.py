@@ -15,7 +15,7 @@ from gaam_cache.format.layout import missing_shards, planned_receipt
 from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
 from gaam_cache.format.planted import in_one_line, planted_in
 from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.reading.check_memory import CheckMemory
 
 SHOWN = 20

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from gaam_cache import plugins
+from gaam_cache.config_checks import KEY
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 
 ENGINES = "gaam_cache.engines"
 DEVICES = "1, a number, all, or numbers of GPUs such as 0,2 (one alone: 0,)"
@@ -44,15 +45,15 @@ class Placing:
     """
 
     engine: str = "local"
-    """Who starts the workers: a file in ``gaam_cache/engines``."""
+    """Who starts the workers."""
     devices: str = field(default="1", metadata={"parse": parse_devices})
-    """Workers: a number, all, or numbers of GPUs (0,2); each has a GPU, or a group of cores."""
-    address: str | None = None
-    """Of a cluster that is there already; auto finds one."""
-    gpus_per_worker: float | None = None
+    """Workers, one for each GPU or group of cores: a number, all, or which GPUs (0,2)."""
+    address: str | None = field(default=None, metadata=KEY)
+    """Address of a cluster of Ray that is there already; auto finds one."""
+    gpus_per_worker: float | None = field(default=None, metadata=KEY)
     """GPUs of one worker of a cluster; default: 1, or 0 on a CPU."""
-    rank: str | None = None
-    """This process is worker i of n that somebody else started: i/n, from 0."""
+    rank: str | None = field(default=None, metadata=KEY)
+    """This process is worker i of n that were started by hand: i/n, from 0."""
 
     @property
     def alone(self) -> bool:

@@ -26,8 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gaam_cache.errors import ConfigError, GaamError, GaamWarning
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.spelling import did_you_mean
+from gaam_cache.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

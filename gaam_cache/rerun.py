@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import command_again, extract_command, settings_of
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.plan import Plan
-from gaam_cache.terminal import settings
 
 
 def extract_again(known: Plan | Encoding, out: Path, **given: Any) -> str:
@@ -31,7 +31,7 @@ def extract_again(known: Plan | Encoding, out: Path, **given: Any) -> str:
     else:
         try:
             given = settings_of(known) | {"out": out} | given
-            command = extract_command(settings.resolve(ExtractConfig, "extract", given, environ={}))
+            command = extract_command(settings.resolve(ExtractConfig, "extract", given))
         except (ConfigError, KeyError, TypeError) as error:
             raise _unrecorded(" ".join(str(error).split())) from error
     if not command.startswith("gaam "):

@@ -15,8 +15,7 @@ from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, read_plan
 from gaam_cache.format.receipt import receipt_path
 from gaam_cache.import_config import maker_of
-from gaam_cache.messages.duration import duration
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import duration, visible
 
 WINDOW_SECONDS = 900.0
 """The rate is that of the last quarter of an hour in which a shard came."""

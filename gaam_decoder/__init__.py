@@ -25,10 +25,9 @@ Nothing in this package imports transformers; what ``load`` returns asks ``gaam_
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import TYPE_CHECKING
-
-from gaam_cache.lazy import lazy_attributes
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaam_decoder import stats
@@ -74,25 +73,33 @@ if "OMP_WAIT_POLICY" not in os.environ:
     # when torch is imported: it counts where that has not been done yet.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-lazy_attributes(
-    __name__,
-    {
-        "PlantConfig": "planting.plant_config",
-        "PredictConfig": "use.predict_config",
-        "Report": "reports.report",
-        "RunResult": "runs.result",
-        "Runs": "runs.several",
-        "TrainConfig": "config",
-        "ablate": "analysis.ablate",
-        "check_failures": "training.failures",
-        "load": "use.load",
-        "load_runs": "runs.loading",
-        "estimate": "training.estimate",
-        "export_run": "use.export",
-        "plant": "planting.plant",
-        "predict": "use.predict",
-        "report": "reports.report",
-        "stats": "stats",
-        "train": "training.train",
-    },
-)
+_HOMES = {
+    "PlantConfig": "planting.plant_config",
+    "PredictConfig": "use.predict_config",
+    "Report": "reports.report",
+    "RunResult": "runs.result",
+    "Runs": "runs.several",
+    "TrainConfig": "config",
+    "ablate": "analysis.ablate",
+    "check_failures": "training.failures",
+    "load": "use.load",
+    "load_runs": "runs.loading",
+    "estimate": "training.estimate",
+    "export_run": "use.export",
+    "plant": "planting.plant",
+    "predict": "use.predict",
+    "report": "reports.report",
+    "stats": "stats",
+    "train": "training.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(module, name, module)  # a submodule of that name is itself meant
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

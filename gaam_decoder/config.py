@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from gaam_cache.config_checks import KEY
 from gaam_cache.devices import check_device
 from gaam_cache.placing import Placing, check_placing
 from gaam_decoder.config_checks import (
@@ -36,7 +37,6 @@ from gaam_decoder.specs import USUAL_DECAY
 WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
 REAL = ("val_fraction", "clip_grad_norm", "memory_share")
 RATES = ("lr", "weight_decay")
-SIZES = ("train_rows", "shots")
 PATHS = ("cache", "runs")
 YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels", "final")
 
@@ -50,22 +50,22 @@ class TrainConfig(Placing):
     """
 
     attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
-    """Mechanisms, each ``name`` or ``name:key=value,...``."""
+    """Mechanism as name or name:key=value, repeatable; 'gaam describe' explains them."""
     head: str | tuple[str, ...] = field(default="linear", metadata={"parse": parse_list})
-    """Classifier heads: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
+    """Classifier on top: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
     loss: str = "cross-entropy"
-    """cross-entropy, or focal as the paper used for speech: ``focal:gamma=2.5,alpha=0.25``."""
-    class_weights: Literal["none", "balanced"] = "none"
-    """balanced: in training the loss of a row counts by its class, so that all count alike."""
+    """What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25."""
+    class_weights: Literal["none", "balanced"] = field(default="none", metadata=KEY)
+    """Weights of the classes in the training loss; balanced: all classes count alike."""
     cache: Path = Path("cache")
     """Folder of the cache."""
     runs: Path = Path("runs")
-    """Folder that holds the runs."""
+    """Folder of the runs."""
     seeds: tuple[int, ...] = field(default=tuple(range(10)), metadata={"parse": parse_seeds})
-    """A number (10), a range (0-31) or a list (3,5,9)."""
+    """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
     tune_seeds: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_seeds})
-    """Seeds that choose between several ``lr`` and ``weight_decay`` by validation accuracy: they
-    train the grid, ``seeds`` what they choose. Default: all seeds train the grid."""
+    """Seeds that choose between several --lr and --weight-decay by validation. They train the grid,
+    ``seeds`` what they choose. Without them all seeds train the grid."""
     epochs: int = 35
     """Passes over the training rows."""
     batch_size: int = 32
@@ -76,79 +76,77 @@ class TrainConfig(Placing):
         default=USUAL_DECAY, metadata={"parse": parse_rates}
     )
     """Weight decay of AdamW, or several."""
-    schedule: Literal["constant", "plateau"] = "constant"
-    """plateau: divide the rate by 10 when the watched accuracy has not risen for 10 epochs."""
-    clip_grad_norm: float | None = None
-    """Largest gradient norm; default: no clipping."""
-    loss_scale: Literal["auto", "none", "dynamic"] = "auto"
-    """dynamic: multiply the loss by a number that adapts, 65,536 at first, so that small gradients
-    are numbers in float16, as torch's GradScaler does; auto: with --dtype float16."""
-    clip_order: Literal["unscale-first", "clip-first"] = "unscale-first"
-    """Whether the norm that is clipped is that of the gradient, or that of the scaled one, as the
-    published code has it: then the limit is in effect --clip-grad-norm divided by the scale."""
+    schedule: Literal["constant", "plateau"] = field(default="constant", metadata=KEY)
+    """Course of the rate; plateau: a tenth after 10 epochs without a better accuracy."""
+    clip_grad_norm: float | None = field(default=None, metadata=KEY)
+    """Largest gradient norm (default: no clipping)."""
+    loss_scale: Literal["auto", "none", "dynamic"] = field(default="auto", metadata=KEY)
+    """Whether the loss is scaled so that float16 keeps small gradients. dynamic: by 65,536 at
+    first, as torch's GradScaler; auto: with float16."""
+    clip_order: Literal["unscale-first", "clip-first"] = field(
+        default="unscale-first", metadata=KEY
+    )
+    """Whether the gradient is clipped, or (as published) that of the scaled loss. Then the limit is
+    in effect ``clip_grad_norm`` divided by the scale."""
     select: Literal["val", "last", "test"] = "val"
-    """Epoch that is kept: best on a part of train, the last, or best on test (optimistic)."""
-    ties: Literal["loss", "first"] = "loss"
-    """Which of several best epochs is kept: that of the lowest loss, or the first, as published."""
-    val_fraction: float = 0.1
+    """Epoch that is kept: best on a part of train, the last, or (optimistic) best on test."""
+    ties: Literal["loss", "first"] = field(default="loss", metadata=KEY)
+    """Of equally good epochs: that of the lowest loss, or the first, as published."""
+    val_fraction: float = field(default=0.1, metadata=KEY)
     """Share of every class of train that --select val holds out."""
-    split_seed: int = 0
-    """Decides which rows --select val holds out, folds test, and --train-rows and --shots take."""
-    train_rows: int | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
-    """Rows of train to learn from, or several such numbers, None for all. Each class has its share,
-    at least a row; rows that choose are among them, and smaller ones lie in larger ones."""
-    shots: int | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
-    """The same by rows of every class; those that choose are among them. Default: all."""
+    split_seed: int = field(default=0, metadata=KEY)
+    """Which rows choose, which folds test, and which are drawn."""
+    train_rows: int | str | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
+    """Learn from so many rows of train, or of every class: 100,1k,all,5/class. Each class has its
+    share, at least a row; rows that choose are among them, and smaller budgets lie in larger
+    ones."""
     pool: str | tuple[str | None, ...] | None = field(default=None, metadata={"parse": parse_pools})
-    """Pooling to read, or several; default: the first in the cache."""
+    """Pooling to read, or several (default: the first in the cache)."""
     layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
-    """Encoder layers to learn from, counted from 1 as in the paper: layer n is ``hidden_states[n]``
-    of transformers (0: of ``--layer-zero``). Or several such sets, None for all. Default: all."""
-    train_split: str = "train"
-    """Split to train on."""
-    test_split: str = TEST_SPLIT
-    """Split to report on; none: a final model, of all training rows, which is not evaluated."""
+    """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all). Layer n is
+    ``hidden_states[n]`` of transformers, 0 what layer 1 reads."""
+    train_split: str = field(default="train", metadata=KEY)
+    """Split to learn from."""
+    test_split: str = field(default=TEST_SPLIT, metadata=KEY)
+    """Split to report on; none: learn from all of train and report nothing."""
     final: bool = False
-    """Also train a final model of every recipe, after what is evaluated."""
-    allow_train_as_test: bool = False
-    """Report on rows that were trained on; every report says that this is no test accuracy."""
+    """Also train a final model on all of train."""
+    allow_train_as_test: bool = field(default=False, metadata=KEY)
+    """Report on rows that were learned from; every report marks it."""
     folds: int | None = None
-    """Cross-validation: the train split in so many parts, each tested by decoders that learned from
-    the others, each a run of its own; the test split is left alone. Default: none."""
+    """Cross-validation over so many parts of train. Each is tested by decoders that learned from
+    the others, a run of its own; the test split is left alone."""
     groups: str | Path | None = field(default=None, metadata={"parse": parse_groups})
-    """A kept column of the cache, or a text file with one name per row of train, such as a session:
-    rows of one name are never in two folds, nor in two of the rows that learn, choose and are
-    tested. Default: folds, and the rows that choose, keep the share of every class."""
-    repeats: int = 1
-    """Cross-validations, each with its own folds: of ``split_seed``, the next seed, and so on."""
-    fold: int | None = None
-    """Which fold is tested, from 1; default: all."""
-    shuffle_labels: bool = False
-    """Sanity check: every seed learns from, and is chosen by, labels in an order of its own; tested
-    on the true ones it must be at chance."""
-    shuffle: str = field(default="full", metadata={"parse": parse_shuffle})
-    """Order of the training rows: full, or ``window:ROWS``, which reads a cache that is larger than
-    memory once an epoch: blocks of whole shards, of so many rows; every seed shuffles in each."""
+    """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
+    repeats: int = field(default=1, metadata=KEY)
+    """Cross-validations, each with folds of its own."""
+    fold: int | None = field(default=None, metadata=KEY)
+    """Only this fold, from 1 (default: all)."""
+    shuffle_labels: bool = field(default=False, metadata=KEY)
+    """A sanity check: learn from, and choose by, shuffled labels; it must end at chance."""
+    shuffle: str = field(default="full", metadata={"parse": parse_shuffle} | KEY)
+    """Order of the training rows: full, or window:ROWS for a cache larger than memory. Blocks of
+    whole shards, of so many rows, are read once an epoch; every seed shuffles in each."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
-    """Arithmetic of matrix products; auto: bfloat16 where the device has it. Parameters, optimiser
+    """Arithmetic of matrix products. auto: bfloat16 where the device has it. Parameters, optimiser
     and loss are float32."""
-    eval_dtype: Literal["same", "float32"] = "same"
+    eval_dtype: Literal["same", "float32"] = field(default="same", metadata=KEY)
     """The same in evaluation, or float32, as published."""
-    seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch})
-    """Seeds trained together at most; default: chosen from memory."""
-    memory_share: float = 0.5
-    """Share of the free memory that rows may take; what does not fit stays on disk. It decides how
+    seed_batch: int | None = field(default=None, metadata={"parse": parse_seed_batch} | KEY)
+    """Seeds trained together at most (default: by memory)."""
+    memory_share: float = field(default=0.5, metadata=KEY)
+    """Share of the free memory that rows may take. What does not fit stays on disk; it decides how
     long a training takes, and no number."""
-    compile: Literal["auto", "on", "off"] = "auto"
-    """Whether torch.compile is used; auto: where there is a compiler and enough work for it."""
-    track: str = "none"
-    """Where else, below the runs, the curves of every seed go: a file in ``runs/trackers``."""
+    compile: Literal["auto", "on", "off"] = field(default="auto", metadata=KEY)
+    """Whether torch.compile is used; auto: where there is enough work for it."""
+    track: str = field(default="none", metadata=KEY)
+    """Where else curves go, below the runs: tensorboard or trackio, which are extras."""
     probe: bool = True
-    """Add the linear probe ``none + lbfgs``, where it is cheap: a row that is hard to beat."""
-    skip_impossible: bool = False
-    """Leave out what a sweep asks for and cannot be built, such as 8 heads on 3 layers."""
+    """Add the linear probe none + lbfgs, where it takes less than about a minute."""
+    skip_impossible: bool = field(default=False, metadata=KEY)
+    """Leave out what of a sweep cannot be built, such as 8 heads on 3 layers."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
@@ -184,7 +182,7 @@ class TrainConfig(Placing):
             except (TypeError, ValueError, OverflowError) as error:
                 said = expected or str(error)
                 raise range_error(name, said, value) from None
-        lists = {**dict.fromkeys(RATES, parse_rates), **dict.fromkeys(SIZES, parse_sizes)}
+        lists = {**dict.fromkeys(RATES, parse_rates), "train_rows": parse_sizes}
         for name, parse in lists.items():
             try:
                 parse(getattr(self, name))
@@ -227,14 +225,9 @@ class TrainConfig(Placing):
         return parse_sizes(self.train_rows)
 
     @property
-    def shot_counts(self) -> Sizes:
-        """All numbers of rows of every class."""
-        return parse_sizes(self.shots)
-
-    @property
     def draws(self) -> bool:
         """Whether some of what is trained learns from some of the training rows alone."""
-        return any(size is not None for size in (*self.sizes, *self.shot_counts))
+        return any(size is not None for size in self.sizes)
 
 
 _DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}

@@ -8,9 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
+from gaam_cache.config_checks import check_at_least
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import option_of
+from gaam_cache.messages import option_of
 from gaam_decoder.number_lists import spell_layers, spell_numbers, spell_size
 from gaam_decoder.specs import blamed, build, head_class, parse_attention, parse_head, parse_loss
 
@@ -145,7 +145,6 @@ def _axes(config: TrainConfig) -> dict[str, list[Any]]:
         "weight_decay": list(config.weight_decays),
         "layers": [spell_layers(layers) for layers in sets],
         "train_rows": [spell_size(size) for size in config.sizes],
-        "shots": [spell_size(size) for size in config.shot_counts],
     }
 
 
@@ -170,7 +169,7 @@ def check_sweep(config: TrainConfig) -> None:
         raise ConfigError(
             "the sweep is too large",
             expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
-            "--weight-decay, --layers, --train-rows, --shots, --folds and --repeats, with --final "
+            "--weight-decay, --layers, --train-rows, --folds and repeats, with --final "
             "one more of each",
             found=f"{count:,}",
         )

@@ -100,14 +100,15 @@ def parse_layers(value: Any) -> tuple[int, ...]:
     return _each_once(layers, "layer")
 
 
-Sizes = tuple[int | None, ...]
-"""Numbers of rows; None is all rows."""
+Sizes = tuple[int | str | None, ...]
+"""Numbers of rows, or of rows of every class (``5/class``); None is all rows."""
+PER_CLASS = "/class"
 DRAWN_BY = ("train_rows", "shots")
 """Settings of a recipe that say how many of the training rows are learned from; not there: all."""
 
 
 def parse_sizes(value: Any) -> Sizes:
-    """Read numbers of rows, each from 1 on: ``100,1k,1_000,all``; None is all rows.
+    """Read numbers of rows, each from 1 on: ``100,1k,1_000,all,5/class``; None is all rows.
 
     Raises:
         ValueError: anything else.
@@ -118,15 +119,17 @@ def parse_sizes(value: Any) -> Sizes:
         for part in (value if several else [value])
         for one in (part.split(",") if isinstance(part, str) else [part])
     ]
-    sizes: list[int | None] = []
+    sizes: list[int | str | None] = []
+    number = rf"([1-9]\d{{0,2}}(?:_\d{{3}})+|[1-9]\d{{0,8}})(k?)({PER_CLASS})?"
     for part in parts:
-        found = re.fullmatch(r"([1-9]\d{0,2}(?:_\d{3})+|[1-9]\d{0,8})(k?)", str(part), re.ASCII)
+        found = re.fullmatch(number, str(part), re.ASCII)
         if part is None or part == "all":
             sizes.append(None)
         elif _whole(part) and part > 0:
             sizes.append(int(part))
         elif isinstance(part, str) and found:
-            sizes.append(int(found[1]) * (1000 if found[2] else 1))
+            rows = int(found[1]) * (1000 if found[2] else 1)
+            sizes.append(f"{rows}{PER_CLASS}" if found[3] else rows)
         elif isinstance(part, str) and re.fullmatch(r"0\d\d", part, re.ASCII):
             # 1,000 is a thousand to most who write it, and would be 1 and 0
             raise ValueError(
@@ -134,13 +137,22 @@ def parse_sizes(value: Any) -> Sizes:
                 "the digits of one: 1_000 or 1k)"
             )
         else:
-            raise ValueError("numbers of rows from 1 on, or all: 100,1k,10_000,all")
+            raise ValueError(
+                "numbers of rows from 1 on, all, or of every class: 100,1k,all,5/class"
+            )
     return tuple(sizes)
 
 
-def spell_size(size: int | None) -> str:
-    """``100``, or ``all``."""
+def spell_size(size: int | str | None) -> str:
+    """``100``, ``5/class`` or ``all``."""
     return "all" if size is None else str(size)
+
+
+def budget_of(size: int | str | None) -> tuple[int | None, int | None]:
+    """Rows of train, and rows of every class, as a recipe has them."""
+    if isinstance(size, str):
+        return None, int(size.removesuffix(PER_CLASS))
+    return size, None
 
 
 def spell_budget(train_rows: int | None, shots: int | None) -> str | None:

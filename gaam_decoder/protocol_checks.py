@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages import option_of, shortened
 from gaam_decoder.config_checks import range_error
-from gaam_decoder.number_lists import spell_size
+from gaam_decoder.number_lists import PER_CLASS, spell_size
 from gaam_decoder.recipe import NO_TEST
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{option_of(option)} plays no part with --select {config.select}",
                 expected="--select val, which holds out a part of train"
-                + (" (or --folds, --train-rows, --shots)" if option == "split_seed" else ""),
+                + (" (or --folds, --train-rows)" if option == "split_seed" else ""),
                 found=f"{option_of(option)} {given}",
                 hint=f"leave {option_of(option)} out",
             )
@@ -79,27 +79,18 @@ def check_budgets(config: TrainConfig) -> None:
     """
     if not config.draws:
         return
-    sizes = {"--train-rows": config.sizes, "--shots": config.shot_counts}
-    found = " and ".join(
-        f"{option} {','.join(map(spell_size, of))}" for option, of in sizes.items() if any(of)
-    )
-    if all(any(of) for of in sizes.values()):
-        raise ConfigError(
-            "--train-rows and --shots both say how many rows are learned from",
-            expected="one of the two",
-            found=found,
-        )
+    found = f"--train-rows {','.join(map(spell_size, config.sizes))}"
     if config.groups is not None:
         raise ConfigError(
             "rows are drawn one by one, so of almost every group some, which teach more than as "
             "many rows of few groups",
-            expected="--groups, or --train-rows or --shots",
+            expected="--groups or --train-rows",
             found=f"{found} and --groups {shortened(str(config.groups))}",
         )
-    if 1 in config.shot_counts and config.select == "val":
+    if f"1{PER_CLASS}" in config.sizes and config.select == "val":
         raise ConfigError(
             "of one row of every class none can be held out to choose the epoch",
-            expected="--shots of 2 or more, or --select last, which chooses nothing",
+            expected="2/class or more, or --select last, which chooses nothing",
             found=f"{found} --select val",
             hint="--select last for all of them, so that they can be compared",
         )

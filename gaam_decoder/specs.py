@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.spelling import nearest
+from gaam_cache.messages import nearest, shortened
 
 if TYPE_CHECKING:
     from gaam_decoder.heads._base import Head

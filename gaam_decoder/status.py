@@ -8,8 +8,7 @@ from typing import Any
 
 from gaam_cache.engines.sharing.holdings import Holding, holdings
 from gaam_cache.errors import NotFoundError
-from gaam_cache.messages.duration import duration
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import duration, visible
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_folders import run_folders
 from gaam_decoder.runs.run_reader import read_run

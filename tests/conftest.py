@@ -28,11 +28,10 @@ import hypothesis
 import typer.main
 
 import gaam_cache
-from gaam_cache import plugins
+from gaam_cache import plugins, terminal
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines.sharing.undone import LEASE_FOLDER
 from gaam_cache.placing import ENGINES
-from gaam_cache.terminal import interruption
 from gaam_decoder.config import TrainConfig
 from tests import hdf5_forks
 from tests.tiny import build_encoder, random_rows, write_csv
@@ -56,7 +55,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_configure() -> None:
     """A job in the background of a script ignores signals, and so would all that it starts."""
-    for number in interruption.SIGNALS:
+    for number in terminal.SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
@@ -149,7 +148,7 @@ def gaam(
     import cli
 
     monkeypatch.setattr(typer.main, "get_command", command_line)
-    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["gaam", *map(str, arguments)])

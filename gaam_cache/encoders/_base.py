@@ -12,7 +12,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import Batching, describe_encoder
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages import option_of, shortened
 
 if TYPE_CHECKING:
     import torch

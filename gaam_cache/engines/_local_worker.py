@@ -10,8 +10,8 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
+from gaam_cache import terminal
 from gaam_cache.engines._base import Place, Task, serve
-from gaam_cache.terminal import interruption
 
 UNWINDING_SECONDS = 5.0
 """For what is at work when whoever started us is no more: as long as a large shard is written."""
@@ -39,7 +39,7 @@ def begin(mouth: Connection, leash: Connection, cores: list[int], place: Place) 
     if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
         with suppress(OSError):  # a sandbox
             os.sched_setaffinity(0, cores)
-    interruption.unwind_on_signals()
+    terminal.unwind_on_signals()
     threading.Thread(target=_end_with, args=(leash,), daemon=True).start()
 
 
@@ -51,7 +51,7 @@ def work(task: Task, place: Place) -> Any:
     """
 
     def tell(kind: str, value: Any) -> None:
-        interruption.go_on()
+        terminal.go_on()
         with suppress(OSError), _speaking:  # nobody listens any more; threads warn, too
             if _mouth is not None:
                 _mouth.send((kind, value))
@@ -71,10 +71,10 @@ def _end_with(leash: Connection) -> None:
         leash.recv()
     _let_go.set()
     if _at_work.is_set():
-        interruption.ask()
+        terminal.ask()
     if (parent := parent_process()) is not None:
         parent.join()
     latest = time.monotonic() + UNWINDING_SECONDS
     while _at_work.is_set() and time.monotonic() < latest:
         time.sleep(0.05)
-    os._exit(interruption.EXIT_CODE)
+    os._exit(terminal.EXIT_CODE)

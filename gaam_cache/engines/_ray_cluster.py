@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from gaam_cache import terminal
 from gaam_cache.engines._base import Task
 from gaam_cache.engines._ray_actors import Sight
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import write_file
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.extras import install
-from gaam_cache.terminal import interruption
+from gaam_cache.messages import install, shortened
 
 ANSWER_SECONDS = 10.0
 """For the first node of a cluster to accept a connection."""
@@ -52,7 +51,7 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     try:
         ray.init(
             address=address,

@@ -13,13 +13,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import devices
+from gaam_cache import devices, terminal
 from gaam_cache.devices import cores as _cores
 from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._local_worker import begin, work
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
-from gaam_cache.terminal import interruption
 
 LOOK_SECONDS = 0.2
 """Between two looks at workers that say nothing."""
@@ -42,7 +41,7 @@ class Local(Engine):
         try:
             while running:
                 wait([worker.ear for worker in running], LOOK_SECONDS)
-                interruption.go_on()
+                terminal.go_on()
                 for worker in list(running):
                     ended = worker.future.done()  # what it said before comes first
                     for kind, value in worker.said():

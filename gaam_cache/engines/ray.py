@@ -13,12 +13,12 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
+from gaam_cache import terminal
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died
 from gaam_cache.engines._ray_actors import Mailbox, Sight, Worker
 from gaam_cache.engines._ray_cluster import check_address, cluster, library, seen
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
-from gaam_cache.terminal import interruption
 
 MOST_RESTARTS = 10
 """Of one worker: on a cluster nodes come and go."""
@@ -71,7 +71,7 @@ def _watch(ray: Any, crew: _Crew, hear: Hear) -> list[Any]:
             crew.grow()
             looked = time.monotonic()
         ended, _ = ray.wait(list(crew.at_work), timeout=LOOK_SECONDS)
-        interruption.go_on()
+        terminal.go_on()
         for number, kind, value in crew.heard():
             if kind != "began":
                 hear(number, kind, value)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.import_config import is_imported
-from gaam_cache.messages.cards import MOST_CLASSES, NOUNS, licences
-from gaam_cache.messages.foreign_text import brief
-from gaam_cache.messages.markdown import front_matter, items, pipes, plain
+from gaam_cache.messages import (
+    MOST_CLASSES,
+    NOUNS,
+    brief,
+    front_matter,
+    items,
+    licences,
+    pipes,
+    plain,
+)
 
 SLOTS = {
     "license": "of the states: what data and encoder allow",

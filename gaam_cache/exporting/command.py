@@ -9,8 +9,7 @@ from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.hub.names import check_pushed_name
 from gaam_cache.hub.push import Destination, look
-from gaam_cache.messages.foreign_text import tell
-from gaam_cache.terminal.asking import can_ask, confirmed
+from gaam_cache.messages import tell
 
 
 def check_options(
@@ -19,9 +18,7 @@ def check_options(
     *,
     of_cache: bool,
     seed: int | None,
-    average: bool,
     cache: Path | None,
-    copy: bool,
     push: str | None,
     private: bool,
     yes: bool,
@@ -32,15 +29,8 @@ def check_options(
         ConfigError: options that play no part, no name of a repository, or a folder that must not
             be made.
     """
-    given = {"--seed": seed is not None, "--average": average, "--cache": cache is not None}
-    wrong = [option for option, there in given.items() if there and of_cache]
-    if copy and not of_cache:
-        wrong.append("--copy")
-    if wrong:
-        kind, other = ("a run", "a cache") if of_cache else ("a cache", "a run")
-        raise ConfigError(f"{', '.join(wrong)} is for {kind}", expected=kind, found=other)
-    if seed is not None and average:
-        raise ConfigError("--seed and --average are two exports", expected="one of the two")
+    if of_cache and (seed is not None or cache is not None):
+        raise ConfigError("--seed and --cache are for a run", expected="a run", found="a cache")
     if push is not None:
         check_pushed_name(push)
     elif private or yes:
@@ -60,7 +50,12 @@ def destination(
     """
     if push is None:
         return None
-    can_ask("--push", yes=yes)
+    if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
+        raise ConfigError(
+            "--push asks first, and there is nobody to ask",
+            expected="a terminal, or --yes",
+            found="stdin is no terminal",
+        )
     kind = "dataset" if of_cache else "model"
     return look(push, kind=kind, private=private, overwrite=overwrite)
 
@@ -73,6 +68,9 @@ def send(where: Destination, folder: Path, *, yes: bool) -> str:
     """
     folder = folder.expanduser()
     tell(where.in_words(folder), to=sys.stderr)
-    if not confirmed("send it?", yes=yes):
+    if not yes:
+        print("send it? [y/N] ", end="", file=sys.stderr, flush=True)
+        yes = sys.stdin.readline().strip().casefold() in ("y", "yes")
+    if not yes:
         raise HubError("nothing was sent", found="no", hint=f"what would be sent is in '{folder}'")
     return where.send(folder)

@@ -20,8 +20,8 @@ from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
 from gaam_cache.format.portable import portable_plan
 from gaam_cache.format.receipt import SHARD_FOLDER, receipt_path
 from gaam_cache.format.whole_folder import whole_folder
-from gaam_cache.messages.foreign_text import visible
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.messages import visible
+from gaam_cache.terminal import Report, silent
 from gaam_cache.verification.verify import verify
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"

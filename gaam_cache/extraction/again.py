@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import plugins
+from gaam_cache import plugins, settings
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.encoders._locate import locate
@@ -18,7 +18,6 @@ from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.fingerprint import difference_table, differences
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._kinds import MEDIA
-from gaam_cache.terminal import settings
 
 FITTED_ON = "fitted_on"
 """In the identity of an encoder that learned from rows: the split that they are."""
@@ -83,9 +82,7 @@ def _config_of(encoding: Encoding, given: str | None, **changes: Any) -> Extract
     # of a commit on the hub; what lies on this disk is what its hashes say
     same = encoder == recorded["name"] and not Path(encoder).is_dir()
     named = {"encoder": encoder, "revision": recorded["revision"] if same else None}
-    return settings.resolve(
-        ExtractConfig, "extract", settings_of(encoding) | named | changes, environ={}
-    )
+    return settings.resolve(ExtractConfig, "extract", settings_of(encoding) | named | changes)
 
 
 def _encoder_of(encoding: Encoding) -> str:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import check_at_least
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.cards import CARDS, DEFAULT_CARD, DEFAULT_SHARE, Card
-from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages import option_of, shortened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,8 +27,8 @@ from gaam_cache.extraction.row_arrays import label_numbers
 from gaam_cache.format.plan import Plan
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.foreign_text import visible
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.messages import visible
+from gaam_cache.terminal import Report, silent
 
 SAMPLE_ROWS = 8192
 """Rows that are tokenised for the estimate; fewer are all tokenised."""

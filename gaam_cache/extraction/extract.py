@@ -11,7 +11,7 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.workers import as_rank, by_engine
 from gaam_cache.format.targets import check_folder
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 
 def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:

@@ -19,11 +19,11 @@ from gaam_cache.format.fingerprint import fingerprint
 from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
 from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.format.strings import width_of
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.sources._handed_over import CheckedRows
-from gaam_cache.terminal.progress import Report, counting, silent
+from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20
 """As many are named in a message; more, each of a row or two, are rarely classes."""

@@ -21,8 +21,7 @@ from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.format.write_plan import adopt_plan, write_plan
 from gaam_cache.sources import _handed_over as handed_over
-from gaam_cache.terminal.interruption import in_thread
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report, in_thread
 
 ROWS = "rows"
 """Name of the lease of whoever reads them for others."""

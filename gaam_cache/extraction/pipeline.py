@@ -17,8 +17,7 @@ from gaam_cache.engines.sharing.undone import Undone
 from gaam_cache.extraction.states import Encoded
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import ShardSpec
-from gaam_cache.terminal.interruption import WRITER
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import WRITER, Report
 
 SHORTEST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.plan import Plan
 from gaam_cache.import_config import ImportConfig, is_imported
-from gaam_cache.messages.checks import option_of
-from gaam_cache.terminal import settings
 
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
@@ -25,7 +24,7 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
     """
     given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
     try:
-        return settings.resolve(ExtractConfig, "extract", given | changes, environ={})
+        return settings.resolve(ExtractConfig, "extract", given | changes)
     except ConfigError as error:
         raise CacheError(
             "the plan does not say how to read its rows and encoder again",
@@ -100,7 +99,7 @@ def recorded_import(plan: Plan, out: Path) -> ImportConfig:
     """
     try:
         given = {**plan.dataset["import"], "out": out}
-        return settings.resolve(ImportConfig, "import", given, environ={})
+        return settings.resolve(ImportConfig, "import", given)
     except (KeyError, TypeError, ConfigError) as error:
         raise CacheError(
             "imported states cannot be computed again, and nobody says where they came from",
@@ -130,13 +129,7 @@ def extract_command(config: ExtractConfig | ImportConfig) -> str:
         if field.metadata.get("positional"):
             words += [f"./{item}" if item.startswith("-") else item for item in value]
             continue
-        repeated = field.metadata.get("option")  # one that is given once for each
-        option = repeated or option_of(field.name)
-        if value is True:
-            words.append(option)
-            continue
-        for item in value if repeated else [value]:
-            words += [option, ",".join(item) if isinstance(item, tuple) else str(item)]
+        words += settings.words(field, value)
     if not all(word.isprintable() for word in words):
         return f"the {' '.join(words[:2])} that made the cache"
     return shlex.join(words)

@@ -13,7 +13,7 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import Plan
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_cache.sources._base import Rows
 
 FIRST_SKIPPED = 3

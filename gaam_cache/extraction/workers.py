@@ -36,8 +36,7 @@ from gaam_cache.sources._handed_over import (
     put_away,
     take_over,
 )
-from gaam_cache.terminal.interruption import in_thread
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report, in_thread
 
 PAUSE_SECONDS = 0.5
 """Between two looks at rows that another reads."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 
 def check_elsewhere(source: Path, out: Path) -> None:

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import LONGEST_NAME
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
+LONGEST_NAME = 255
+"""Bytes of one part of a path, as file systems have it."""
 _CLOSED = "Permission denied: the folder may not be written to"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gaam_cache.config import DEFAULT_DATASET, DEFAULT_ENCODER
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError, StorageError
-from gaam_cache.messages.spelling import nearest
+from gaam_cache.messages import nearest
 
 TIMEOUT_SECONDS = 8.0
 TRIES = 4

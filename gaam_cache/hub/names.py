@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.hub.errors import first_line
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 
 
 def problem_with_id(name: str) -> str | None:

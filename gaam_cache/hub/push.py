@@ -13,7 +13,7 @@ from typing import Any
 from gaam_cache.errors import ConfigError, GaamError, HubError
 from gaam_cache.hub.errors import NOUNS, bounded_tries, first_line
 from gaam_cache.hub.names import check_pushed_name
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 WHOSE = {"model": ("config.json", "model.safetensors"), "dataset": ("cache.json", "shards/*")}
 """Files of our own in a repository of each kind, beside those of ``BESIDE``."""

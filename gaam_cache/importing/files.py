@@ -10,7 +10,7 @@ from gaam_cache.import_config import ImportConfig
 from gaam_cache.importing.job import hash_files, opened
 from gaam_cache.importing.publish import publish_states
 from gaam_cache.importing.summary import ImportPreview, ImportSummary, preview_of
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 
 def import_states(config: ImportConfig, *, progress: Report | None = None) -> ImportSummary:

@@ -22,7 +22,7 @@ from gaam_cache.importing.rows import Material, read_column, read_num_tokens
 from gaam_cache.importing.states import States
 from gaam_cache.importing.storing import default_storage
 from gaam_cache.sources._base import NO_LABEL
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

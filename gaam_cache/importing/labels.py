@@ -15,7 +15,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.extraction.job import class_order
 from gaam_cache.format.plan import MAX_SHARDS
 from gaam_cache.importing.containers._base import STRINGS, Array
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 READ_AT_A_TIME = 2**16
 MOST_CLASSES = 10**6

@@ -8,7 +8,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.importing.containers._base import STRINGS, Array, Container
 from gaam_cache.importing.names import UNDERSTOOD, numbers_of
 from gaam_cache.importing.storing import READABLE
-from gaam_cache.messages.checks import excerpt, shortened
+from gaam_cache.messages import excerpt, shortened
 
 MOST_SHOWN = 40
 """Arrays that a message lists."""

@@ -34,8 +34,7 @@ from gaam_cache.importing.plan import check_folder, fields_of, plan_of
 from gaam_cache.importing.rows import ImportedRows, digests_of, look_at
 from gaam_cache.importing.summary import ImportSummary
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.terminal.interruption import in_thread
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report, in_thread
 
 PAUSE_SECONDS = 0.2
 """Between two looks at what another import makes."""

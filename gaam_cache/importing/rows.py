@@ -16,9 +16,9 @@ from gaam_cache.import_config import IMPORTED
 from gaam_cache.importing.containers._base import STRINGS, Array
 from gaam_cache.importing.labels import READ_AT_A_TIME, NamedLabels
 from gaam_cache.importing.states import States
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report
 
 DIGEST_BYTES = 32
 MOST_TOKENS = 2**31 - 1

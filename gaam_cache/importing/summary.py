@@ -11,7 +11,7 @@ import numpy as np
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import rows_per_shard
 from gaam_cache.importing.job import ImportJob
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 SHOWN = 12
 """Classes, and arrays that are not taken, that are listed for people."""

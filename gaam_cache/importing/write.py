@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config_checks import SHARD_ROWS
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.planted import Planted
 from gaam_cache.format.targets import check_folder
@@ -16,9 +17,8 @@ from gaam_cache.importing.given import GivenArray
 from gaam_cache.importing.job import make_job
 from gaam_cache.importing.publish import publish_states
 from gaam_cache.importing.summary import ImportSummary
-from gaam_cache.limits import SHARD_ROWS
-from gaam_cache.messages.checks import shortened
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.messages import shortened
+from gaam_cache.terminal import Report, silent
 
 NAME_OF_DATA = "arrays of a program"
 

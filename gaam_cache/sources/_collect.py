@@ -16,7 +16,7 @@ from gaam_cache.sources._spool import TextSpool
 from gaam_cache.sources._table import Columns, Table
 from gaam_cache.sources._texts import Texts, empty_text, text_of
 from gaam_cache.sources._values import Labels, kept_text
-from gaam_cache.terminal.progress import Report, counting, silent
+from gaam_cache.terminal import Report, counting, silent
 
 OF_MEDIA = ("allow_outside", "clip_seconds", "clip_mode")
 """Settings that say nothing about texts."""

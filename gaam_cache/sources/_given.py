@@ -8,7 +8,7 @@ from typing import Any
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._bad_rows import BadRows
 from gaam_cache.sources._kinds import rows_of_kind
 from gaam_cache.sources._texts import Texts, check_encodable, is_blank

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import option_of
+from gaam_cache.messages import option_of
 
 PLAYS_A_PART = {
     "delimiter": "a CSV file",

@@ -15,9 +15,9 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows
-from gaam_cache.terminal.progress import Report, counting, silent
+from gaam_cache.terminal import Report, counting, silent
 
 DIGEST_BYTES = 16
 """At this width two texts of ten million agree by chance once in 10^24 data sets. BLAKE2 is the

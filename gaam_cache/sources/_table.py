@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import DELIMITERS
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 Record = tuple[str, Mapping[str, Any] | DataError]
 """Where a record stands ('line 7') and its values by column name; or why it is none."""

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Any, ClassVar
 
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Packed, Rows
 from gaam_cache.sources._spool import PackedTexts, spooled
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.format.plan import MAX_VALUE_BYTES
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._texts import check_encodable, is_blank
 
 

@@ -10,7 +10,7 @@ from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources.files import FileSource
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 OF_OTHERS = ("delimiter", "encoding", "file_column", "allow_outside", "test_fraction")
 """Settings that say how files of another's are read."""

@@ -17,7 +17,7 @@ from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._table import Table, choose
 from gaam_cache.sources.media._collect import collect_media
 from gaam_cache.sources.media._state import state_of, state_of_named
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 FORMATS = "gaam_cache.sources.formats"
 SUFFIXES = tuple(f".{name}" for name in plugins.names(FORMATS))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
 from gaam_cache.hub.fetch import hub_only
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._kinds import OneKind
@@ -22,7 +22,7 @@ from gaam_cache.sources.media._collect import collect_media
 from gaam_cache.sources.media._look import media
 from gaam_cache.sources.media._state import state_of_all
 from gaam_cache.sources.media._walk import entries_of, files_below, folders_of
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 FILE = "file"
 """The column that can be kept: where a file lies in the folder of the data set."""

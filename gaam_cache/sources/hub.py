@@ -19,7 +19,7 @@ from gaam_cache.sources._kinds import OneKind
 from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources._table import Columns, Record, Table, choose
 from gaam_cache.sources.media._collect import collect_media
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 
 class HubSource(Source):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import digest_of_stream
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 if TYPE_CHECKING:
     import pyarrow

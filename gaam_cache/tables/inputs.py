@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.files import canonical_json
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._table import Columns
 from gaam_cache.sources._texts import empty_text, is_blank, text_of
 from gaam_cache.sources.media._paths import checked_path

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._texts import check_encodable
 from gaam_cache.sources.formats._jsonl import first_object, read_objects
 from gaam_cache.tables.chunk import Chunk, Input, check_cell, no_json, refused_value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import hash_file
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources.formats.parquet import check_type, unreadable, values_of
 from gaam_cache.tables.chunk import Chunk, check_cell, no_json
 from gaam_cache.tables.inputs import Inputs

@@ -15,7 +15,7 @@ from gaam_cache.sources._bad_rows import BadRows, at
 from gaam_cache.sources._texts import check_encodable
 from gaam_cache.tables.chunk import CHUNK_ROWS, Chunk, check_cell
 from gaam_cache.tables.inputs import Inputs
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 
 if TYPE_CHECKING:
     import pyarrow

@@ -17,7 +17,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.proof import as_numbers
 from gaam_cache.format.layout import embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report
 from gaam_cache.verification.rows_again import (
     RECIPE,
     Recomputed,

@@ -17,7 +17,7 @@ from gaam_cache.extraction.recorded import recorded_import
 from gaam_cache.format.layout import UNLABELLED, embeddings_key
 from gaam_cache.format.plan import Plan, ShardSpec
 from gaam_cache.importing.job import hash_files, opened
-from gaam_cache.terminal.progress import Report
+from gaam_cache.terminal import Report
 from gaam_cache.verification.rows_again import (
     FILES,
     Recomputed,

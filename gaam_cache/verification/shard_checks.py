@@ -19,7 +19,7 @@ from gaam_cache.format.refusals import raise_if_refused
 from gaam_cache.reading.check_memory import identity_to_remember
 from gaam_cache.reading.shard_numbers import shard_fault
 from gaam_cache.reading.shard_reader import checkers
-from gaam_cache.terminal.refusal import ran_out
+from gaam_cache.terminal import ran_out
 from gaam_cache.verification.inspector import HDF5File, Inspector
 
 SHARDS_PER_PROCESS = 256

@@ -14,7 +14,7 @@ from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.format.plan import read_plan
 from gaam_cache.reading.check_memory import CheckMemory
-from gaam_cache.terminal.progress import Report, silent
+from gaam_cache.terminal import Report, silent
 from gaam_cache.verification.leftovers import Leftover, find_leftovers, list_files, prune
 from gaam_cache.verification.recompute import Recomputed, recompute
 from gaam_cache.verification.replanted import Drawn

@@ -5,9 +5,8 @@ What a mechanism is made of is offered here to those that live in other packages
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gaam_cache.lazy import lazy_attributes
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaam_decoder.attention._base import Attention
@@ -16,12 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Attention", "DensityGate", "LayerPooling", "Learned"]
 
-lazy_attributes(
-    __name__,
-    {
-        "Attention": "_base",
-        "DensityGate": "_density",
-        "LayerPooling": "_pooling",
-        "Learned": "_density",
-    },
-)
+_HOMES = {
+    "Attention": "_base",
+    "DensityGate": "_density",
+    "LayerPooling": "_pooling",
+    "Learned": "_density",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(module, name, module)  # a submodule of that name is itself meant
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

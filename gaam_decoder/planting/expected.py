@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from gaam_cache.cache import EmbeddingCache
+from gaam_cache.config_checks import SHARD_ROWS
 from gaam_cache.expected import ExpectedCache
 from gaam_cache.format.plan import Plan, rows_per_shard
 from gaam_cache.format.planted import GAUSSIAN, KEY
 from gaam_cache.format.receipt import ITEM_BYTES
-from gaam_cache.limits import SHARD_ROWS
 from gaam_decoder.planting.plant import SPLITS, states_of
 from gaam_decoder.planting.plant_config import PlantConfig
 

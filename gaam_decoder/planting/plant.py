@@ -19,7 +19,7 @@ from gaam_cache.format.planted import GAUSSIAN, Planted
 from gaam_cache.format.shard import SHARD_FOLDER
 from gaam_cache.format.targets import check_folder
 from gaam_cache.importing.write import write
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.linear import linear_accuracy
 from gaam_decoder.planting.plant_config import LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig

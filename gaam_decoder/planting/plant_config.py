@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gaam_cache.config_checks import KEY, check_at_least
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
 from gaam_decoder.number_lists import MAX_NUMBERS
 from gaam_decoder.planting.gates import GateName
 
@@ -36,23 +36,23 @@ class PlantConfig:
     out: Path = Path("planted")
     """Folder of the cache."""
     gate: GateName = "laplace"
-    """Through which the labels depend on the states; none: through their mean over the layers."""
+    """Through which the labels depend on the states; none: through their mean."""
     strength: float = 4.0
-    """Standard deviation of the teacher's logits over the training rows."""
+    """Standard deviation of the teacher's logits."""
     from_cache: Path | None = field(default=None, metadata={"option": "--from"})
-    """A cache whose states are taken; default: Gaussian ones."""
-    layers: int | None = None
-    """Of Gaussian states; default: 16."""
-    width: int | None = None
-    """Hidden size of Gaussian states; default: 8."""
-    classes: int = 4
-    """That the labels name."""
+    """Take the rows of this cache, with labels drawn anew (default: Gaussian states)."""
+    layers: int | None = field(default=None, metadata=KEY)
+    """Layers of Gaussian states (default: 16)."""
+    width: int | None = field(default=None, metadata=KEY)
+    """Hidden size of Gaussian states (default: 8)."""
+    classes: int = field(default=4, metadata=KEY)
+    """Classes that the labels name."""
     rows: int | None = None
-    """In all, of which a third is ``test``; default: 6,000, or all of a given cache."""
+    """Rows in all, of which a third is 'test' (default: 6,000, or all of the cache)."""
     seed: int = 0
-    """Decides states, head and labels."""
-    storage_dtype: Literal["float16", "float32"] | None = None
-    """What the cache stores; default: float32, or what a given cache stores."""
+    """Decides states, teacher and labels."""
+    storage_dtype: Literal["float16", "float32"] | None = field(default=None, metadata=KEY)
+    """What the cache stores (default: float32, or that of the cache)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import gaam_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.digest import digest_of, short_digest
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import DRAWN_BY, spell_numbers
 from gaam_decoder.reports.table.base import Table

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaam_cache.messages.checks import option_of
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import option_of, visible
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 

@@ -12,7 +12,7 @@ from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.planted import GAUSSIAN
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_cache.rerun import extract_again
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers

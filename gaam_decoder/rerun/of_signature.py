@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import parse_numbers
 from gaam_decoder.reports.signature import AND, OF_TABLE, Fields, read

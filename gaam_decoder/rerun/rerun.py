@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import problem_with, shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.rerun.commands import Rerun
 from gaam_decoder.rerun.of_runs import commands_of
 from gaam_decoder.rerun.of_signature import commands_of_signature
@@ -44,7 +44,7 @@ def _signatures(one: str | Path) -> list[str]:
     """The signatures that something is or holds; none where it is a folder."""
     if "|" in str(one):
         return [str(one)]
-    if problem := problem_with(str(one)):
+    if problem := "a name" * (not str(one).strip()):
         raise ConfigError(
             "neither a run nor a signature", expected=problem, found=repr(shortened(str(one)))
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.number_lists import Layers, parse_layer_sets
 
 Texts = str | Sequence[str] | None

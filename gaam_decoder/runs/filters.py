@@ -16,8 +16,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.plan import PLAN_FILE, read_plan
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief, shortened
 from gaam_decoder.number_lists import Layers, parse_layers, spell_layers
 from gaam_decoder.runs.filter_values import Texts, layer_sets, moment, rates
 from gaam_decoder.runs.result import RunResult

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.runs.filter_values import Texts
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.near_names import near_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gaam_cache.messages.spelling import nearest
+from gaam_cache.messages import nearest
 from gaam_decoder.runs.run_folders import run_folders
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gaam_cache.errors import CacheError, StorageError
 from gaam_cache.format.digest import chunks, digest_of_stream
 from gaam_cache.format.files import Identity, open_regular
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 
 class HashedFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gaam_cache.errors import CacheError
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import ALL_FILES
 from gaam_decoder.runs.run_files import damaged_run, reading, repair

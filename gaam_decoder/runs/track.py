@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.config_checks import TRACKERS
 from gaam_decoder.runs.trackers._base import Curves, RunTracker
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs import run_checks

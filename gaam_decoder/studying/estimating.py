@@ -14,8 +14,7 @@ from gaam_cache.errors import GaamError, GaamWarning, HubError, NotFoundError
 from gaam_cache.expected import ExpectedCache
 from gaam_cache.extraction.estimate import estimate_and_plan
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.duration import duration
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief, duration
 from gaam_decoder.analysis.ablate import trainings, trainings_to_be
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.expected import expected_cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gaam_cache.bundle import data_path
 from gaam_cache.errors import NotFoundError
-from gaam_cache.messages.spelling import did_you_mean
+from gaam_cache.messages import did_you_mean
 
 FILE = "study.toml"
 NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*", re.ASCII)

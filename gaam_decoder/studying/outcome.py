@@ -19,12 +19,6 @@ from gaam_decoder.studying.remarking import changed_in_words
 from gaam_decoder.studying.results import PAGE, SEEDS, make, save
 from gaam_decoder.studying.running import run
 
-KEPT = (
-    "what the finished commands of the study have made is kept, and what is finished of the one "
-    "that was at work: run the same again, which goes on from there"
-)
-"""Of a study that was interrupted, whichever command was at work."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
@@ -111,7 +105,7 @@ def carry_out(
     check_folder(place.out, option="--out")
     for name in (RESULTS, SEEDS, PAGE) if record else ():
         check_file(study.folder / name, option="STUDY")
-    rank = own_rank()
+    rank = own_rank(place)
     before = recorded(study) if check else None
     check_strangers(study, place)
     into = place.out / study.name

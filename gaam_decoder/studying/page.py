@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from gaam_cache.messages.markdown import items, pipes
+from gaam_cache.messages import items, pipes
 from gaam_decoder.reports.formats.markdown import Markdown
 from gaam_decoder.reports.notes.claims import LEAD, conclusion
 from gaam_decoder.reports.pictures.picture import Picture

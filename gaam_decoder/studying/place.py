@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gaam_cache import plugins
 from gaam_cache.engines.sharing.ranks import Rank, find_rank, without_rank
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import option_of
-from gaam_cache.terminal.settings import PREFIX
-from gaam_decoder.studying.step import CONFIGS
 
-RANK = f"{PREFIX}RANK"
-"""A variable that says it as ``--rank`` does."""
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")
 """Who does the work of ``extract`` and ``train``."""
-ELSEWHERE = ("device_map", "memory_share", "track")
-"""Of the machine too, but no option of ``gaam study``: variables say them to its commands."""
+OF = {
+    "extract": ("device", *ENGINE, "device_map"),
+    "train": ("device", *ENGINE, "memory_share", "track"),
+    "ablate": ("device",),
+}
+"""Settings of the machine that a command takes."""
+MACHINE = frozenset({"rank", *(name for names in OF.values() for name in names)})
+"""All settings of the machine: ``gaam study --set`` says them, and no recipe."""
 
 
 CACHES = "caches"
@@ -35,11 +36,20 @@ class Place:
     """Folder of all studies: caches are shared, runs are of each."""
     dataset: str | None = None
     """Instead of the data set of every extraction."""
-    device: str | None = None
-    engine: str | None = None
-    devices: str | None = None
-    address: str | None = None
-    gpus_per_worker: float | None = None
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of ``MACHINE``, by the names of fields."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that are not of the machine."""
+        for name in self.machine:
+            if name not in MACHINE:
+                known = sorted(one.replace("_", "-") for one in MACHINE)
+                raise plugins.unknown("setting", name.replace("_", "-"), known, where="--set")
+
+    @property
+    def device(self) -> str | None:
+        """Where to compute."""
+        return self.machine.get("device")
 
     def cache(self, name: str) -> Path:
         """Of a cache of any study."""
@@ -51,29 +61,16 @@ class Place:
 
     def options(self, command: str) -> dict[str, Any]:
         """Those that are of the machine, by the names of fields."""
-        names = [*(ENGINE if command in ("extract", "train") else ())]
-        names += ["device"] if command in ("extract", "train", "ablate") else []
-        given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: self.machine[name] for name in OF.get(command, ()) if name in self.machine}
 
 
-OPTIONS = tuple(one.name for one in dataclasses.fields(Place) if one.name not in ("out", "dataset"))
-"""Of the machine, and of ``gaam study``."""
-MACHINE = {
-    **{name: f"gaam study {option_of(name)}" for name in OPTIONS},
-    **{name: f"the variable {PREFIX}{name.upper()}" for name in ELSEWHERE},
-    "rank": f"SLURM, torchrun or {RANK}",
-}
-"""Settings of the machine, and what says them to the commands of a study."""
-
-
-def own_rank() -> Rank | None:
+def own_rank(place: Place) -> Rank | None:
     """The rank of this process; None where it is not one of several.
 
     Raises:
         ConfigError: a rank that there cannot be.
     """
-    return find_rank(os.environ.get(RANK))
+    return find_rank(place.machine.get("rank"))
 
 
 def not_of_machine(spelled: Mapping[str, str], path: Path, where: str) -> None:
@@ -94,20 +91,15 @@ def not_of_machine(spelled: Mapping[str, str], path: Path, where: str) -> None:
                 expected="settings of the experiment: this one belongs to the machine",
                 found=key,
                 where=str(path),
-                hint=f"leave it out; {MACHINE[name]} says it",
+                hint=f"leave it out; gaam study --set {key}=... says it",
             )
 
 
-def environment(environ: Mapping[str, str] = os.environ, *, ranked: bool = False) -> dict[str, str]:
-    """The environment of commands: variables that would change a recipe are not in it.
+def environment(*, ranked: bool = False) -> dict[str, str]:
+    """The environment of commands.
 
     Args:
-        environ: of this process.
         ranked: whether a command has the rank of this process. Without one it waits for what
             others are at work on.
     """
-    if not ranked:
-        environ = {name: value for name, value in without_rank(environ).items() if name != RANK}
-    fields = {one.name for config in CONFIGS.values() for one in dataclasses.fields(config)}
-    changing = {f"{PREFIX}{name.upper()}" for name in fields - set(MACHINE)}
-    return {name: value for name, value in environ.items() if name not in changing}
+    return dict(os.environ) if ranked else without_rank(os.environ)

@@ -17,14 +17,14 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import read_bytes
-from gaam_cache.terminal.settings import resolve
+from gaam_cache.settings import key_of, resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.specs import parse_attention
 from gaam_decoder.studying.asked import check_asked
 from gaam_decoder.studying.finding import FILE, NAME, find, find_beside
 from gaam_decoder.studying.place import CACHES, MACHINE
-from gaam_decoder.studying.step import CONFIGS, Step, spelled
+from gaam_decoder.studying.step import CONFIGS, Step
 from gaam_decoder.studying.tables import (
     by_field,
     chosen,
@@ -182,7 +182,7 @@ def _fields(
     config: type, command: str, options: Mapping[str, Any], path: Path, who: str, own: set[str]
 ) -> dict[str, Any]:
     """Options by the names of fields, all taken by the command; ``own`` stand beside them."""
-    names = {spelled(config, f.name)[2:]: f.name for f in dataclasses.fields(config)}
+    names = {key_of(field): field.name for field in dataclasses.fields(config)}
     known = {field.name for field in dataclasses.fields(config)} - {*PLACES, *MACHINE}
     if place := [name for name in options if name in PLACES]:
         raise wrong(
@@ -191,7 +191,7 @@ def _fields(
     fields = by_field(options, path, who, known | own, names)
     given = {"out": Path("out")} if command == "plant" else {}
     with said_of(path, who):
-        resolve(config, command, fields | given, environ={})
+        resolve(config, command, fields | given)
     return fields
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, NotFoundError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_decoder.studying.recipe import Study
 
 RESULTS = "results.json"

@@ -130,14 +130,18 @@ def _value(value: Any) -> Any:
 
 def _words(options: dict[str, Any], cache: str | None, place: Place) -> Iterator[str]:
     if cache is not None:
-        yield from ("--cache", str(place.cache(cache)))
+        yield from ("--where", f"cache={place.cache(cache)}")
     for name, value in options.items():
+        if name in ("sort", "tune_seeds"):
+            continue  # of Python and recipes alone
         option = "--all" if name == "every_candidate" else f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             yield from [option] if value else []
         else:
             for one in value if isinstance(value, list) else [value]:
-                yield from (option, str(one))
+                yield from (
+                    ("--where", f"{name}={one}") if name in ("layers", "lr") else (option, str(one))
+                )
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import gaam_cache
 from gaam_cache.engines.sharing.ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.terminal.settings import resolve
+from gaam_cache.settings import resolve
 from gaam_decoder.runs.loading import load_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.studying.place import Place, environment
@@ -24,7 +24,7 @@ from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.step import CONFIGS, Step
 
 _HERE = str(Path(gaam_cache.__file__).parents[1])
-_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'; import cli; cli.main()"
+_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'; from gaam_cache.terminal import entry; entry()"
 GAAM = (sys.executable, "-P", "-c", _CODE)
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 WAITS = "waits for the other ranks"
@@ -46,7 +46,7 @@ was asked for has left a process of another parent. Other systems have no such c
 def with_us() -> list[str]:
     """``GAAM``, ended when this process is, however that ends; who was interrupted says it once."""
     *python, code = GAAM
-    silent = code.replace("main()", "main(says_interrupted=False)")
+    silent = code.replace("entry()", "entry(says=False)")
     return [*python, _WITH_US.format(os.getpid()) + silent]
 
 
@@ -97,7 +97,7 @@ def config_of(step: Step, study: Study, place: Place) -> Any:
         ConfigError: a value that it does not take.
     """
     fields = given(step, study, place)
-    return resolve(CONFIGS[step.command], step.command, fields, environ=environment())
+    return resolve(CONFIGS[step.command], step.command, fields)
 
 
 def choice_of_layers(step: Step) -> dict[str, Any]:
@@ -142,6 +142,8 @@ def run(
         words = arguments(step, study, place)
         waits = "" if ranked or rank is None else f"  # {WAITS}"
         say(f"$ {typed(words)}{waits}")
+        if ranked and "rank" in place.machine:
+            words += ["--set", f"rank={place.machine['rank']}"]
         code = _code([*with_us(), *words, *(["-q"] if quiet else [])], ranked)
         if code:
             raise StepError(typed(words), code)
@@ -164,7 +166,9 @@ def _code(command: list[str], ranked: bool) -> int:
     """Exit code of a command, which is told to end where this process is."""
     # stdout is for what comes out of the study; a session of its own: the terminal's Ctrl-C would
     # reach it beside ours, and a second signal ends a command before it has kept its work
-    with subprocess.Popen(command, stdout=2, start_new_session=True, env=environment()) as process:
+    with subprocess.Popen(
+        command, stdout=2, start_new_session=True, env=environment(ranked=ranked)
+    ) as process:
         try:
             return process.wait()
         except BaseException:

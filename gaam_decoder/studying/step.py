@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages.checks import option_of
+from gaam_cache.messages import option_of
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.plant_config import PlantConfig
 
-CONFIGS = {"extract": ExtractConfig, "plant": PlantConfig, "train": TrainConfig}
-_NOT = {"probe": ["--no-probe"]}
-"""What says no where yes is the default; of all other options to leave them out does."""
+CONFIGS: dict[str, Any] = {"extract": ExtractConfig, "plant": PlantConfig, "train": TrainConfig}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,18 +30,9 @@ class Step:
         """The options as the command line has them."""
         words: list[str] = []
         for name, value in self.options.items():
-            option = spelled(CONFIGS.get(self.command), name)
-            if isinstance(value, bool):
-                words += [option] if value else _NOT.get(name, [])
-            else:
-                for one in value if isinstance(value, list) else [value]:
-                    words += [option, str(one)]
+            if self.command not in CONFIGS:  # gaam ablate
+                words += [option_of(name), str(value)]
+                continue
+            fields = dataclasses.fields(CONFIGS[self.command])
+            words += settings.words(next(f for f in fields if f.name == name), value)
         return words
-
-
-def spelled(config: type | None, field: str) -> str:
-    """A field as an option of the command line."""
-    if field == "from_cache":
-        return "--from"
-    known = {f.name: f.metadata.get("option") for f in dataclasses.fields(config)} if config else {}
-    return known.get(field) or option_of(field)

@@ -8,8 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.messages.spelling import did_you_mean
-from gaam_cache.terminal.settings import resolve
+from gaam_cache.messages import did_you_mean
+from gaam_cache.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.specs import Spec, parse_attention, parse_head
@@ -52,7 +52,7 @@ def check_together(steps: Sequence[Step], reports: Sequence[Asked], path: Path) 
     if not trains:
         raise wrong(path, "the study", "a [[train]] at least", "none: there is nothing to report")
     configs = [
-        resolve(TrainConfig, "train", {"probe": True, **step.options}, environ={})
+        resolve(TrainConfig, "train", {"probe": True, **step.options})
         for step in trains  # the command adds the probe unless it is told not to
     ]
     for (one, a), (other, b) in combinations(zip(trains, configs, strict=True), 2):

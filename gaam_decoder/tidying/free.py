@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.run_checks import ALL_FILES
 from gaam_decoder.runs.run_files import reading
 from gaam_decoder.runs.run_name import key_digits

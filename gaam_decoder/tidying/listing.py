@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gaam_cache.engines.sharing.holdings import Holding
 from gaam_cache.errors import CacheError, NotFoundError
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.runs.counting import on_training_rows
 from gaam_decoder.runs.filters import Filters, published
 from gaam_decoder.runs.loading import check_all

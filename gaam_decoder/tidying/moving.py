@@ -24,7 +24,7 @@ from gaam_cache.format.files import (
 from gaam_cache.format.plan import PLAN_FILE
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.targets import check_folder
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import is_run

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.messages.checks import problem_with, shortened
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, shortened, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.near_names import near_run
 from gaam_decoder.runs.result import RunResult
@@ -109,7 +108,7 @@ def named_run(word: str | Path, runs: Path) -> Path:
         ConfigError: a link, a folder of many runs, or a name with a dot before it.
         NotFoundError: none of these.
     """
-    if problem := problem_with(str(word)):
+    if problem := "a name" * (not str(word).strip()):
         raise ConfigError("bad name of a run", expected=problem, found=repr(shortened(str(word))))
     path = Path(word).expanduser()
     if not _is(path) and len(path.parts) == 1 and _is(runs.expanduser() / path):

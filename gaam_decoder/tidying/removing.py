@@ -11,7 +11,7 @@ from typing import Any
 
 from gaam_cache.errors import ConfigError, StorageError
 from gaam_cache.format.files import sync_folder, temporary_path
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.filters import Filters
 from gaam_decoder.runs.run_name import ending_of, unfinished_name, work_of
 from gaam_decoder.tidying.free import check_free

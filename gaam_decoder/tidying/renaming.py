@@ -9,8 +9,7 @@ from pathlib import Path
 from gaam_cache.errors import ConfigError
 from gaam_cache.format.files import sync_folder
 from gaam_cache.format.refusals import storage_errors
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, shortened, visible
 from gaam_decoder.runs.run_name import LONGEST_FRONT, ending, key_digits, readable
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.tidying.free import check_free

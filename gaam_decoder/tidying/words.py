@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, visible
 from gaam_decoder.tidying.listing import Entry, Listing
 from gaam_decoder.tidying.sizes import in_words
 

@@ -9,8 +9,7 @@ import torch
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.spelling import nearest
+from gaam_cache.messages import nearest, shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.protocol_checks import train_as_test

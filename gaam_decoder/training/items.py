@@ -15,7 +15,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.config_checks import loss_scaling
 from gaam_decoder.contract import check_contract
 from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
-from gaam_decoder.number_lists import spell_layers
+from gaam_decoder.number_lists import budget_of, spell_layers
 from gaam_decoder.recipe import Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import family
@@ -165,17 +165,16 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
             eval_dtype=config.eval_dtype if dtype != "float32" else "same",
             shuffle=config.shuffle,
             class_weights=config.class_weights,
-            train_rows=size,
-            shots=shots,
+            train_rows=budget[0],
+            shots=budget[1],
         )
-        for attention, head, pool, lr, weight_decay, layers, size, shots, repeat, fold in product(
+        for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
             *specs,
             config.pools,
             config.lrs,
             config.weight_decays,
             config.layer_sets,
-            config.sizes,
-            config.shot_counts,
+            map(budget_of, config.sizes),
             range(config.repeats),
             folds or [None],
         )

@@ -6,9 +6,16 @@ import re
 from typing import Any
 
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.messages.cards import MOST_CLASSES, NOUNS, licences
-from gaam_cache.messages.foreign_text import brief
-from gaam_cache.messages.markdown import front_matter, items, pipes, plain
+from gaam_cache.messages import (
+    MOST_CLASSES,
+    NOUNS,
+    brief,
+    front_matter,
+    items,
+    licences,
+    pipes,
+    plain,
+)
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers

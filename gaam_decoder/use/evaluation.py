@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gaam_cache.messages.foreign_text import brief
-from gaam_cache.messages.markdown import items, pipes
+from gaam_cache.messages import brief, items, pipes
 from gaam_decoder import stats
 from gaam_decoder.reports.notes.notes import SELECT_NOTES
 from gaam_decoder.reports.notes.shuffled import shuffled

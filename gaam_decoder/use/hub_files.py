@@ -8,8 +8,7 @@ from typing import Any
 from gaam_cache.errors import HubError, NotFoundError
 from gaam_cache.hub.errors import TIMEOUT_SECONDS, first_line, hub_errors
 from gaam_cache.hub.names import only_a_path
-from gaam_cache.messages.checks import shortened
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import shortened, visible
 from gaam_decoder.use.exported import CARD_FILE, OWN_FILES
 
 

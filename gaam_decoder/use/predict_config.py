@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from gaam_cache.config_checks import check_at_least
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
-from gaam_cache.limits import check_at_least
-from gaam_cache.messages.checks import option_of, shortened
+from gaam_cache.messages import option_of, shortened
 
 STDIN = "-"
 """The text that means those that come by stdin."""

@@ -35,7 +35,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_decoder.config import TrainConfig
 from tests.benchmarks._machine import describe
 from tests.benchmarks.peers.contestants import CONTESTANTS, TASKS, Contestant

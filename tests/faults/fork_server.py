@@ -36,8 +36,8 @@ import gaam_cache.extraction.worker
 import gaam_decoder.reports.pictures.pictures
 import gaam_decoder.training.sweep
 import gaam_decoder.unfinished.checkpoint
+from gaam_cache import terminal
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.terminal import interruption
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
 from tests.faults.machine import REFUSALS
 from tests.faults.notes import Notes, note_batches, note_epochs, note_reads
@@ -173,7 +173,7 @@ def prepare(job: dict[str, Any]) -> None:
 def warm_up(arguments: list[str]) -> None:
     """Run the command once; what it leaves must be one thread, or no fork would be safe."""
     sys.argv = ["gaam", *arguments]
-    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in terminal.SIGNALS}
     try:
         cli.main()
     except SystemExit as stop:

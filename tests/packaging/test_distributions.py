@@ -200,7 +200,7 @@ def test_presets_and_mechanisms_came_along(run: Callable[..., str]) -> None:
     listed = run("describe")
     for path in (ROOT / "gaam_decoder" / "attention").glob("[!_]*.py"):
         assert path.stem.replace("_", "-") in listed, path
-    code = "from gaam_cache.terminal.settings import preset_names\n"
+    code = "from gaam_cache.settings import preset_names\n"
     code += "print(*preset_names('extract'), *preset_names('train'))"
     found = set(run("-c", code, program="python").split())
     assert found == {path.stem for path in (ROOT / "data" / "presets").glob("*.toml")}

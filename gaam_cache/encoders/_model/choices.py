@@ -9,7 +9,7 @@ import transformers
 
 from gaam_cache.devices import check_arithmetic, has_bfloat16
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 MOST_LAYERS = 10_000
 

@@ -10,7 +10,7 @@ from torch import nn
 from gaam_cache.encoders._model.weights import skeleton
 from gaam_cache.encoders._text.forward import text_part
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 
 DEFAULT_MAX_LENGTH = 512
 

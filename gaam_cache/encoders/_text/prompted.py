@@ -13,7 +13,7 @@ from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders._text.spans import Cut, Whose, cut, whose
 from gaam_cache.encoders._text.tokens import TWICE, Tokens, random_tokens
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 
 class PromptedTokens(Tokens):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gaam_cache.engines.sharing.processes import is_alive, stat_fields, this_machine
 from gaam_cache.format.files import read_bytes
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 MAX_BYTES = 2**12
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 from gaam_cache.placing import parse_rank
 
 SAYING = ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_ARRAY_TASK_ID")

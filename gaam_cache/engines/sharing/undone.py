@@ -6,13 +6,10 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from gaam_cache.engines.sharing.holder import Holder
 from gaam_cache.engines.sharing.lease import Lease, Leases
-from gaam_cache.errors import GaamError
-from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import ShardSpec, read_plan
+from gaam_cache.format.plan import ShardSpec
 
 LEASE_FOLDER = "leases"
 
@@ -98,19 +95,3 @@ def order_of_work(shards: list[ShardSpec], start: float | None) -> list[ShardSpe
         return shards
     first = secrets.randbelow(len(shards)) if start is None else int(start * len(shards))
     return shards[first:] + shards[:first]
-
-
-def kept_in_words(out: Path) -> str:
-    """What an interrupted extraction leaves, for people."""
-    try:
-        plan = read_plan(out)
-        missing = len(missing_shards(out, plan))
-    except GaamError:
-        return "nothing was written"
-    count = sum(1 for _ in plan.shards())
-    if not missing:
-        return f"all {count:,} shards are there"
-    return (
-        f"{count - missing:,} of {count:,} shards are kept, what was in work will be made again: "
-        "run the same again"
-    )

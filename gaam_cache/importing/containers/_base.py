@@ -21,7 +21,7 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
 from gaam_cache.format.files import Identity, open_regular
 from gaam_cache.format.refusals import raise_if_refused
-from gaam_cache.messages.checks import shortened
+from gaam_cache.messages import shortened
 
 CONTAINERS = "gaam_cache.importing.containers"
 STRINGS = "str"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources.formats._lines import MAX_LINE_CHARS, numbered_lines
 
 MAX_FIELD_CHARS = MAX_LINE_CHARS

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gaam_cache.config_checks import codec_of
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 
 MARKS = {
     codecs.BOM_UTF8: "utf-8",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._bad_rows import at
 from gaam_cache.sources.formats._lines import numbered_lines
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages.checks import LONGEST_WORD, excerpt
+from gaam_cache.messages import LONGEST_WORD, excerpt
 from gaam_cache.sources._base import Packed, Rows
 from gaam_cache.sources.media._blob import Blob
 from gaam_cache.sources.media._items import Items, Place

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._bad_rows import BadRows
 from gaam_cache.sources._collect import Cells, no_rows
 from gaam_cache.sources._kinds import OneKind
@@ -23,7 +23,7 @@ from gaam_cache.sources.media._base import Media, Medium
 from gaam_cache.sources.media._in_order import in_order
 from gaam_cache.sources.media._items import Items, Place, note
 from gaam_cache.sources.media._look import Looker, Named, Stored
-from gaam_cache.terminal.progress import Report, counting, silent
+from gaam_cache.terminal import Report, counting, silent
 
 ROWS_PER_REPORT = 32
 """Each is decoded, which takes some milliseconds."""

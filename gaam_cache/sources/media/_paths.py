@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from gaam_cache.errors import DataError
-from gaam_cache.messages.checks import excerpt
+from gaam_cache.messages import excerpt
 from gaam_cache.sources._texts import check_encodable
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|data:[a-z]+/")

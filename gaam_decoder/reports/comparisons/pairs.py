@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons.pair_axis import (
     ALL,

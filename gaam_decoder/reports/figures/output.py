@@ -9,7 +9,7 @@ from html import escape
 
 from matplotlib.figure import Figure
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.figures.style import PALETTE, styled
 
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}

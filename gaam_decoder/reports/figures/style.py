@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 
 WIDTH = 4.2
 """Inches: a column of a paper, and legible when a phone scales it to its width."""

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import gaam_cache
 from gaam_cache.format.digest import short_digest
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.notes.claims import claims, conclusion
 from gaam_decoder.reports.notes.notes import notes, warnings

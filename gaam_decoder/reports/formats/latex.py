@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.notes.claims import claims, conclusion
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table import final_models

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 
 from gaam_cache.format.digest import short_digest
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.notes.claims import claims, conclusion
 from gaam_decoder.reports.notes.condensed import WHOLE, condensed, condensed_notes, joined
 from gaam_decoder.reports.notes.notes import notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gaam_cache
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.notes.notes import versions
 from gaam_decoder.reports.table import final_models
 from gaam_decoder.reports.table.base import Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.comparisons.against_baseline import DEFAULT_BASELINE
 from gaam_decoder.reports.table.base import Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.analysis.gates import layers_of_a_head
 from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, is_of
 from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
@@ -161,11 +161,11 @@ def drawn(table: Table) -> Iterator[str]:
     if not any(row.drawn for row in table.rows):
         return
     yield (
-        "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds and "
+        "--train-rows: rows of train are drawn once, by --split-seed, for all seeds and "
         "mechanisms, each class in its share or in equal numbers; those that choose the epoch are "
         "among them"
         if any(row.select == "val" for row in table.rows)
-        else "--train-rows, --shots: rows of train are drawn once, by --split-seed, for all seeds "
+        else "--train-rows: rows of train are drawn once, by --split-seed, for all seeds "
         "and mechanisms, each class in its share or in equal numbers"
     )
     if table.rows[0].repeats == 1:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.analysis.importance import importance_factor, layer_contribution
 from gaam_decoder.reports.pictures.picture import Picture, slug
 from gaam_decoder.reports.table.rows import Row

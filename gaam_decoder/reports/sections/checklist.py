@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gaam_cache.messages.duration import duration
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief, duration
 from gaam_decoder import stats
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.notes.claims import LEAD, conclusion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.pictures.pictures import most_accurate
 from gaam_decoder.reports.table.base import Table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.row_axes import LAYER, LAYERS, axes_of, usable
 from gaam_decoder.reports.table.row_names import numbered

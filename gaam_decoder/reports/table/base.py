@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TextIO
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import against_baseline, literature
 from gaam_decoder.reports.comparisons.against_baseline import Comparison

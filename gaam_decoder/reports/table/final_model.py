@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.writing.numbers import percent
 from gaam_decoder.runs.result import RunResult

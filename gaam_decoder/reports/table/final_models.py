@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.comparisons.against_baseline import same_recipe
 from gaam_decoder.reports.table.final_model import Expected, FinalModel
 from gaam_decoder.reports.table.rows import Row

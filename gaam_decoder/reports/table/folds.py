@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gaam_cache.format.digest import digest_of
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.table.scores import Part
 from gaam_decoder.runs.result import RunResult

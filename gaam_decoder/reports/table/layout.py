@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.spelling import did_you_mean
+from gaam_cache.messages import did_you_mean
 from gaam_decoder.reports.comparisons.against_baseline import counterpart
 from gaam_decoder.reports.table.base import Table
 

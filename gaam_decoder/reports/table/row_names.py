@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.table.rows import Row
 

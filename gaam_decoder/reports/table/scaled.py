@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.validation import Validation

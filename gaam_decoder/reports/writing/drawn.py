@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.writing.sheets import Sheet
 
 INTERVAL = "95% CI\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 
 if TYPE_CHECKING:
     from gaam_decoder.analysis.learned import ExponentDistribution, ParameterRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.figures.style import PALETTE
 
 LIGHT = {

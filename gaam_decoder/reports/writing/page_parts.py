@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.figures.output import inline_svg
 from gaam_decoder.reports.pictures.picture import Picture
 from gaam_decoder.reports.writing.page import escape

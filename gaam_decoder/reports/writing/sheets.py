@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.comparisons.against_baseline import Comparison
 from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.table.row_names import SHUFFLED

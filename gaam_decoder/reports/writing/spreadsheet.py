@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from gaam_cache.messages.foreign_text import visible
+from gaam_cache.messages import visible
 from gaam_decoder.reports.table.base import Table
 
 # at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.writing import sheets

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.foreign_text import brief
+from gaam_cache.messages import brief
 from gaam_decoder.recipe import Fold, Groups, Recipe
 from gaam_decoder.training.rows.budget import class_counts, draw
 from gaam_decoder.training.rows.features import Features

@@ -14,11 +14,11 @@ import torch
 import transformers
 
 import gaam_cache
+from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import extract_command, recorded_config
-from gaam_cache.terminal import settings
 from tests.cache.encoders.test_states import TEXTS, config_for, reference
 from tests.cache.hub.test_hub_protocol import MODEL, Command, World, check_failed, extract, world
 from tests.cache.verification.forgery import edit_plan
@@ -217,7 +217,7 @@ def test_every_command_says_untrained(
 def test_a_file_and_the_environment_can_ask_for_it(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("[extract]\nuntrained-encoder = true\nencoder-seed = 4\n")
-    config = settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
+    config = settings.resolve(ExtractConfig, "extract", {}, config_file=file)
     assert (config.untrained_encoder, config.encoder_seed) == (True, 4)
     environ = {"GAAM_UNTRAINED_ENCODER": "true"}
     config = settings.resolve(ExtractConfig, "extract", {}, environ=environ)
@@ -225,4 +225,4 @@ def test_a_file_and_the_environment_can_ask_for_it(tmp_path: Path) -> None:
     for bad in ("'perhaps'", "1", "[true]"):
         file.write_text(f"[extract]\nuntrained-encoder = {bad}\n")
         with pytest.raises(ConfigError, match=r"untrained-encoder(.|\n)*true or false"):
-            settings.resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
+            settings.resolve(ExtractConfig, "extract", {}, config_file=file)

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import errors
+from gaam_cache import errors, terminal
 from gaam_cache.engines import local
 from gaam_cache.engines._base import Place, Task, Tell, load_engine
 from gaam_cache.errors import GaamError, GaamWarning
 from gaam_cache.placing import Placing
-from gaam_cache.terminal import interruption
 
 DETAILS = {name: f"{name}, 日本 and\ntwo lines" for name in ("expected", "found", "where", "hint")}
 ERRORS = [
@@ -138,7 +137,7 @@ def task_of(name: str, argument: Any, folder: Path) -> Task:
 
 
 if __name__ == "__main__":
-    interruption.unwind_on_signals()
+    terminal.unwind_on_signals()
     engine, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     local._cores = lambda: [0, 1]  # two workers on any machine
     stop = local._Worker.stop
@@ -153,4 +152,4 @@ if __name__ == "__main__":
     try:
         load_engine(placing).run(task_of(name, folder, folder), placing, lambda *said: None)
     except KeyboardInterrupt:
-        sys.exit(interruption.EXIT_CODE)
+        sys.exit(terminal.EXIT_CODE)

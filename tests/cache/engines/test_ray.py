@@ -17,7 +17,7 @@ from gaam_cache.engines._base import load_engine
 from gaam_cache.engines._ray_actors import Sight, _look
 from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_cache.placing import Placing
 from tests.conftest import shard_bytes
 

@@ -15,7 +15,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import GaamWarning, ShortOfMemoryError
-from gaam_cache.terminal.refusal import as_refusal
+from gaam_cache.terminal import as_refusal
 from tests.conftest import Outcome, shard_bytes
 
 ERRORS = {

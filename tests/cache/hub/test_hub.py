@@ -16,7 +16,7 @@ from gaam_cache.encoders import _locate
 from gaam_cache.encoders._locate import locate
 from gaam_cache.errors import ConfigError, HubError, NotFoundError
 from gaam_cache.hub import fetch as hub
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
 from tests.conftest import needs_minilm, random_rows, write_csv
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.bundle import data_path
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 
 CHECKOUT = data_path().parent
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]

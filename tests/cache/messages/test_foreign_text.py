@@ -11,7 +11,7 @@ import pytest
 
 import cli
 from gaam_cache.errors import GaamError
-from gaam_cache.messages.foreign_text import brief, tell, visible, visible_values
+from gaam_cache.messages import brief, tell, visible, visible_values
 from tests.hostile_strings import HOSTILE, flooded, harmful
 
 

@@ -14,7 +14,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import StorageError
 from gaam_cache.format import files
 from gaam_cache.format.refusals import raise_if_refused
-from gaam_cache.terminal.refusal import as_refusal
+from gaam_cache.terminal import as_refusal
 from tests.conftest import Outcome, shard_bytes
 
 OF_THIS_MOMENT = ["EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT"]

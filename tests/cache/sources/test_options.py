@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import gaam_cache
+from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.job import read_rows
@@ -19,7 +20,6 @@ from gaam_cache.extraction.recorded import extract_command, recorded_settings
 from gaam_cache.format.digest import digest_of
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import find_source
-from gaam_cache.terminal import settings
 from tests.conftest import write_csv
 
 ROWS = [{"label": " a", "text": "goal", "who": "x"}, {"label": "b", "text": "cup", "who": "y"}]
@@ -90,7 +90,7 @@ def test_settings_of_rows_are_recorded_and_read_back(places: dict[str, str]) -> 
     for given in values:
         config = ExtractConfig(**given)
         recorded = json.loads(json.dumps(recorded_settings(config, "dataset")))
-        back = settings.resolve(ExtractConfig, "extract", recorded, environ={})
+        back = settings.resolve(ExtractConfig, "extract", recorded)
         for name, value in given.items():
             found = getattr(back, name)
             words = {"\t": "tab", "semicolon": ";"}
@@ -100,11 +100,11 @@ def test_settings_of_rows_are_recorded_and_read_back(places: dict[str, str]) -> 
 
 @pytest.mark.parametrize("word", ["tab", "\t", "semicolon", "pipe", "space", " ", "|", ","])
 def test_delimiters_as_they_are_written_in_a_shell(word: str) -> None:
-    config = settings.resolve(ExtractConfig, "extract", {"delimiter": word}, environ={})
+    config = settings.resolve(ExtractConfig, "extract", {"delimiter": word})
     assert config.delimiter in ("tab", ";", "|", " ", ",")
     for bad in ("", "tabs", ";;", '"', "\0"):
         with pytest.raises(ConfigError, match="--delimiter"):
-            settings.resolve(ExtractConfig, "extract", {"delimiter": bad}, environ={})
+            settings.resolve(ExtractConfig, "extract", {"delimiter": bad})
 
 
 def test_a_split_without_labels_is_spoken_of_by_no_warning(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from gaam_cache.terminal import interruption
-from gaam_cache.terminal.progress import show_progress
+from gaam_cache import terminal
+from gaam_cache.terminal import show_progress
 
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
-    interruption.unwind_on_signals()
+    before = {number: signal.getsignal(number) for number in terminal.SIGNALS}
+    terminal.unwind_on_signals()
     yield
-    interruption.unwind_on_signals()  # forgets what was asked
+    terminal.unwind_on_signals()  # forgets what was asked
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -66,7 +66,7 @@ def test_a_thread_that_is_about_to_begin_is_waited_for(
 
         return begin(wait_and_run, ())
 
-    name = f"{interruption.WRITER}_0"
+    name = f"{terminal.WRITER}_0"
     thread = threading.Thread(target=lambda: done.append(1), name=name)
     sleep = time.sleep
 
@@ -81,7 +81,7 @@ def test_a_thread_that_is_about_to_begin_is_waited_for(
         "wait",
         lambda *_: signal.raise_signal(number),
     )
-    with pytest.raises(KeyboardInterrupt) as caught, interruption.explained(lambda: "some"):
+    with pytest.raises(KeyboardInterrupt) as caught, terminal.explained(lambda: "some"):
         thread.start()
     assert done == [1]
     assert caught.value.__notes__ == ["some"]
@@ -100,13 +100,13 @@ def test_what_is_being_written_is_waited_for_and_what_only_stands_by_is_not() ->
         writer.shutdown(wait=False)
         with (
             pytest.raises(KeyboardInterrupt) as caught,
-            interruption.explained(lambda: f"{done}"),
+            terminal.explained(lambda: f"{done}"),
         ):
             raise KeyboardInterrupt
         told.extend(caught.value.__notes__)
 
     with ThreadPoolExecutor(1, "read") as ours, ThreadPoolExecutor(1) as of_a_library:
-        writer = ThreadPoolExecutor(1, interruption.WRITER)
+        writer = ThreadPoolExecutor(1, terminal.WRITER)
         assert ours.submit(int).result() == of_a_library.submit(int).result() == 0
         unwinding = threading.Thread(target=interrupt, daemon=True)
         unwinding.start()

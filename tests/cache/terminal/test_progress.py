@@ -17,9 +17,8 @@ from rich.console import Console
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.messages.duration import duration
-from gaam_cache.terminal import progress
-from gaam_cache.terminal.progress import Course, counting, show_progress
+from gaam_cache.messages import duration
+from gaam_cache.terminal import Course, counting, progress, show_progress
 from tests.conftest import Outcome, random_rows, write_csv
 
 LONG = "gaam:heads=2 + linear, layers 1-8, seeds 0-9 epoch 12/40 loss 0.312, a very long text " * 3

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.terminal.refusal import as_refusal, ran_out
+from gaam_cache.terminal import as_refusal, ran_out
 
 
 def raised(function: Callable[[], object]) -> BaseException:

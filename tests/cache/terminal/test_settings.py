@@ -8,8 +8,8 @@ import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.messages.checks import option_of
-from gaam_cache.terminal.settings import check_variables, preset_names, resolve
+from gaam_cache.messages import option_of
+from gaam_cache.settings import check_variables, preset_names, resolve
 from gaam_decoder.config import TrainConfig
 
 
@@ -61,28 +61,28 @@ def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        resolve(ExtractConfig, "extract", {}, config_file=file, environ={})
+        resolve(ExtractConfig, "extract", {}, config_file=file)
 
 
 def test_missing_file_and_unknown_preset(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
-        resolve(ExtractConfig, "extract", {}, config_file=tmp_path / "x.toml", environ={})
+        resolve(ExtractConfig, "extract", {}, config_file=tmp_path / "x.toml")
     with pytest.raises(ConfigError, match="agnews-llama2-13b, cifar100-beit, demo"):
-        resolve(ExtractConfig, "extract", {}, preset="paper", environ={})
+        resolve(ExtractConfig, "extract", {}, preset="paper")
 
 
 @pytest.mark.parametrize("section", ["extract", "train"])
 def test_every_preset_resolves(section: str) -> None:
     cls = {"extract": ExtractConfig, "train": TrainConfig}[section]
     for preset in preset_names(section):
-        resolve(cls, section, {}, preset=preset, environ={})
+        resolve(cls, section, {}, preset=preset)
     assert "demo" in preset_names(section)
 
 
 def test_the_demo_preset_is_what_happens_without_arguments() -> None:
     from gaam_cache.sources._base import find_source
 
-    demo = resolve(ExtractConfig, "extract", {}, preset="demo", environ={})
+    demo = resolve(ExtractConfig, "extract", {}, preset="demo")
     default = ExtractConfig()
     assert (demo.encoder, demo.dataset) == (default.encoder, default.dataset)
     source = find_source("news-sample")
@@ -100,15 +100,15 @@ def test_seeds_in_every_spelling(tmp_path: Path) -> None:
         ('"7,"', (7,)),
     ):
         file.write_text(f"[train]\nseeds = {text}\n")
-        assert resolve(TrainConfig, "train", {}, config_file=file, environ={}).seeds == seeds
+        assert resolve(TrainConfig, "train", {}, config_file=file).seeds == seeds
     for text in ("0", "x", "3-1", "1,1", "-4", "1.5", ""):
         with pytest.raises(ConfigError, match="seeds"):
-            resolve(TrainConfig, "train", {"seeds": text}, environ={})
+            resolve(TrainConfig, "train", {"seeds": text})
 
 
 def test_attention_options_keep_their_commas() -> None:
     given = {"attn": ["laplace:heads=1,location=median", "gaam"]}
-    config = resolve(TrainConfig, "train", given, environ={})
+    config = resolve(TrainConfig, "train", given)
     assert config.attn == ("laplace:heads=1,location=median", "gaam")
 
 
@@ -140,7 +140,7 @@ def test_a_file_and_variables_take_every_option_as_it_is_spelled(cls: type, tmp_
         if len({one.replace("-", "_") for one in spellings}) > 1:
             path.write_text(f'[{section}]\n{option[2:]} = "a"\n{field.name} = "b"\n')
             with pytest.raises(ConfigError, match="twice"):
-                resolve(cls, section, {}, config_file=path, environ={})
+                resolve(cls, section, {}, config_file=path)
 
 
 def test_of_a_mistyped_setting_the_option_is_named(tmp_path: Path) -> None:
@@ -151,5 +151,5 @@ def test_of_a_mistyped_setting_the_option_is_named(tmp_path: Path) -> None:
             path.write_text(f"[{section}]\n{option.replace('-', '_')}{option[-1]} = 1\n")
             if len(option) > 5:
                 with pytest.raises(ConfigError) as refused:
-                    resolve(cls, section, {}, config_file=path, environ={})
+                    resolve(cls, section, {}, config_file=path)
                 assert refused.value.details["to do"].startswith(f"did you mean '{option}'")

@@ -161,6 +161,7 @@ def test_as_many_rows_as_layers_are_rows(rows: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("gate", GATES)
 def test_what_is_proposed_next_can_be_trained(gate: str, tmp_path: Path) -> None:
     from gaam_cache.terminal.next_step import after_planting
+
     from gaam_decoder.config import TrainConfig
 
     made = plant(PlantConfig(out=tmp_path / "p", gate=gate, rows=60, layers=3, width=2))

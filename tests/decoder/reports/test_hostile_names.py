@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from gaam_cache import plugins
-from gaam_cache.messages.foreign_text import brief, visible
+from gaam_cache.messages import brief, visible
 from gaam_decoder import RunResult
 from gaam_decoder.reports.figures import accuracy, confusion, curves, learned, output
 from gaam_decoder.reports.pictures.pictures import save_pictures

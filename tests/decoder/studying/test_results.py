@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gaam_cache.cache import open_cache
-from gaam_cache.messages.markdown import plain
+from gaam_cache.messages import plain
 from gaam_decoder.reports.notes.claims import LEAD
 from tests.decoder.studying.tiny_study import RECORDED, study, written
 

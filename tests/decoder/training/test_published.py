@@ -14,7 +14,7 @@ import torch
 import gaam_decoder
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.terminal.settings import resolve
+from gaam_cache.settings import resolve
 from gaam_decoder import TrainConfig
 from gaam_decoder.attention._grouped_query import MappedGroupedQuery
 from gaam_decoder.reports.notes.notes import warnings
@@ -121,7 +121,7 @@ def test_recipes_of_earlier_versions_keep_their_keys(run: Path) -> None:
 
 
 def test_the_preset_is_the_published_recipe_line_by_line() -> None:
-    config = resolve(TrainConfig, "train", {"pool": "mean"}, preset="paper", environ={})
+    config = resolve(TrainConfig, "train", {"pool": "mean"}, preset="paper")
     [recipe] = recipes(config, "float16")
     assert str(recipe.head) == "conv"
     assert recipe.to_dict() == {
@@ -151,7 +151,7 @@ def test_the_preset_is_the_published_recipe_line_by_line() -> None:
 
 def test_the_headline_preset_trains_as_published_and_chooses_on_train() -> None:
     headline, pictures, paper = (
-        resolve(TrainConfig, "train", {}, preset=preset, environ={})
+        resolve(TrainConfig, "train", {}, preset=preset)
         for preset in ("agnews-llama2-13b", "cifar100-beit", "paper")
     )
     assert headline == replace(paper, lr=(5e-5,), weight_decay=0.01, select="val", ties="loss")

@@ -10,7 +10,7 @@ import torch
 
 import gaam_decoder
 from gaam_cache.errors import ConfigError, ShortOfMemoryError
-from gaam_cache.terminal.refusal import as_refusal
+from gaam_cache.terminal import as_refusal
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads.lbfgs import LBFGSHead
 from gaam_decoder.training.group import Group

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_cache.sources.media._flaws import UNUSABLE_KIND, Flaw
 from gaam_cache.sources.media._picture import structure
 from gaam_cache.sources.media._picture.structure import animated, check_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 
 
 def soundfile() -> Any:

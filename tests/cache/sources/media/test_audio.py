@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_cache.sources.media._sounds._decoder import CODES
 from gaam_cache.sources.media._sounds._pieces import parts
 from gaam_cache.sources.media.audio import Audio

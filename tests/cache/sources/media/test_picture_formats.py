@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages.extras import install
+from gaam_cache.messages import install
 from gaam_cache.sources.media.vision import Vision
 from tests.cache.sources.media.making import look, picture
 from tests.cache.sources.media.making_pictures import (

@@ -1,1 +1,0 @@
-"""What is said: text from elsewhere made harmless, refusals in words."""

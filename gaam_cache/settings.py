@@ -1,0 +1,239 @@
+"""One configuration out of several places: command line > config file > preset > default.
+
+A setting is a field of a configuration. The string under the field says what it means, for the help
+of its option and for ``gaam describe --settings``. One with ``KEY`` in its metadata has no option:
+it is a key of TOML files and of ``--set``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import tomllib
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from gaam_cache import plugins
+from gaam_cache.bundle import data_path
+from gaam_cache.config_checks import UNCHECKED
+from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.messages import option_of, shortened
+
+SECTIONS = ("extract", "import", "train", "plant")
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
+TYPES = {bool: "true|false", int: "N", float: "NUMBER", Path: "PATH"}
+Config = TypeVar("Config")
+
+
+def preset_names(section: str) -> list[str]:
+    """Presets that say something about ``section``, sorted."""
+    files = sorted((data_path() / "presets").glob("*.toml"))
+    return [file.stem for file in files if section in tomllib.loads(file.read_text("utf-8"))]
+
+
+def resolve(
+    cls: type[Config],
+    section: str,
+    given: Mapping[str, Any],
+    *,
+    sets: Iterable[str] | None = None,
+    config_file: Path | None = None,
+    preset: str | None = None,
+) -> Config:
+    """Build a configuration from every place that may set its fields.
+
+    Args:
+        cls: its dataclass.
+        section: the table of TOML files that belongs to it.
+        given: what options say; None means not given.
+        sets: ``KEY=VALUE``; a key that is there several times has all its values.
+        config_file: a TOML file of the user's, or of a run.
+        preset: name of a file in ``data/presets``.
+
+    Raises:
+        ConfigError: an unknown key or preset, a key twice, or a value of the wrong type.
+    """
+    options = {key: value for key, value in given.items() if value is not None}
+    layers = [("--set", pairs(sets or ())), ("the command line", options)]
+    if config_file is not None:
+        layers.insert(0, (str(config_file), _read(config_file, section)))
+    if preset is not None:
+        if preset not in (known := preset_names(section)):
+            raise plugins.unknown("preset", preset, known, where=f"presets for gaam {section}")
+        file = data_path() / "presets" / f"{preset}.toml"
+        layers.insert(0, (f"preset '{preset}'", _read(file, section)))
+    there: dict[str, Field[Any]] = {}
+    for field in fields(cls):  # type: ignore[arg-type]
+        there |= {field.name: field, key_of(field).replace("-", "_"): field}
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for where, layer in layers:
+        written = set(options) if where == "--set" else set()
+        for key, value in layer.items():
+            if key.replace("-", "_") not in there:
+                known = sorted(set(map(key_of, there.values())))
+                raise plugins.unknown("setting", key, known, where=where)
+            field = there[key.replace("-", "_")]
+            if field.name in written:
+                raise ConfigError(f"'{key}' is set twice", expected="one value", where=where)
+            written.add(field.name)
+            try:
+                values[field.name] = _parsed(value, hints[field.name], field.metadata)
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                if isinstance(error, GaamError):
+                    raise
+                spelled = f"--{key_of(field)}" if layer is options else key
+                several = isinstance(value, (list, tuple))
+                found = ", ".join(map(str, value)) if several else repr(str(value))
+                raise ConfigError(
+                    f"bad value for '{spelled}'",
+                    found=shortened(found),
+                    expected=str(error),
+                    where=where,
+                ) from error
+    return cls(**values)
+
+
+def key_of(field: Field[Any]) -> str:
+    """How a field is written as a key: ``text-column`` for ``text_columns``."""
+    return str(field.metadata.get("option") or option_of(field.name))[2:]
+
+
+def pairs(texts: Iterable[str], option: str = "--set") -> dict[str, Any]:
+    """Values by key, of ``KEY=VALUE``; several of one key are a list."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE")
+        found.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+
+
+def words(field: Field[Any], value: Any) -> Iterator[str]:
+    """A setting as the command line has it; of a list each by itself."""
+    key = key_of(field)
+    if isinstance(value, bool) and "key" not in field.metadata:
+        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
+        return
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        text = str(one).lower() if isinstance(one, bool) else str(one)
+        yield from ("--set", f"{key}={text}") if "key" in field.metadata else (f"--{key}", text)
+
+
+def _parsed(value: Any, hint: Any, about: Mapping[str, Any] | None = None) -> Any:
+    """A value of a TOML file or the command line as the field holds it.
+
+    Raises:
+        TypeError, ValueError: with what must be there.
+    """
+    about, arguments = about or {}, typing.get_args(hint)
+    for one in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
+            raise ValueError("something: the value is empty")
+    if parse := about.get("parse"):
+        return parse(value)
+    if type(None) in arguments:
+        return None if value is None else _parsed(value, arguments[0], about)
+    if typing.get_origin(hint) is Literal:
+        if value not in arguments:
+            raise ValueError(f"one of: {', '.join(arguments)}")
+        return value
+    if typing.get_origin(hint) is tuple:
+        several = value.split(",") if isinstance(value, str) else value
+        if not isinstance(several, (list, tuple)) or not all(isinstance(v, str) for v in several):
+            raise TypeError("a list of strings")
+        return tuple(part for item in several for part in item.split(",") if part)
+    if hint is bool and value in ("true", "false"):
+        return value == "true"
+    taken: dict[type, Any] = {
+        bool: bool,
+        int: (int, str),
+        float: (int, float, str),
+        str: str,
+        Path: (str, Path),
+    }
+    if not isinstance(value, taken[hint]) or (isinstance(value, bool) and hint is not bool):
+        raise TypeError(KINDS[hint])
+    try:
+        return Path(value).expanduser() if hint is Path else hint(value)
+    except (ValueError, OverflowError):
+        raise ValueError(KINDS[hint]) from None
+
+
+def _read(path: Path, section: str) -> dict[str, Any]:
+    """A table of a TOML file."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        found = error.strerror
+        raise NotFoundError(f"cannot read '{shortened(str(path))}'", found=found) from error
+    except ValueError as error:
+        raise ConfigError(f"'{path}' is not valid TOML", found=str(error)) from error
+    for name in content:
+        if name not in SECTIONS:
+            raise plugins.unknown("section", name, SECTIONS, where=str(path))
+    if not isinstance(table := content.get(section, {}), dict):
+        raise ConfigError(f"'{section}' is no section in '{path}'", expected=f"[{section}]")
+    return table
+
+
+@functools.cache
+def keys(cls: type) -> list[dict[str, Any]]:
+    """All settings: key, type, default, meaning, and whether there is an option."""
+    meanings: dict[str, str] = {}
+    for base in cls.__mro__[:-1]:
+        tree = ast.parse(Path(inspect.getfile(base)).read_text("utf-8"))
+        body = [
+            n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == base.__name__
+        ]
+        for one, below in pairwise(body[0]):
+            if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
+                meanings[ast.unparse(one.target)] = " ".join(ast.literal_eval(below.value).split())
+    hints, found = typing.get_type_hints(cls), []
+    for field in fields(cls):
+        parts = (hints[field.name], *typing.get_args(hints[field.name]))
+        literals = [part for part in parts if typing.get_origin(part) is Literal]
+        choices = "|".join(word for part in literals for word in typing.get_args(part))
+        several = any(typing.get_origin(part) is tuple for part in parts)
+        named = (TYPES[part] for part in parts if part in TYPES)
+        default = None if field.default is MISSING else field.default
+        about = {
+            "key": key_of(field),
+            "type": choices or ("LIST" if several else next(named, "TEXT")),
+            "default": str(default) if isinstance(default, Path) else default,
+            "option": "key" not in field.metadata,
+            "meaning": meanings[field.name],
+        }
+        found.append(about)
+    return found
+
+
+def in_words(cls: type, key: str) -> str:
+    """What a setting means, with the words that it may be and its default, in one line."""
+    about = next(one for one in keys(cls) if one["key"] == key)
+    text, default = about["meaning"].split(". ")[0].removesuffix("."), about["default"]
+    said = [about["type"].replace("|", ", ")] if about["type"][0].islower() else []
+    said = [] if isinstance(default, bool) else said
+    if default not in (None, False, ()) and "default:" not in text:
+        several = default if isinstance(default, tuple) else [default]
+        said.append(f"default: {', '.join(map(str, several)).replace('True', 'yes')}")
+    return f"{text} ({'; '.join(said)})." if said else f"{text}."
+
+
+def list_in_words(sections: Mapping[str, type], width: int) -> str:
+    """All settings of commands, each with what it means and what it is without it."""
+    lines = []
+    for section, cls in sections.items():
+        lines.append(f"[{section}]")
+        for about in keys(cls):
+            kind = about["type"] if about["type"].isupper() else ""
+            text = f"{about['key']} {kind}".ljust(26) + in_words(cls, about["key"])
+            lines.append(textwrap.fill(text, width, subsequent_indent=" " * 26))
+    return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""What the command line needs and a library does not."""
