@@ -138,22 +138,22 @@ class ExtractConfig(Placing):
         check_at_least(self, 0, "encoder_seed")
         if self.encoder_seed is not None and not self.untrained_encoder:
             raise ConfigError(
-                "--encoder-seed is for random weights",
+                "encoder-seed is for random weights",
                 expected="--untrained-encoder beside it",
-                found=f"--encoder-seed {self.encoder_seed} alone",
+                found=f"--set encoder-seed={self.encoder_seed} alone",
             )
         if self.device_map is not None and self.device_map not in DEVICE_MAPS:
             raise ConfigError(
-                "unknown --device-map",
+                "unknown device-map",
                 expected=f"one of: {', '.join(DEVICE_MAPS)}",
                 found=shortened(self.device_map),
                 hint="--device names one device" if self.device_map.startswith("c") else None,
             )
         if self.untrained_encoder and self.device_map is not None:
             raise ConfigError(
-                "--device-map cannot spread an untrained encoder",
+                "device-map cannot spread an untrained encoder",
                 expected="one device that holds it: --device",
-                found=f"--device-map {self.device_map}",
+                found=f"--set device-map={self.device_map}",
             )
         if not self.splits or not self.pool:
             raise ConfigError("nothing to do", expected="at least one --split and one --pool")
@@ -172,8 +172,8 @@ class ExtractConfig(Placing):
         check_prompt(self)
         if self.device_map is not None and not self.alone and self.engine == "local":
             raise ConfigError(
-                "--device-map spreads one encoder over all GPUs",
-                expected="one worker, or --engine ray with --gpus-per-worker",
-                found=f"--device-map {self.device_map} --devices {self.devices}",
-                hint="--device-map none, where one GPU holds the encoder",
+                "device-map spreads one encoder over all GPUs",
+                expected="one worker, or --engine ray with gpus-per-worker",
+                found=f"--set device-map={self.device_map} --devices {self.devices}",
+                hint="--set device-map=none, where one GPU holds the encoder",
             )

@@ -97,7 +97,7 @@ def check_rows(config: ExtractConfig) -> None:
     """
     if config.delimiter is not None and (problem := _not_a_delimiter(delimiter_of(config))):
         raise ConfigError(
-            "--delimiter is none", expected=problem, found=shortened(repr(config.delimiter))
+            "delimiter is none", expected=problem, found=shortened(repr(config.delimiter))
         )
     if config.encoding is not None:
         codec_of(config.encoding)
@@ -111,7 +111,7 @@ def check_rows(config: ExtractConfig) -> None:
     _check_kept(config.keep_columns)
     if CLIP_OF in config.keep_columns and config.clip_mode == "split":
         raise ConfigError(
-            f"--clip-mode split makes a kept column '{CLIP_OF}'",
+            f"--set clip-mode=split makes a kept column '{CLIP_OF}'",
             expected="no other of that name",
             found=f"--keep-column {CLIP_OF}",
         )
@@ -133,7 +133,7 @@ def codec_of(encoding: str) -> str:
         known = False
     if not known:
         raise ConfigError(
-            f"unknown --encoding '{shortened(encoding)}'",
+            f"unknown encoding '{shortened(encoding)}'",
             expected="an encoding of characters that Python knows, such as cp1252, latin-1, "
             "utf-16, gb18030 or shift_jis",
             hint="'file --mime-encoding FILE' guesses",
@@ -160,9 +160,9 @@ def _check_fraction(config: ExtractConfig) -> None:
     if fraction is None:
         if config.split_seed:
             raise ConfigError(
-                "--split-seed is for --test-fraction",
+                "split-seed is for --test-fraction",
                 expected="--test-fraction beside it",
-                found=f"--split-seed {config.split_seed} alone",
+                found=f"--set split-seed={config.split_seed} alone",
             )
         return
     if not 0 < fraction < 1:
@@ -178,7 +178,7 @@ def _check_fraction(config: ExtractConfig) -> None:
     if config.unlabelled:
         raise ConfigError(
             "--test-fraction needs the labels of all rows",
-            expected="no --unlabelled beside it",
+            expected="no unlabelled beside it",
             found=", ".join(config.unlabelled),
         )
 
@@ -188,14 +188,14 @@ def _check_unlabelled(config: ExtractConfig) -> None:
     for split in config.unlabelled:
         if split not in config.splits:
             raise ConfigError(
-                f"--unlabelled {shortened(split)} is no split that is read",
+                f"--set unlabelled={shortened(split)} is no split that is read",
                 expected=f"one of: {', '.join(config.splits)}",
             )
         if split == reference:
             raise ConfigError(
                 f"'{split}' cannot be unlabelled",
                 expected="labels in the split that says which classes there are",
-                found=f"--unlabelled {split}",
+                found=f"--set unlabelled={split}",
             )
 
 
@@ -212,15 +212,15 @@ def check_prompt(config: ExtractConfig) -> None:
     """
     if config.pool_over not in POOL_OVER:
         raise ConfigError(
-            "--pool-over is out of range",
+            "pool-over is out of range",
             expected=f"one of: {', '.join(POOL_OVER)}",
             found=shortened(str(config.pool_over)),
         )
     if config.prompt is not None and config.prompt_file is not None:
         raise ConfigError(
             "the prompt is given twice",
-            expected="--prompt or --prompt-file",
-            found=f"--prompt {shortened(config.prompt)!r} and --prompt-file {config.prompt_file}",
+            expected="--prompt or prompt-file",
+            found=f"--prompt {shortened(config.prompt)!r} and prompt-file {config.prompt_file}",
         )
     if config.prompt is not None:
         check_place(config.prompt, "--prompt")
@@ -260,24 +260,24 @@ def check_sounds(config: ExtractConfig) -> None:
     """
     seconds = config.clip_seconds
     if seconds is not None and not 0.1 <= seconds < math.inf:
-        raise ConfigError("--clip-seconds is out of range", expected=">= 0.1", found=f"{seconds}")
+        raise ConfigError("clip-seconds is out of range", expected=">= 0.1", found=f"{seconds}")
     if config.clip_mode == "split" and seconds is None and not config.published_audio:
         raise ConfigError(
-            "--clip-mode split splits nothing",
-            expected="the length of a piece: --clip-seconds 5",
-            found="--clip-mode split alone",
+            "--set clip-mode=split splits nothing",
+            expected="the length of a piece: --set clip-seconds=5",
+            found="--set clip-mode=split alone",
         )
     if not config.published_audio:
         return
     if seconds not in (None, PUBLISHED_SECONDS):
         raise ConfigError(
-            "--published-audio has its own length",
-            expected=f"--clip-seconds {PUBLISHED_SECONDS:g}, or none",
-            found=f"--clip-seconds {seconds:g}",
+            "published-audio has its own length",
+            expected=f"--set clip-seconds={PUBLISHED_SECONDS:g}, or none",
+            found=f"--set clip-seconds={seconds:g}",
         )
     if config.pool != ("mean",):
         raise ConfigError(
-            "--published-audio is the mean over all that the encoder hears",
+            "published-audio is the mean over all that the encoder hears",
             expected="--pool mean",
             found=f"--pool {','.join(config.pool)}",
         )

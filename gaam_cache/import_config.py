@@ -97,7 +97,7 @@ class ImportConfig:
         for split in self.unlabelled:
             if not NAME_PATTERN.fullmatch(split):
                 raise ConfigError(
-                    f"--unlabelled {shortened(split)!r} cannot be the name of a split",
+                    f"--set unlabelled={shortened(split)!r} cannot be the name of a split",
                     expected="letters, digits, '_' and '.'",
                 )
         for name in self.keep_columns:
@@ -112,7 +112,7 @@ class ImportConfig:
                 expected="1 to 16 lower-case letters, such as mean",
             )
         if not self.encoder_name.strip():
-            raise ConfigError("--encoder-name is empty", expected="a name for reports")
+            raise ConfigError("encoder-name is empty", expected="a name for reports")
         check_class_names(self.class_names)
 
 

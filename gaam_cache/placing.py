@@ -89,12 +89,12 @@ def check_placing(placing: Placing) -> None:
     share = placing.gpus_per_worker
     if share is not None and not (0 < share < 1 or (1 <= share < 1024 and share == int(share))):
         raise ConfigError(
-            "--gpus-per-worker is out of range",
+            "gpus-per-worker is out of range",
             expected="a part of one GPU (0.25), or whole ones (2)",
             found=f"{share:g}",
         )
     if placing.engine == "local":
-        for option, value in (("--address", placing.address), ("--gpus-per-worker", share)):
+        for option, value in (("address", placing.address), ("gpus-per-worker", share)):
             if value is not None:
                 raise ConfigError(
                     f"{option} is for a cluster",
@@ -113,6 +113,6 @@ def parse_rank(text: str) -> tuple[int, int]:
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not number < count:
         raise ConfigError(
-            "bad --rank", expected="i/n, from 0/n to n-1/n, such as 0/4", found=shortened(text)
+            "bad rank", expected="i/n, from 0/n to n-1/n, such as 0/4", found=shortened(text)
         )
     return number, count

@@ -181,13 +181,13 @@ class TrainConfig(Placing):
                 object.__setattr__(self, name, kind(value))
             except (TypeError, ValueError, OverflowError) as error:
                 said = expected or str(error)
-                raise range_error(name, said, value) from None
+                raise range_error(self, name, said, value) from None
         lists = {**dict.fromkeys(RATES, parse_rates), "train_rows": parse_sizes}
         for name, parse in lists.items():
             try:
                 parse(getattr(self, name))
             except ValueError as error:
-                raise range_error(name, str(error), getattr(self, name)) from None
+                raise range_error(self, name, str(error), getattr(self, name)) from None
 
     @property
     def tests_on_train(self) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from gaam_cache import plugins
-from gaam_cache.config_checks import check_at_least
+from gaam_cache.config_checks import check_at_least, spelled
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import option_of
 from gaam_decoder.number_lists import spell_layers, spell_numbers, spell_size
@@ -38,19 +38,19 @@ def check_ranges(config: TrainConfig) -> None:
     check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
     check_at_least(config, 0, "split_seed")
     if config.epochs > MOST_EPOCHS:
-        raise range_error("epochs", f"at most {MOST_EPOCHS:,}", config.epochs)
+        raise range_error(config, "epochs", f"at most {MOST_EPOCHS:,}", config.epochs)
     check_at_least(config, 2, "folds")
     positive: list[tuple[str, float | None]] = [("lr", lr) for lr in config.lrs]
     for name, value in [*positive, ("clip_grad_norm", config.clip_grad_norm)]:
         if value is not None and not 0 < value < float("inf"):
-            raise range_error(name, "a positive number", value)
+            raise range_error(config, name, "a positive number", value)
     for decay in config.weight_decays:
         if not 0 <= decay < float("inf"):
-            raise range_error("weight_decay", ">= 0", decay)
+            raise range_error(config, "weight_decay", ">= 0", decay)
     if not 0 < config.val_fraction <= 0.5:
-        raise range_error("val_fraction", "more than 0, at most 0.5", config.val_fraction)
+        raise range_error(config, "val_fraction", "more than 0, at most 0.5", config.val_fraction)
     if not 0 <= config.memory_share <= 1:
-        raise range_error("memory_share", "0 to 1", config.memory_share)
+        raise range_error(config, "memory_share", "0 to 1", config.memory_share)
 
 
 def check_choices(config: TrainConfig) -> None:
@@ -62,9 +62,9 @@ def check_choices(config: TrainConfig) -> None:
     for name, hint in typing.get_type_hints(type(config)).items():
         words, given = typing.get_args(hint), getattr(config, name)
         if typing.get_origin(hint) is Literal and given not in words:
-            raise range_error(name, f"one of: {', '.join(words)}", given)
+            raise range_error(config, name, f"one of: {', '.join(words)}", given)
     if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
-        raise plugins.unknown("tracker", config.track, known, where="--track")
+        raise plugins.unknown("tracker", config.track, known, where="track")
 
 
 def check_precision(config: TrainConfig) -> None:
@@ -76,28 +76,28 @@ def check_precision(config: TrainConfig) -> None:
     if config.dtype == "float16" and config.loss_scale == "none":
         raise ConfigError(
             "without loss scaling, float16 loses small gradients and says nothing",
-            expected="--loss-scale dynamic, or another --dtype",
-            found="--dtype float16 --loss-scale none",
-            hint="leave --loss-scale out, or --dtype bfloat16, which needs none",
+            expected="--set loss-scale=dynamic, or another --dtype",
+            found="--dtype float16 --set loss-scale=none",
+            hint="leave loss-scale out, or --dtype bfloat16, which needs none",
         )
     lacking = {
-        "--loss-scale dynamic": loss_scaling(config.loss_scale, config.dtype) == "none",
-        "--clip-grad-norm": config.clip_grad_norm is None,
+        "--set loss-scale=dynamic": loss_scaling(config.loss_scale, config.dtype) == "none",
+        "clip-grad-norm": config.clip_grad_norm is None,
     }
     if config.clip_order == "clip-first" and any(lacking.values()):
         raise ConfigError(
-            "--clip-order clip-first clips gradients of the scaled loss",
+            "--set clip-order=clip-first clips gradients of the scaled loss",
             expected=" and ".join(one for one, lacks in lacking.items() if lacks) + " with it",
-            found=f"--clip-order clip-first, --loss-scale {config.loss_scale}, "
-            f"--dtype {config.dtype}, --clip-grad-norm {config.clip_grad_norm}",
-            hint="leave --clip-order out (where a file sets it: --clip-order unscale-first)",
+            found=f"--set clip-order=clip-first, --set loss-scale={config.loss_scale}, "
+            f"--dtype {config.dtype}, --set clip-grad-norm={config.clip_grad_norm}",
+            hint="leave clip-order out (where a file sets it: --set clip-order=unscale-first)",
         )
     if config.ties == "first" and config.select == "last":
         raise ConfigError(
-            "--ties plays no part with --select last",
+            "ties plays no part with --select last",
             expected="--select val or test, which choose an epoch",
-            found="--ties first",
-            hint="leave --ties out (where a file sets it: --ties loss)",
+            found="--set ties=first",
+            hint="leave ties out (where a file sets it: --set ties=loss)",
         )
 
 
@@ -111,13 +111,13 @@ def check_loss(config: TrainConfig) -> None:
     loss_of = build(loss, "loss")
     if config.class_weights == "none":
         return
-    found = f"--class-weights {config.class_weights}"
+    found = f"--set class-weights={config.class_weights}"
     if all(head_class(parse_head(text)).trained_by == "fit" for text in config.heads):
         raise ConfigError(
-            "--class-weights plays no part where heads are fitted at once: their loss is their own",
+            "class-weights plays no part where heads are fitted at once: their loss is their own",
             expected="a --head that is trained in steps, such as linear",
             found=f"{found}, --head {', '.join(config.heads)}",
-            hint="leave --class-weights out (where a file sets it: --class-weights none)",
+            hint="leave class-weights out (where a file sets it: --set class-weights=none)",
         )
     from gaam_decoder.losses._weighted import is_mean_over_rows
 
@@ -126,7 +126,7 @@ def check_loss(config: TrainConfig) -> None:
     if not weighable:
         raise ConfigError(
             f"the loss '{loss}' takes no weights: it is no mean over the losses of single rows",
-            expected="--class-weights none, or another --loss",
+            expected="--set class-weights=none, or another --loss",
             found=f"{found}, --loss {loss}",
         )
 
@@ -136,7 +136,7 @@ def _axes(config: TrainConfig) -> dict[str, list[Any]]:
     try:
         sets, pools = config.layer_sets, config.pools
     except (TypeError, ValueError) as error:
-        raise range_error("layers", str(error), config.layers) from None
+        raise range_error(config, "layers", str(error), config.layers) from None
     return {
         "attn": [str(parse_attention(text)) for text in config.attn],
         "head": [str(parse_head(text)) for text in config.heads],
@@ -206,6 +206,8 @@ def check_tuning(config: TrainConfig) -> None:
         )
 
 
-def range_error(name: str, expected: str, found: Any) -> ConfigError:
+def range_error(config: TrainConfig, name: str, expected: str, found: Any) -> ConfigError:
     """A setting has a value that it cannot have."""
-    return ConfigError(f"{option_of(name)} is out of range", expected=expected, found=str(found))
+    return ConfigError(
+        f"{spelled(config, name)} is out of range", expected=expected, found=str(found)
+    )

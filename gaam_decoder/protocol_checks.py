@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache.config_checks import spelled
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import option_of, shortened
+from gaam_cache.messages import shortened
 from gaam_decoder.config_checks import range_error
 from gaam_decoder.number_lists import PER_CLASS, spell_size
 from gaam_decoder.recipe import NO_TEST
@@ -25,28 +26,30 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
     """
     if config.fold is not None and config.folds is None:
         raise ConfigError(
-            "--fold says which of the folds of a cross-validation is tested",
+            "fold says which of the folds of a cross-validation is tested",
             expected="--folds with it",
-            found=f"--fold {config.fold} alone",
-            hint=f"--folds 5 --fold {min(config.fold, 5)}, or leave --fold out",
+            found=f"--set fold={config.fold} alone",
+            hint=f"--folds 5 --set fold={min(config.fold, 5)}, or leave fold out",
         )
     if config.repeats > 1 and config.folds is None:
         raise ConfigError(
-            "--repeats says how often a cross-validation is repeated with other folds",
+            "repeats says how often a cross-validation is repeated with other folds",
             expected="--folds with it",
-            found=f"--repeats {config.repeats} alone",
-            hint=f"--folds 5 --repeats {config.repeats}; for more seeds: --seeds",
+            found=f"--set repeats={config.repeats} alone",
+            hint=f"--folds 5 --set repeats={config.repeats}; for more seeds: --seeds",
         )
     if config.fold is not None and config.folds is not None and config.fold > config.folds:
-        raise range_error("fold", f"1 to {config.folds}, the number of --folds", config.fold)
+        raise range_error(
+            config, "fold", f"1 to {config.folds}, the number of --folds", config.fold
+        )
     if config.folds is not None and config.test_split != TEST_SPLIT:
         raise ConfigError(
-            "--folds test on parts of --train-split: --test-split plays no part",
+            "--folds test on parts of train-split: test-split plays no part",
             expected="one of the two",
-            found=f"--folds {config.folds} and --test-split {shortened(config.test_split)}",
+            found=f"--folds {config.folds} and --set test-split={shortened(config.test_split)}",
             hint="--folds with --final, which adds a model that learns from all rows"
             if config.test_split == NO_TEST
-            else f"leave --test-split out (where a file sets it: --test-split {TEST_SPLIT})",
+            else f"leave test-split out (where a file sets it: --set test-split={TEST_SPLIT})",
         )
     check_final(config)
     check_budgets(config)
@@ -55,11 +58,11 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
         given = getattr(config, option)
         if config.select != "val" and not chooses and given != defaults[option]:
             raise ConfigError(
-                f"{option_of(option)} plays no part with --select {config.select}",
+                f"{spelled(config, option)} plays no part with --select {config.select}",
                 expected="--select val, which holds out a part of train"
                 + (" (or --folds, --train-rows)" if option == "split_seed" else ""),
-                found=f"{option_of(option)} {given}",
-                hint=f"leave {option_of(option)} out",
+                found=f"{spelled(config, option)} {given}",
+                hint=f"leave {spelled(config, option)} out",
             )
     if config.groups is not None and config.folds is None and config.select != "val":
         raise ConfigError(
@@ -68,7 +71,7 @@ def check_protocol(config: TrainConfig, defaults: Mapping[str, Any]) -> None:
             found=f"--groups {shortened(str(config.groups))} --select {config.select}",
         )
     if config.tests_on_train and not config.allow_train_as_test:
-        raise train_as_test(f"--train-split and --test-split are both '{config.test_split}'")
+        raise train_as_test(f"train-split and test-split are both '{config.test_split}'")
 
 
 def check_budgets(config: TrainConfig) -> None:
@@ -105,13 +108,13 @@ def check_final(config: TrainConfig) -> None:
     alone = config.test_split == NO_TEST
     if not (alone or config.final):
         return
-    found = f"--test-split {NO_TEST}" if alone else "--final"
+    found = f"--set test-split={NO_TEST}" if alone else "--final"
     if alone and config.final:
         raise ConfigError(
             "--final adds a final model to what is evaluated, and nothing is",
             expected="one of the two",
-            found=f"--test-split {NO_TEST} --final",
-            hint=f"--test-split {NO_TEST} alone, or --final with a split that is tested or --folds",
+            found=f"--set test-split={NO_TEST} --final",
+            hint=f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split",
         )
     if config.select == "test":
         raise ConfigError(
@@ -121,15 +124,15 @@ def check_final(config: TrainConfig) -> None:
         )
     if alone and config.allow_train_as_test:
         raise ConfigError(
-            "--allow-train-as-test is about the rows that are tested, and none are",
+            "allow-train-as-test is about the rows that are tested, and none are",
             expected="one of the two",
-            found=f"{found} --allow-train-as-test",
+            found=f"{found} --set allow-train-as-test=true",
         )
     if config.shuffle_labels:
         raise ConfigError(
-            "--shuffle-labels is a check on test rows, and a final model has none",
+            "shuffle-labels is a check on test rows, and a final model has none",
             expected="one of the two",
-            found=f"{found} --shuffle-labels",
+            found=f"{found} --set shuffle-labels=true",
         )
 
 
@@ -139,5 +142,5 @@ def train_as_test(found: str) -> ConfigError:
         "the rows to test on are the rows to learn from",
         expected="a split of its own, or --folds, which test on rows that were held out",
         found=found,
-        hint="--folds 5, or --allow-train-as-test, which every report marks",
+        hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
     )

@@ -41,7 +41,7 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
     path = Path(name).expanduser()
     if path.is_dir():
         if revision is not None:
-            raise hub_only("--revision", revision, name)
+            raise hub_only("revision", revision, name)
         return _checked(path, weights)
     if name.startswith((".", "/", "~")) or path.is_file():
         raise NotFoundError(

@@ -64,7 +64,7 @@ class AudioEncoder(ModelEncoder):
         if config.max_length not in (None, longest):  # which is what a plan records
             raise ConfigError(
                 "--max-length is for texts",
-                expected="--clip-seconds, the longest sound",
+                expected="clip-seconds, the longest sound",
                 found=f"--max-length {config.max_length}",
             )
         encoder = cls(located, config, model_config, longest)

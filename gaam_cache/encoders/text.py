@@ -153,7 +153,7 @@ class TextEncoder(ModelEncoder):
             f"'{self.name}' does not yield a state for every layer and token",
             expected="a text encoder whose hidden states transformers returns from token ids alone",
             found=str(reason),
-            hint="leave --layer-zero out"
-            if "--layer-zero" in str(reason)
+            hint="leave layer-zero out"
+            if "layer-zero" in str(reason)
             else "choose another encoder, or fewer tokens with --max-length",
         )

@@ -92,7 +92,7 @@ def _no_cluster(address: str | None, found: str) -> ConfigError:
     named = address or os.environ.get("RAY_ADDRESS") or "this machine"
     return ConfigError(
         f"no Ray cluster at '{shortened(named)}'",
-        expected="--address of a cluster that runs (ray start --head), or auto",
+        expected="address of a cluster that runs (ray start --head), or auto",
         found=" ".join(found.split())[:500],
     )
 

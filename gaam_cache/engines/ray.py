@@ -129,7 +129,7 @@ class _Crew:
                 "no worker can begin",
                 expected=f"{self._gpus:g} GPUs for each",
                 found=f"{there:g} on this machine, which is all of the cluster",
-                hint="--device cpu, or --address of another cluster",
+                hint="--device cpu, or address of another cluster",
             )
 
     def grow(self) -> None:

@@ -225,7 +225,7 @@ def _warnings(shards: int, workers: int, total: int) -> tuple[str, ...]:
     rows = max(1, total // (SHARDS_PER_WORKER * workers))
     return (
         f"{shards:,} shards for {workers:,} workers, of which {workers - shards:,} would have "
-        f"nothing to do; --shard-rows {rows} makes {SHARDS_PER_WORKER} or more for each",
+        f"nothing to do; --set shard-rows={rows} makes {SHARDS_PER_WORKER} or more for each",
     )
 
 

@@ -76,7 +76,7 @@ def unproven(
     """What is said where a shard fails its proof, or ``further`` rows do that are in none."""
     hint = "look at the machine: the same text gave two different states"
     if batching != "alone":
-        hint = "encode every text alone, with --batch-tokens 1"
+        hint = "encode every text alone, with --set batch-tokens=1"
         if not further:
             hint = f"delete this folder (rows that were not tried may be wrong too) and {hint}"
     what = "nothing was made of it" if further else "the shard was not published"

@@ -44,7 +44,7 @@ def went_on(before: int, now: int) -> str:
     return (
         f"out of memory with batches of {before:,} tokens: goes on with {now:,}. States are those "
         "of other batches up to rounding; a run that has the memory writes other last digits "
-        f"(--batch-tokens {now} is the same everywhere)"
+        f"(--set batch-tokens={now} is the same everywhere)"
     )
 
 
@@ -56,6 +56,6 @@ def no_room(found: TooLarge, piece: Piece) -> ShortOfMemoryError:
         expected=f"memory for the {length:,} tokens of the row beside the encoder",
         found=found.why.said,
         where=piece.where(row),
-        hint=f"--max-length below {length}, another --device, --dtype bfloat16, or --device-map "
+        hint=f"--max-length below {length}, another --device, --dtype bfloat16, or device-map "
         "auto, which spreads the encoder over GPUs and the CPU",
     )

@@ -71,7 +71,7 @@ class ExtractSummary:
     smaller_batches: int | None = None
     """Tokens of a batch in the end, where there was no memory for those that were asked for."""
     skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of every split from which rows were left out (--skip-empty): how many, and where the first
+    """Of every split from which rows were left out (skip-empty): how many, and where the first
     stood."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class ExtractSummary:
             f"  encoder      {visible(self.encoder)}, "
             f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
             f"  rows         {rows}",
-            *([f"  left out     {left_out} (--skip-empty)"] if left_out else []),
+            *([f"  left out     {left_out} (skip-empty)"] if left_out else []),
             f"  fingerprint  {short_digest(self.fingerprint)}",
         ]
         if not self.shards_made:
@@ -113,7 +113,7 @@ class ExtractSummary:
         if self.smaller_batches is not None:
             lines.append(
                 f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
-                "at most in the end (--batch-tokens)"
+                "at most in the end (batch-tokens)"
             )
         lines.append(
             f"  proof        {self.proven:,} rows encoded again alone, off by at most "

@@ -33,7 +33,7 @@ def write_plan(root: Path, plan: Plan) -> Plan:
             "a cache that no reader would take",
             expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_BYTES:,} bytes",
             found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
-            hint="raise --shard-rows, or look at --label-column",
+            hint="raise shard-rows, or look at --label-column",
         )
     with storage_errors(path):
         there_already = path.exists()

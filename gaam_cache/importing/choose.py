@@ -77,7 +77,7 @@ def choose(containers: Sequence[Container], config: ImportConfig) -> Chosen:
         raise files.unclear("it is not clear which arrays are states")
     for split in [*said, *one_each[LABELS], *config.unlabelled]:
         if split not in states and (not explicit or split in config.unlabelled):
-            option = "--unlabelled " if split in config.unlabelled else ""
+            option = "unlabelled " if split in config.unlabelled else ""
             raise files.unclear(f"{option}'{split}' has no states")
     splits = {}
     for split in states if explicit else in_order(list(states)):
@@ -181,6 +181,6 @@ def _class_names(files: Offer, config: ImportConfig) -> tuple[tuple[str, ...] | 
             "the class names differ",
             expected="the same everywhere",
             found="\n".join(f"{place}: {', '.join(names)}" for place, names in said.items()),
-            hint="--class-name, once for each class",
+            hint="--set class-name=NAME, once for each class",
         )
     return (next(iter(said.values())) if said else None), used

@@ -122,7 +122,7 @@ def _from_numbers(
                 expected=f"0 to {min(count, MOST_CLASSES) - 1:,} ({known})",
                 found=str(number_N[row]),
                 where=f"{arrays[split].where}, row {row + 1}",
-                hint="--class-name, once for each class, says how many there are",
+                hint="--set class-name=NAME, once for each class, says how many there are",
             )
     return Classes(names or tuple(map(str, range(count))), numbers)
 

@@ -72,7 +72,7 @@ class States:
             raise self._refused(
                 array,
                 "has too many axes",
-                expected="(rows, layers, features), (rows, features), or --axes lnd: "
+                expected="(rows, layers, features), (rows, features), or --set axes=lnd: "
                 "(layers, rows, features)",
                 hint="states of every token have to be pooled before: one vector for each layer",
             )
@@ -89,13 +89,13 @@ class States:
                 array,
                 "has not one entry per label",
                 expected=f"{self.rows:,} rows, as there are labels",
-                hint=f"--axes {better}, if that is what its axes are" if fits else None,
+                hint=f"--set axes={better}, if that is what its axes are" if fits else None,
             )
         if axes is None and dimensions == 3 and shape[1] == self.rows and self._labelled:
             raise self._refused(
                 array,
                 "has as many rows as layers",
-                expected="--axes nld or --axes lnd, which says what its axes are",
+                expected="--set axes=nld or --set axes=lnd, which says what its axes are",
             )
         if shape != self.arrays[0].shape:
             raise self._refused(

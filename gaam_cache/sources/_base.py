@@ -45,7 +45,7 @@ class Rows(ABC):
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns that the cache keeps: one string per row."""
     skipped: Sequence[str] = ()
-    """Where rows stood that were left out, as ``--skip-empty`` asks for."""
+    """Where rows stood that were left out, as ``skip-empty`` asks for."""
     labelled: bool = True
     """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
 

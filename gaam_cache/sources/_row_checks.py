@@ -210,7 +210,7 @@ def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens")
     """
     if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
         return []
-    option = "--max-length" if unit == "tokens" else "--clip-seconds"
+    option = "--max-length" if unit == "tokens" else "clip-seconds"
     return [
         f"{truncated:,} of {rows:,} rows ({_percent(truncated, rows)}) are cut at {max_length:,} "
         f"{unit}; if the encoder takes more, raise {option} and choose another --out"

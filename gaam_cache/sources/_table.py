@@ -106,14 +106,14 @@ def _no_column(
     if option == "--text-column" and not config.text_columns:
         hint += ", or one of sounds or pictures with --file-column"
     if option == "--label-column":
-        hint += "; a split to predict on, without labels, is --unlabelled"
+        hint += "; a split to predict on, without labels: --set unlabelled=SPLIT"
     if len(names) == 1:
         marks = [word for word, mark in DELIMITERS.items() if mark in names[0] and mark != " "]
         if marks and config.delimiter is None:
             hint += "; the fields of a CSV file are separated by commas, unless there is "
-            hint += f"--delimiter {marks[0]}"
+            hint += f"--set delimiter={marks[0]}"
         elif marks:
-            hint += f"; do its fields have another --delimiter, {marks[0]}?"
+            hint += f"; do its fields have another delimiter, {marks[0]}?"
     return ConfigError(
         f"no column '{column}'",
         expected=f"one of: {', '.join(shown)}",

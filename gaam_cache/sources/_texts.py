@@ -87,7 +87,7 @@ def empty_text(record: Mapping[str, Any], columns: Sequence[str]) -> DataError:
         expected=f"words in {' + '.join(columns)}",
         found="nothing that can be seen: "
         + ", ".join(excerpt(record[column]) for column in columns),
-        hint="remove such rows, leave them out with --skip-empty, or name other columns with "
+        hint="remove such rows, leave them out (--set skip-empty=true) or name others with "
         "--text-column",
     )
 

@@ -30,7 +30,7 @@ class Labels:
             if len(set(self.class_names)) < len(class_names):
                 raise ConfigError(
                     "declared classes differ in white space alone",
-                    expected="no --strip-labels",
+                    expected="no strip-labels",
                     found=", ".join(map(excerpt, class_names[:20])),
                 )
         self._known: dict[str, str] = {}  # of strings alone: 1, 1.0 and True are one key

@@ -45,7 +45,7 @@ class FileSource(Source):
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the file that holds ``split``."""
         if config.dataset_revision is not None:
-            raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
+            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         path = find_file(config, split)
         if config.test_fraction is None:
             return self._read(path, config, split, report)

@@ -36,7 +36,7 @@ class FolderOfClasses(Source):
     bytewise; a class is called as its folder. Hidden files and what operating systems leave behind
     (``Thumbs.db``) do not count. Any other file that is no sound or picture by its suffix is
     refused, as is a folder of a class without files. Links are followed; what lies outside of the
-    data set's folder is taken with ``--allow-outside`` alone.
+    data set's folder is taken with ``allow-outside`` alone.
     """
 
     priority: ClassVar[int] = 1
@@ -64,7 +64,7 @@ class FolderOfClasses(Source):
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the files of ``split``."""
         if config.dataset_revision is not None:
-            raise hub_only("--dataset-revision", config.dataset_revision, config.dataset)
+            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         refuse_unused(config, OF_TABLES, config.dataset)
         if config.test_fraction is None:
             return self._read(config, split, report)

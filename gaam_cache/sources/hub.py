@@ -71,7 +71,7 @@ class HubSource(Source):
                 expected=asked,
                 found=f"a local copy of {there or 'an unknown commit'}",
                 hint="run the same again when the hub answers"
-                + (f", or take the copy: --dataset-revision {there}" if there else ""),
+                + (f", or take the copy: --set dataset-revision={there}" if there else ""),
             ) from unreachable
         if commit is not None and unreachable is None:
             remember(name, revision, commit, kind="dataset")

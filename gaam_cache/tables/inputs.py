@@ -70,6 +70,6 @@ def _no_file(column: str) -> DataError:
     return DataError(
         "no file is named",
         expected=f"a path in column '{column}'",
-        hint="remove such rows, let them be with --skip-empty, or name another column with "
+        hint="remove such rows, let them be with --set skip-empty=true or name another column with "
         "--file-column",
     )

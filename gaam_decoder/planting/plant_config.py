@@ -85,12 +85,12 @@ class PlantConfig:
         layers, width = self.layers or LAYERS, self.width or WIDTH
         if rows * layers * width > MOST_NUMBERS:
             raise ConfigError(
-                "--rows x --layers x --width is more than is planted",
+                "--rows x --layers x width is more than is planted",
                 expected=f"at most {MOST_NUMBERS:,} numbers, {4 * MOST_NUMBERS / 1e9:,.0f} GB in "
                 "float32",
                 found=f"{rows:,} x {layers:,} x {width:,}: "
                 f"{4 * rows * layers * width / 1e9:,.0f} GB",
-                hint="lower --rows, --layers or --width",
+                hint="lower --rows, --layers or width",
             )
 
     def check_rows(self, rows: int) -> None:
@@ -102,6 +102,6 @@ class PlantConfig:
         if rows // 3 < self.classes:
             raise ConfigError(
                 "there are more classes than rows",
-                expected=f"--rows of at least {3 * self.classes:,} for --classes {self.classes:,}",
+                expected=f"--rows of at least {3 * self.classes:,} for {self.classes:,} classes",
                 found=f"{rows:,} rows, of which {rows // 3:,} are 'test'",
             )

@@ -52,9 +52,9 @@ def room_to_plant(
 
 def _short(needed: int, found: str, given: bool) -> ShortOfMemoryError:
     lower = (
-        "--classes, --rows, or take a cache of fewer layers"
+        "classes, --rows, or take a cache of fewer layers"
         if given
-        else ("--layers, --width, --classes or --rows")
+        else ("--layers, width, classes or --rows")
     )
     return ShortOfMemoryError(
         "too little memory to plant that much",

@@ -25,7 +25,7 @@ def layer_sets(given: Texts) -> tuple[Layers, ...]:
         return () if given is None else parse_layer_sets(given)
     except ValueError as error:
         raise ConfigError(
-            "--layers is out of range", expected=str(error), found=shortened(str(given))
+            "--where layers is out of range", expected=str(error), found=shortened(str(given))
         ) from None
 
 
@@ -42,7 +42,7 @@ def rates(given: Texts) -> tuple[float, ...]:
         found = (-1.0,)
     if any(not 0 <= rate < math.inf for rate in found):
         raise ConfigError(
-            "--lr is out of range",
+            "--where lr is out of range",
             expected="learning rates from 0 on, such as 3e-4",
             found=shortened(str(given)),
         )
@@ -65,7 +65,7 @@ def moment(text: str | datetime, now: datetime) -> datetime:
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
         raise ConfigError(
-            "--since is no date",
+            "--where since is no date",
             expected="a date (2026-11-01, 2026-11-01T09:30, in UTC) or a time span (12h, 3d, 2w)",
             found=f"'{shortened(str(text))}'",
         ) from error

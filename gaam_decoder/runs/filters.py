@@ -127,10 +127,10 @@ class Filters:
     def in_words(self) -> tuple[str, ...]:
         """As the command line has them."""
         found = [f"--attn {text}" for text in self.attn] + [f"--head {text}" for text in self.head]
-        found += [f"--layers {spell_layers(of)}" for of in self.layers]
-        found += [f"--lr {value:g}" for value in self.lr]
-        found += [] if self.cache is None else [f"--cache {self.cache}"]
-        found += [] if self.since is None else [f"--since {self.since:%Y-%m-%dT%H:%M:%SZ}"]
+        found += [f"--where layers={spell_layers(of)}" for of in self.layers]
+        found += [f"--where lr={value:g}" for value in self.lr]
+        found += [] if self.cache is None else [f"--where cache={self.cache}"]
+        found += [] if self.since is None else [f"--where since={self.since:%Y-%m-%dT%H:%M:%SZ}"]
         return tuple(brief(text) for text in found)
 
     def _rules(self, runs: Sequence[RunResult]) -> dict[str, Callable[[RunResult], bool]]:
@@ -143,14 +143,16 @@ class Filters:
             heads = _specs(self.head, {run.head for run in runs}, "head")
             rules["--head"] = lambda run: run.head in heads
         if self.layers:
-            rules["--layers"] = lambda run: _of_layers(run) in self.layers
+            rules["--where layers"] = lambda run: _of_layers(run) in self.layers
         if self.lr:
-            rules["--lr"] = lambda run: run.recipe.get("lr") in self.lr
+            rules["--where lr"] = lambda run: run.recipe.get("lr") in self.lr
         if self.cache is not None:
             digits = _fingerprint(self.cache, {run.cache["fingerprint"] for run in runs})
-            rules["--cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
+            rules["--where cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
         if (since := self.since) is not None:
-            rules["--since"] = lambda run: (made := published(run)) is not None and made >= since
+            rules["--where since"] = lambda run: (
+                (made := published(run)) is not None and made >= since
+            )
         return rules
 
 
@@ -199,7 +201,7 @@ def _fingerprint(text: str, there: set[str]) -> str:
     digits = text.lower()
     if not re.fullmatch(f"[0-9a-f]{{{FEWEST_DIGITS},64}}", digits):
         raise NotFoundError(
-            f"--cache names no cache: '{shortened(text)}'",
+            f"--where cache names no cache: '{shortened(text)}'",
             expected=f"the folder of a cache, or {FEWEST_DIGITS} or more digits of a fingerprint",
             found="no cache there",
             where=brief(str(folder.absolute())),

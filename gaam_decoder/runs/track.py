@@ -1,4 +1,4 @@
-"""Curves of finished seeds where ``--track`` says, beside the log of a run."""
+"""Curves of finished seeds where ``track`` says, beside the log of a run."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def check_tracker(name: str) -> None:
         tracker.check()
     except ImportError as error:
         raise ConfigError(
-            f"--track {name} needs {tracker.needs}",
+            f"--set track={name} needs {tracker.needs}",
             expected="a package that is installed",
             found=str(error),
-            hint=f"pip install {tracker.needs}, or leave --track out",
+            hint=f"pip install {tracker.needs}, or leave track out",
         ) from error
 
 
@@ -58,7 +58,7 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
     except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
         said = shortened(" ".join(str(error).split()))
         warnings.warn(
-            f"--track {name} could not write curves of {work} ({type(error).__name__}: {said}): "
+            f"track {name} could not write curves of {work} ({type(error).__name__}: {said}): "
             "they are in log.jsonl of the run, which is kept",
             GaamWarning,
             stacklevel=2,

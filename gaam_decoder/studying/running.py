@@ -24,7 +24,8 @@ from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.step import CONFIGS, Step
 
 _HERE = str(Path(gaam_cache.__file__).parents[1])
-_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'; from gaam_cache.terminal import entry; entry()"
+_CODE = f"import sys; sys.path.insert(0, {_HERE!r}); sys.argv[0] = 'gaam'\n"
+_CODE += "from gaam_cache.terminal import entry; entry()"
 GAAM = (sys.executable, "-P", "-c", _CODE)
 """``gaam`` of this very installation, whatever else is on the path: no ``cli.py`` of the folder."""
 WAITS = "waits for the other ranks"

@@ -58,8 +58,8 @@ def what_to_try(run: RunResult) -> str:
     if run.recipe["dtype"] == "float16":
         return f"{lower} or --dtype bfloat16, whose range is that of float32"
     if run.recipe.get("clip_grad_norm") is None:
-        return f"{lower} or --clip-grad-norm 1"
-    return f"{lower} or --clip-grad-norm {min(1.0, run.recipe['clip_grad_norm'] / 10):g}"
+        return f"{lower} or --set clip-grad-norm=1"
+    return f"{lower} or --set clip-grad-norm={min(1.0, run.recipe['clip_grad_norm'] / 10):g}"
 
 
 def _by_key(runs: Sequence[RunResult]) -> list[list[RunResult]]:

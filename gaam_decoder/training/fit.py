@@ -54,9 +54,9 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     if NO_TEST in cache and (final or config.final):
         raise _ambiguous(config, cache)
     tests_a_split = config.folds is None and not final
-    named = {"--train-split": config.train_split}
+    named = {"train-split": config.train_split}
     if tests_a_split:
-        named["--test-split"] = config.test_split
+        named["test-split"] = config.test_split
     for option, split in named.items():
         if split not in cache:
             (only, *others) = cache
@@ -67,7 +67,7 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
                 split,
                 cache,
                 tuple(cache),
-                f"--train-split {only} --folds 5 tests on parts of it" if alone else None,
+                f"--set train-split={only} --folds 5 tests on parts of it" if alone else None,
             )
         if split in cache.unlabelled:
             raise _unlabelled(option, split, cache)
@@ -82,7 +82,7 @@ def _check_splits(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
 
 def _ambiguous(config: TrainConfig, cache: EmbeddingCache) -> ConfigError:
     """The refusal to test nothing where a split has the name that says so."""
-    asked = "--final" if config.final else f"--test-split {NO_TEST}"
+    asked = "--final" if config.final else f"--set test-split={NO_TEST}"
     return ConfigError(
         f"the cache has a split '{NO_TEST}', which means no split: a final model would be taken "
         "for one that was tested on it",
@@ -98,10 +98,10 @@ def _ambiguous(config: TrainConfig, cache: EmbeddingCache) -> ConfigError:
 def _unlabelled(option: str, split: str, cache: EmbeddingCache) -> ConfigError:
     """The refusal to learn from, or report on, rows of which nobody knows the class."""
     others = [name for name in cache if name not in cache.unlabelled]
-    is_test = option == "--test-split"
+    is_test = option == "test-split"
     hint = f"{option} {others[-1]}" if others else None
     if is_test:
-        hint = "--folds 5, which tests on parts of --train-split, or a --test-split with labels"
+        hint = "--folds 5, which tests on parts of train-split, or a test-split with labels"
     return ConfigError(
         f"the split '{shortened(split)}' has no labels: nothing can be "
         + ("reported on it" if is_test else "learned from it"),
@@ -171,7 +171,7 @@ def _check_layers(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
             expected=f"--layers from {there[0]} to {there[-1]}",
             found=spell_numbers(beyond),
             where=str(config.cache.absolute()),
-            hint="gaam extract --layer-zero keeps layer 0, what the first one reads"
+            hint="gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
             if beyond == [0]
             else None,
         )

@@ -230,7 +230,7 @@ def _refuse_or_warn(
         where=f"{impossible} of {impossible + possible} combinations; the other {possible} can"
         if possible
         else None,
-        hint="--skip-impossible trains those that can" if possible else error.details.get("to do"),
+        hint="skip-impossible trains those that can" if possible else error.details.get("to do"),
     )
 
 

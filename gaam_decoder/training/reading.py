@@ -62,7 +62,7 @@ class Reading:
         if self.epoch_bytes:
             line += f"; an epoch of all seeds reads {_size(self.epoch_bytes)}"
         if self.window is not None and self.window_bytes is not None:
-            line += f", with --shuffle {self.window} {_size(self.window_bytes)}"
+            line += f", with --set shuffle={self.window} {_size(self.window_bytes)}"
         return line + (f"; {self.unmixed}" if self.unmixed else "")
 
 
@@ -132,8 +132,8 @@ def _faults(data: TrainData, recipe: Recipe) -> Iterator[tuple[str, str]]:
         yield (
             f"disk, {size}",
             f"{size} of training rows stay on disk, where every seed reads them row by row in "
-            f"every epoch; --shuffle {window_for(train)} reads them once for all seeds of a group, "
-            "--memory-share lets them take more memory",
+            f"every epoch; --set shuffle={window_for(train)} reads them once for a group of seeds, "
+            "memory-share lets them take more memory",
         )
     found = unmixed(data, recipe)
     if found is not None:
@@ -163,12 +163,12 @@ def unmixed(data: TrainData, recipe: Recipe) -> str | None:
         return None
     rows = largest_block(data.train.rows, recipe)
     return (
-        f"--shuffle {recipe.shuffle} does not mix the classes, as where rows are sorted: those of "
+        f"--set shuffle={recipe.shuffle} does not mix the classes, as of sorted rows: those of "
         f"a block are off by {100 * mean:.0f}% of its rows on average"
         + (f", and {lacking} of {count} blocks lack a class" if lacking else "")
         + f" (blocks of up to {rows:,} rows, shards of {recipe.shard_rows:,}); decoders forget "
         "what the last blocks lack, most with --select last: a larger window, rows shuffled before "
-        "gaam extract, or smaller shards (--shard-rows)"
+        "gaam extract, or smaller shards (shard-rows)"
     )
 
 

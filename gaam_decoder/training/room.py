@@ -55,7 +55,7 @@ def _what_to_try(recipe: Recipe, together: int) -> str:
     if not together:
         return "fewer --layers, or --device cpu where the machine has more memory"
     if together > 1:
-        return f"--seed-batch {together // 2}, which changes results by rounding alone"
+        return f"--set seed-batch={together // 2}, which changes results by rounding alone"
     smaller = "--dtype bfloat16, or another --device"
     if recipe.batch_size > 1:
         smaller = f"--batch-size {recipe.batch_size // 2} (another recipe), {smaller}"

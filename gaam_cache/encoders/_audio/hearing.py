@@ -54,7 +54,7 @@ class Hearing:
         self.rate = features.rate
         if published and not features.is_waveform:
             raise ConfigError(
-                "--published-audio is for encoders of samples",
+                "published-audio is for encoders of samples",
                 expected="such as WavLM, HuBERT or wav2vec 2.0",
                 found=f"a {features.name}, which makes {features.input_name} of them",
             )
@@ -83,7 +83,7 @@ class Hearing:
     def _bounded(self, asked: float | None, most: float) -> float:
         if asked is not None and asked > most:
             raise ConfigError(
-                "--clip-seconds is more than the encoder takes at once",
+                "clip-seconds is more than the encoder takes at once",
                 expected=f"at most {most:g} s",
                 found=f"{asked:g}",
             )

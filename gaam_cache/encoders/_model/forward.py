@@ -148,7 +148,7 @@ class Forward(ABC):
         some = tuple(layers[-1].shape)
         if self.first_layer == 0 and layers[0].shape != some and len(shapes) == 2:
             raise Unusable(
-                "--layer-zero cannot be kept beside the other layers: the input of the first one "
+                "layer-zero cannot be kept beside the other layers: the input of the first one "
                 f"is {tuple(layers[0].shape)}, its output {tuple(layers[1].shape)}"
             )
         positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions

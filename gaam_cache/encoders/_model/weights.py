@@ -174,7 +174,7 @@ def room_for(
             f"{dtype}, and more for what it computes",
             found=said_of_memory(error),
             where=name,
-            hint="--dtype bfloat16 (half of float32), another --device, or --device-map auto, "
+            hint="--dtype bfloat16 (half of float32), another --device, or --set device-map=auto, "
             "which spreads it over GPUs and the CPU",
         ) from error
 

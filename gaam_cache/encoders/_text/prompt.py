@@ -60,7 +60,7 @@ def _read(file: Path) -> str:
     except (OSError, ValueError) as error:
         raise NotFoundError(
             f"cannot read the prompt '{file}'",
-            expected=f"--prompt-file FILE, UTF-8 text with '{PLACE}' where the text stands",
+            expected=f"--set prompt-file=FILE, UTF-8 text with '{PLACE}' where the text stands",
             found=getattr(error, "strerror", None) or str(error),
         ) from error
     return text.removesuffix("\n").removesuffix("\r")

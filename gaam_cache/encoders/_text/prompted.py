@@ -48,7 +48,7 @@ class PromptedTokens(Tokens):
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not say where in a text its tokens stand",
-                expected="a tokenizer with a tokenizer.json, which --prompt and --pool-over need",
+                expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
                 found=type(tokenizer).__name__,
                 where=name,
             )

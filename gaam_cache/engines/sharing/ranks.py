@@ -40,7 +40,7 @@ class Rank(NamedTuple):
 def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Rank | None:
     """The rank of this process; None where it is not one of several.
 
-    In this order: ``--rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM step, tasks
+    In this order: ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM step, tasks
     of a SLURM array; an array of jobs of several tasks counts all tasks.
 
     Args:
@@ -52,7 +52,7 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
     """
     if asked is not None:
         number, count = parse_rank(asked)
-        return Rank(number, count, source="--rank")
+        return Rank(number, count, source="rank")
     if rank := _rank(environ, "RANK", "WORLD_SIZE"):
         local, here = _number(environ, "LOCAL_RANK"), _number(environ, "LOCAL_WORLD_SIZE")
         return rank._replace(local=local, here=here or 1, source="RANK")

@@ -70,7 +70,7 @@ def encoding_of(path: Path, asked: str | None) -> Encoding:
             expected=name,
             found=f"the byte-order mark of {there}",
             where=f"{path}, line 1",
-            hint=remedy(path, there) if asked is None else f"--encoding {there.lower()}",
+            hint=remedy(path, there) if asked is None else f"--set encoding={there.lower()}",
         )
     if codec in ("utf-16", "utf-32") and start:
         if mark is None:
@@ -80,7 +80,7 @@ def encoding_of(path: Path, asked: str | None) -> Encoding:
                 expected="a byte-order mark at its beginning",
                 found=f"the bytes {start.hex(' ')}",
                 where=f"{path}, line 1",
-                hint=f"say it: --encoding {codec}-le, or {codec}-be",
+                hint=f"say it: --set encoding={codec}-le, or {codec}-be",
             )
         codec = mark
     errors = "surrogateescape" if codec == "utf-8" else MARKING
@@ -94,7 +94,7 @@ def not_in(encoding: Encoding, path: Path, number: int, line: str, position: int
     found = f"byte 0x{byte:02X} at character {position + 1}"
     if encoding.asked:
         found += f", in {excerpt(BAD_BYTE.sub(chr(0xFFFD), around))}"
-        hint = "name the encoding that it has with --encoding, or mend the file"
+        hint = "name the encoding that it has with --set encoding=NAME, or mend the file"
     else:
         guess = around.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
         found += f"; read as Windows-1252, there stands {excerpt(guess)}"
@@ -127,4 +127,4 @@ def remedy(path: Path, encoding: str) -> str:
     """What to do about a file in that encoding, as iconv calls it."""
     source, target = (shlex.quote(name) for name in (path.name, f"{path.stem}-utf8{path.suffix}"))
     convert = f"convert it: iconv -f {encoding} -t UTF-8 {source} > {target}"
-    return f"--encoding {codecs.lookup(encoding).name}, or {convert}"
+    return f"--set encoding={codecs.lookup(encoding).name}, or {convert}"

@@ -150,7 +150,7 @@ def _rows(
                 "no file is named",
                 expected=f"a path in column '{column}'",
                 found=excerpt(cell),
-                hint="remove such rows, leave them out with --skip-empty, or name another column "
+                hint="remove such rows, leave them out (--set skip-empty=true) or name another "
                 "with --file-column",
             )
         if isinstance(what, Named):

@@ -75,7 +75,7 @@ def within(path: Path, folder: Path, named: str, *, outside: bool) -> Path:
             "a file lies outside of the folder of the data set",
             named,
             f"a path relative to {folder}, which stays in it",
-            "take it nevertheless with --allow-outside, if the data set is to be trusted",
+            "--set allow-outside=true takes it, if the data set is to be trusted",
             why,
         )
     if not stat.S_ISREG(status.st_mode):

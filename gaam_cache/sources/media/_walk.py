@@ -82,7 +82,7 @@ def _gather(
             "a folder lies outside of the folder of the data set",
             expected=f"a folder in {root}",
             found=f"a link to {real}",
-            hint="take it nevertheless with --allow-outside, if the data set is to be trusted",
+            hint="--set allow-outside=true takes it, if the data set is to be trusted",
         )
     if problem is not None:
         found.append((folder, problem))

@@ -107,7 +107,7 @@ def few_choose(table: Table) -> Iterator[str]:
         )
         yield (
             f"few rows chose the epoch, and a rate where that was tuned: {of}: many candidates are "
-            "alike to so few, and no interval covers their choice; --val-fraction gives them more"
+            "alike to so few, and no interval covers their choice; val-fraction gives them more"
         )
 
 
@@ -151,7 +151,7 @@ def weighted(table: Table) -> Iterator[str]:
         which = "all rows" if len(found) == len(table.rows) else ", ".join(found)
         how = brief(str(next(iter(found.values()))), 40)
         yield (
-            f"--class-weights {how}: in the training loss of {which} an example counts by its "
+            f"class-weights {how}: in the training loss of {which} an example counts by its "
             "class; what chooses the epoch and what is tested count every one alike"
         )
 
@@ -161,17 +161,17 @@ def drawn(table: Table) -> Iterator[str]:
     if not any(row.drawn for row in table.rows):
         return
     yield (
-        "--train-rows: rows of train are drawn once, by --split-seed, for all seeds and "
+        "--train-rows: rows of train are drawn once, by split-seed, for all seeds and "
         "mechanisms, each class in its share or in equal numbers; those that choose the epoch are "
         "among them"
         if any(row.select == "val" for row in table.rows)
-        else "--train-rows: rows of train are drawn once, by --split-seed, for all seeds "
+        else "--train-rows: rows of train are drawn once, by split-seed, for all seeds "
         "and mechanisms, each class in its share or in equal numbers"
     )
     if table.rows[0].repeats == 1:
         yield (
             "no interval covers which rows were drawn, which matters most where they are few: "
-            "--folds with --repeats draws others each time"
+            "--folds with repeats draws others each time"
         )
 
 

@@ -1,9 +1,10 @@
 """Which rows a training may learn from and choose by, where these are not all: its budget.
 
-Every class has one order of its rows, which ``--split-seed`` decides, and a budget takes the first
+Every class has one order of its rows, which ``split-seed`` decides, and a budget takes the first
 of each. How many of each is one order too, of classes: ``--train-rows`` takes a beginning of it,
 ``--train-rows N/class`` as many of every class. What is held out to choose is a part of the budget:
-rows that choose are labelled rows (Perez, Kiela and Cho 2021, "True Few-Shot Learning with Language Models").
+rows that choose are labelled rows (Perez, Kiela and Cho 2021, "True Few-Shot Learning with Language
+Models").
 The place of a row in its class says whether it is held out. So the rows of 100 are among those of
 1,000, those held out among those held out, and no other size, seed or mechanism has a say.
 
@@ -82,8 +83,8 @@ def class_counts(there_C: Rows, recipe: Recipe) -> Rows:
         if recipe.shots > there_C.min():
             raise ConfigError(
                 "a class has fewer rows than --train-rows takes of each",
-                expected=f"--train-rows of at most {there_C.min():,}/class, the rows {where} in its smallest "
-                "class",
+                expected=f"--train-rows of at most {there_C.min():,}/class, the rows {where} in "
+                "its smallest class",
                 found=f"--train-rows {recipe.shots}/class",
             )
         return np.full_like(there_C, recipe.shots)

@@ -173,7 +173,7 @@ def _check_tested(groups: Groups, recipe: Recipe, cache: EmbeddingCache) -> None
             f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
             expected="groups of their own in every split",
             found=f"{len(shared):,} of {groups.in_words()} in both, such as '{brief(min(shared))}'",
-            hint="--folds 5, which tests whole groups of --train-split",
+            hint="--folds 5, which tests whole groups of train-split",
         )
 
 

@@ -167,11 +167,11 @@ def _blocks_bytes(features: Features, row_N: Rows, recipe: Recipe) -> int:
     if size > BLOCKS_SHARE * free:
         most = int(BLOCKS_SHARE * free / (BLOCKS * features.row_bytes))
         raise ConfigError(
-            f"the blocks of --shuffle {recipe.shuffle} are too large for the memory",
+            f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
             expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
             found=f"{BLOCKS} of {rows:,} rows, {size / 1e9:,.2f} GB",
-            hint=f"--shuffle window:{most}"
+            hint=f"--set shuffle=window:{most}"
             if recipe.window is not None and rows <= recipe.window and most
-            else "a block is one shard or more: extract with a smaller --shard-rows",
+            else "a block is one shard or more: extract with a smaller shard-rows",
         )
     return size
