@@ -71,12 +71,12 @@ class PlantConfig:
             for name in ("layers", "width"):
                 if getattr(self, name) is not None:
                     raise ConfigError(
-                        f"--{name} is of Gaussian states", expected=f"--from without --{name}"
+                        f"{name} is of Gaussian states", expected=f"--from without {name}"
                     )
             return
         if self.layers is not None and self.layers > MAX_NUMBERS:
             raise ConfigError(
-                "--layers is out of range",
+                "layers is out of range",
                 expected=f"at most {MAX_NUMBERS:,}",
                 found=f"{self.layers:,}",
             )
@@ -85,12 +85,12 @@ class PlantConfig:
         layers, width = self.layers or LAYERS, self.width or WIDTH
         if rows * layers * width > MOST_NUMBERS:
             raise ConfigError(
-                "--rows x --layers x width is more than is planted",
+                "rows x layers x width is more than is planted",
                 expected=f"at most {MOST_NUMBERS:,} numbers, {4 * MOST_NUMBERS / 1e9:,.0f} GB in "
                 "float32",
                 found=f"{rows:,} x {layers:,} x {width:,}: "
                 f"{4 * rows * layers * width / 1e9:,.0f} GB",
-                hint="lower --rows, --layers or width",
+                hint="lower --rows, layers or width",
             )
 
     def check_rows(self, rows: int) -> None:

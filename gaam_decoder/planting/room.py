@@ -54,7 +54,7 @@ def _short(needed: int, found: str, given: bool) -> ShortOfMemoryError:
     lower = (
         "classes, --rows, or take a cache of fewer layers"
         if given
-        else ("--layers, width, classes or --rows")
+        else "layers, width, classes or --rows"
     )
     return ShortOfMemoryError(
         "too little memory to plant that much",

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import pytest
 import typer
+from gaam_cache.terminal.help import row
 
 import cli
 import gaam_cache
 from gaam_cache.terminal import panels
-from gaam_cache.terminal.help import row
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.plant_config import PlantConfig
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import typer
+from gaam_cache.terminal.help import NARROWEST, page, row
 
 import cli
-from gaam_cache.terminal.help import NARROWEST, page, row
 from tests.cli.commands import COMMANDS
 
 ROOT: Any = typer.main.get_command(cli.app)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from gaam_cache.terminal.next_step import in_shell
+
 from tests.conftest import Outcome, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gaam_cache.terminal.settings import resolve
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention
 from tests.conftest import Outcome

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gaam_cache.terminal.settings import resolve
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.terminal.settings import resolve
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention
 from gaam_decoder.training import items

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gaam_cache.terminal.settings import preset_names
 
 from gaam_cache.bundle import data_path
-from gaam_cache.terminal.settings import preset_names
 from tests.conftest import Outcome, shard_bytes
 
 SCRIPTS = sorted((data_path() / "presets" / "slurm").iterdir())

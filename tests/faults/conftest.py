@@ -22,7 +22,7 @@ from tests.conftest import Outcome, build_encoder, random_rows, shard_bytes, wri
 from tests.faults.disk import ask
 
 ROOT = Path(__file__).parents[2]
-EXTRACT = ("--shard-rows", "12", "--batch-tokens", "64", "--device", "cpu")
+EXTRACT = ("--set", "shard-rows=12", "--set", "batch-tokens=64", "--device", "cpu")
 
 
 class Forks:

@@ -37,10 +37,10 @@ def by_step(number: int) -> dict[str, Any]:
 
 
 def by_hand(number: int) -> dict[str, Any]:
-    return {"rank": ["--rank", f"{number}/{COUNT}"]}
+    return {"rank": ["--set", f"rank={number}/{COUNT}"]}
 
 
-STARTS = {"torchrun": by_torchrun, "array": by_array, "srun": by_step, "--rank": by_hand}
+STARTS = {"torchrun": by_torchrun, "array": by_array, "srun": by_step, "rank": by_hand}
 
 
 def together(
@@ -77,7 +77,7 @@ def alone(forks: Forks, bench: Bench, tmp_path_factory: pytest.TempPathFactory) 
 
 def extraction(bench: Bench, root: Path, out: Path) -> list[str]:
     places = ("--encoder", bench.encoder, "--dataset", root / "data", "--out", out)
-    more = "--split train --shard-rows 8 --batch-tokens 32 --device cpu"
+    more = "--split train --set shard-rows=8 --set batch-tokens=32 --device cpu"
     return ["extract", *map(str, places), *more.split()]
 
 
@@ -89,7 +89,7 @@ def mostly_slow(quick: set[Any], *axes: Any) -> list[Any]:
     ]
 
 
-QUICK = {("torchrun", 0), ("array", 1), ("srun", 3), ("--rank", 1)}
+QUICK = {("torchrun", 0), ("array", 1), ("srun", 3), ("rank", 1)}
 QUICK_TRAININGS = {(False, "array", 1), (True, "torchrun", 1), (False, "torchrun", 3)}
 
 
@@ -122,7 +122,7 @@ def test_ranks_make_the_bytes_of_one_and_read_the_rows_once(
 
 
 TRAIN = ("--attn", "gaam", "--attn", "scalar-mix", "--epochs", "3", "--batch-size", "4")
-ENGINE = ("--seed-batch", "2", "--compile", "off", "--device", "cpu", "--quiet")
+ENGINE = ("--set", "seed-batch=2", "--set", "compile=off", "--device", "cpu", "--quiet")
 TUNED = ("--lr", "1e-4,1e-3", "--tune-seeds", "0-1")
 
 

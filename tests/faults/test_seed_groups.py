@@ -15,12 +15,12 @@ import gaam_decoder
 from tests.faults.conftest import Bench, Forks
 from tests.faults.test_train import made
 
-RECIPE = "--attn layer-mean --epochs 3 --batch-size 4 --compile off --device cpu --quiet"
+RECIPE = "--attn layer-mean --epochs 3 --batch-size 4 compile off --device cpu --quiet"
 
 
 def arguments(bench: Bench, runs: Path, seeds: str, batch: int = 2) -> list[str]:
     places = ("--cache", bench.root / "reference", "--runs", runs, "--seeds", seeds)
-    return ["train", *map(str, places), "--seed-batch", str(batch), *RECIPE.split()]
+    return ["train", *map(str, places), "--set", f"seed-batch={batch}", *RECIPE.split()]
 
 
 @pytest.fixture(scope="module")

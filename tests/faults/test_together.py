@@ -107,7 +107,7 @@ def test_extractors_that_work_together_make_every_shard_once(
     data = tmp_path / "data"
     write_csv(data / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(190, 3)])
     arguments = ["extract", "--encoder", str(bench.encoder), "--dataset", str(data)]
-    arguments += ["--split", "train", "--shard-rows", "8", "--batch-tokens", "32"]
+    arguments += ["--split", "train", "--set", "shard-rows=8", "--set", "batch-tokens=32"]
     arguments += ["--device", "cpu", "--out"]
     assert forks.run([*arguments, str(tmp_path / "alone")]).code == 0
     whole = shard_bytes(tmp_path / "alone")

@@ -33,14 +33,14 @@ def alone(forks: Forks, bench: Bench, tmp_path_factory: pytest.TempPathFactory) 
 
 def extraction(bench: Bench, root: Path, out: Path) -> list[str]:
     places = ("--encoder", bench.encoder, "--dataset", root / "data", "--out", out)
-    more = "--shard-rows 8 --batch-tokens 32 --device cpu"
+    more = "--set shard-rows=8 --set batch-tokens=32 --device cpu"
     return ["extract", *map(str, places), *more.split()]
 
 
 def training(root: Path, runs: Path) -> list[str]:
     places = ("--cache", root / "cache", "--runs", runs)
-    more = f"--attn layer-mean --attn gaam --seeds {SEEDS} --epochs {EPOCHS} --seed-batch 2"
-    more += " --batch-size 8 --compile off --device cpu"
+    more = f"--attn layer-mean --attn gaam --seeds {SEEDS} --epochs {EPOCHS} --set seed-batch=2"
+    more += " --batch-size 8 compile off --device cpu"
     return ["train", *map(str, places), *more.split()]
 
 

@@ -106,8 +106,8 @@ def test_two_extractions_share_a_device(
         *(sys.executable, "-c", "from gaam_cache.terminal.entry import main; main()", "extract"),
         *("--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset),
         *("--out", str(tiny_config.out), "--device", str(device)),
-        *("--shard-rows", str(tiny_config.shard_rows)),
-        *("--batch-tokens", str(tiny_config.batch_tokens)),
+        *("--set", f"shard-rows={tiny_config.shard_rows}"),
+        *("--set", f"batch-tokens={tiny_config.batch_tokens}"),
     ]
     running = [
         subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
@@ -159,7 +159,7 @@ def test_a_model_that_accelerate_places_has_the_same_states(
 def test_a_model_whose_weights_wait_on_the_cpu_has_the_same_states(
     device: torch.device, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``--device-map auto`` has it where the GPU is too small: layer after layer is fetched."""
+    """As ``--set device-map=auto`` has it where the GPU is too small: layer after layer is fetched."""
     accelerate = pytest.importorskip(
         "accelerate", reason="accelerate (the extra 'gpu') is not installed"
     )

@@ -239,7 +239,7 @@ class TestGpuAlone:
     def test_memory_that_ran_out_is_free_again_and_said(self, gpu: torch.device) -> None:
         free = torch.cuda.mem_get_info(gpu)[0]
         with (
-            pytest.raises(ShortOfMemoryError, match="--seed-batch 2"),
+            pytest.raises(ShortOfMemoryError, match="--set seed-batch=2"),
             room_for(recipe("gaam", "linear"), [0, 1, 2, 3], str(gpu)),
         ):
             torch.empty(2 * free, dtype=torch.uint8, device=gpu)

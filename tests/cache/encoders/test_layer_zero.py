@@ -180,7 +180,7 @@ def test_what_the_first_layer_reads_is_seen_however_it_is_handed_over(named: boo
 def test_an_input_of_another_size_is_refused_and_the_layers_are_not() -> None:
     forward = forward_of(6)
     with torch.no_grad():
-        with pytest.raises(Unusable, match=r"--layer-zero cannot be kept.*6\), its output.*8\)"):
+        with pytest.raises(Unusable, match=r"layer-zero cannot be kept.*6\), its output.*8\)"):
             forward.reference([1, 2, 3])
         forward.first_layer = 1
         assert forward.reference([1, 2, 3])["mean"].shape == (1, 2, 8)

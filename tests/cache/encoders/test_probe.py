@@ -268,7 +268,7 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
         gaam_cache.extract(config)
     assert "in layer 2" in str(caught.value)
     assert "train.csv, row" in str(caught.value)
-    assert "--batch-tokens 1" in str(caught.value)
+    assert "--set batch-tokens=1" in str(caught.value)
     assert not list((config.out / "shards").glob("*.json"))
 
 

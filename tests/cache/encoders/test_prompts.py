@@ -298,7 +298,7 @@ def test_prompts_are_given_once_and_files_are_read(tmp_path: Path) -> None:
     for file in ("prompt.txt", "nowhere", "."):
         with pytest.raises(NotFoundError, match="cannot read the prompt"):
             Prompt.of(None, tmp_path / file)
-    with pytest.raises(ConfigError, match="--pool-over is out of range"):
+    with pytest.raises(ConfigError, match="pool-over is out of range"):
         ExtractConfig(pool_over="prompt")  # type: ignore[arg-type]
 
 

@@ -118,7 +118,7 @@ def test_the_plan_says_so_and_the_numbers_can_be_recomputed(tiny_config: Extract
     assert "config.json" in identity["files"]
     again = recorded_config(plan, config.out)
     assert (again.untrained_encoder, again.encoder_seed) == (True, 5)
-    assert "--untrained-encoder --encoder-seed 5" in extract_command(again)
+    assert "--untrained-encoder --set encoder-seed=5" in extract_command(again)
     result = gaam_cache.verify(config.out, recompute_rows=6)
     assert result.good
     assert result.recomputed is not None
@@ -171,7 +171,7 @@ def test_no_weights_are_fetched_from_the_hub(
     [
         ({"encoder_seed": 3}, "--untrained-encoder beside it"),
         ({"untrained_encoder": True, "encoder_seed": -1}, ">= 0"),
-        ({"untrained_encoder": True, "device_map": "auto"}, "--device-map"),
+        ({"untrained_encoder": True, "device_map": "auto"}, "device-map"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(options: dict, message: str) -> None:
@@ -200,7 +200,7 @@ def test_every_command_says_untrained(
     gaam: Callable[..., Outcome], tiny_config: ExtractConfig, tmp_path: Path
 ) -> None:
     arguments = ["extract", "--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset]
-    arguments += ["--out", tiny_config.out, "--untrained-encoder", "--encoder-seed", 3]
+    arguments += ["--out", tiny_config.out, "--untrained-encoder", "--set", "encoder-seed=3"]
     label = f"{tiny_config.encoder}, untrained (seed 3)"
     assert label in gaam(*arguments, "--dry-run").out
     assert label in gaam(*arguments).out

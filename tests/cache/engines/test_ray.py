@@ -146,7 +146,7 @@ def test_a_worker_that_is_killed_leaves_stdout_to_the_command(
     out = tmp_path / "out"
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     places = ("--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset, "--quiet")
-    more = ("--shard-rows", 2, "--batch-tokens", 64, "--device", "cpu", "--json")
+    more = ("--set", "shard-rows=2", "--set", "batch-tokens=64", "--device", "cpu", "--json")
     alone = tmp_path / "alone"
     run = command("extract", *places, *more, "--out", alone)
     subprocess.run(run, cwd=ROOT, env=environ, check=True, capture_output=True)

@@ -143,7 +143,7 @@ def test_workers_share_shards(bare: ExtractConfig, monkeypatch: pytest.MonkeyPat
             assert said.seconds == pytest.approx(alone * -(-shards // workers) / shards)
             assert bool(said.warnings) == (shards < workers)
             if said.warnings:
-                asked = int(said.warnings[0].split("--shard-rows ")[1].split()[0])
+                asked = int(said.warnings[0].split("shard-rows ")[1].split()[0])
                 better = gaam_cache.estimate(replace(config, shard_rows=asked), assumed=assumed)
                 assert not better.warnings
 

@@ -89,7 +89,7 @@ def test_bytes_are_left_to_the_reader_who_says_how_to_repair_them(
     remove, rest = caught.value.details["to do"].split(" && gaam ")
     extract = rest.removesuffix(" (gaam verify lists all damage)")
     Path(remove.removeprefix("rm ")).unlink()
-    assert gaam(*extract.split(), "--batch-tokens", 64, "-q").code == 0
+    assert gaam(*extract.split(), "--set", "batch-tokens=64", "-q").code == 0
     assert shard_bytes(tiny_config.out) == whole
 
 

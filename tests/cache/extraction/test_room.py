@@ -68,7 +68,7 @@ def test_a_budget_that_is_too_large_is_halved_until_it_fits_and_stays_so(
     assert summary.smaller_batches is not None
     assert 50 < summary.smaller_batches <= 100, "halved once more than needed, or less often"
     assert len([one for one in said if "out of memory" in str(one.message)]) == 1
-    assert f"--batch-tokens {summary.smaller_batches}" in str(said[0].message)
+    assert f"--set batch-tokens={summary.smaller_batches}" in str(said[0].message)
     assert f"{summary.smaller_batches} tokens" in summary.in_words()
     assert len(refused) < 10, "what did not fit is tried again with every shard"
     away = relative(states(config), states(replace(config, out=config.out.with_name("roomy"))))
@@ -90,7 +90,7 @@ def test_shards_that_are_there_stay_and_what_is_missing_is_made_later(
     with pytest.raises(ShortOfMemoryError) as caught:
         gaam_cache.extract(tiny_config)
     said = str(caught.value)
-    for words in ("one row", ", row ", "CUDA out of memory", "--max-length below", "--device-map"):
+    for words in ("one row", ", row ", "CUDA out of memory", "--max-length below", "device-map"):
         assert words in said, said
     assert as_refusal(caught.value) is caught.value, "said in general, where more is known"
     before = shard_bytes(tiny_config.out)
@@ -123,7 +123,7 @@ def test_the_command_says_it_once_and_ends_well(
     limit(monkeypatch, 60)
     done: Outcome = gaam(
         *("extract", "--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset),
-        *("--out", tiny_config.out, "--shard-rows", 20, "--batch-tokens", 200),
+        *("--out", tiny_config.out, "--set", "shard-rows=20", "--set", "batch-tokens=200"),
     )
     assert done.code == 0, done.err
     assert done.err.count("out of memory") == 1

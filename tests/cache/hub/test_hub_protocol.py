@@ -186,15 +186,15 @@ def test_copies_serve_when_the_hub_is_gone_or_must_not_be_asked(
     offline = {"HF_HUB_OFFLINE": "1"}
     gone, silent, other, bare = extract.all(
         both | {"env": {"HF_ENDPOINT": NOWHERE}, "out": "gone"},
-        both | {"env": offline, "out": "silent", "more": ("--dataset-revision", "main")},
-        both | {"env": offline, "out": "other", "more": ("--dataset-revision", "dev")},
+        both | {"env": offline, "out": "silent", "more": ("--set", "dataset-revision=main")},
+        both | {"env": offline, "out": "other", "more": ("--set", "dataset-revision=dev")},
         both | {"env": offline, "out": "bare", "home": "empty"},
     )
     assert len(world.hub.requests) == requests
     for outcome, out in ((gone, "gone"), (silent, "silent")):
         assert outcome.code == 0, outcome.err
         assert extract.plan(out) == extract.plan()
-    check_failed(other, 1, "dev", f"--dataset-revision {world.news}")
+    check_failed(other, 1, "dev", f"--set dataset-revision={world.news}")
     check_failed(bare, 1, "HF_HUB_OFFLINE", NEWS)
 
 
@@ -207,9 +207,9 @@ def test_an_older_copy_never_stands_in_for_the_commit_asked_for(
     moved = world.hub.datasets[NEWS].commit(rows | {"README.md": CARD})
     # the hub still names commits, but hands out no file: datasets then takes what it has
     world.hub.fault = on("/resolve/", status=403)
-    check_failed(extract(dataset=NEWS, out="new"), 1, moved, f"--dataset-revision {world.news}")
+    check_failed(extract(dataset=NEWS, out="new"), 1, moved, f"--set dataset-revision={world.news}")
     assert not (extract.folder / "new").exists()
-    copy = extract("--dataset-revision", world.news, dataset=NEWS, out="new")
+    copy = extract("--set", f"dataset-revision={world.news}", dataset=NEWS, out="new")
     assert copy.code == 0, copy.err
     assert extract.plan("new") == extract.plan()
 
@@ -303,7 +303,7 @@ def test_what_the_hub_does_not_have_or_give_is_told(world: World, extract: Comma
         {"encoder": "someone/absent"},
         {"encoder": MODEL, "revision": "absent"},
         {"dataset": "someone/absent"},
-        {"dataset": NEWS, "more": ("--dataset-revision", "absent")},
+        {"dataset": NEWS, "more": ("--set", "dataset-revision=absent")},
         {"encoder": "someone/gated"},
         {"dataset": "someone/gated401"},
         {"dataset": "someone/gated403"},

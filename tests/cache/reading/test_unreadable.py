@@ -26,8 +26,18 @@ def commands(config: ExtractConfig, folder: Path) -> dict[str, list[object]]:
     """All that read a cache."""
     cache, runs = config.out, folder / "runs"
     again = ["--encoder", config.encoder, "--dataset", config.dataset, "--out", cache]
-    again += ["--shard-rows", 10, "--batch-tokens", 64, "--quiet"]
-    recipe = ["--attn", "scalar-mix", "--epochs", 1, "--seeds", 1, "--compile", "off", "--quiet"]
+    again += ["--set", "shard-rows=10", "--set", "batch-tokens=64", "--quiet"]
+    recipe = [
+        "--attn",
+        "scalar-mix",
+        "--epochs",
+        1,
+        "--seeds",
+        1,
+        "--set",
+        "compile=off",
+        "--quiet",
+    ]
     return {
         "verify": ["verify", cache],
         "inspect": ["inspect", cache],

@@ -107,7 +107,7 @@ def test_rows_that_are_bad_for_one_reason_read_like_one(tmp_path: Path) -> None:
     found = [f"line {n}: {single.details['found']}" for n in (2, 3, 4)]
     assert error.details["found"] == "\n".join([*found, "and 1,197 more"])
     assert error.details["where"] == f"{path}, line 2 and 1,199 more"
-    assert "--skip-empty" in error.details["to do"]
+    assert "skip-empty" in error.details["to do"]
 
 
 def test_memory_does_not_grow_with_bad_rows(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_split_without_labels_may_lack_the_column_or_have_anything_there(
         assert rows.inputs == ["goal", "cup"]
     path.unlink()
     write(tmp_path / "test.jsonl", [{"text": "goal"}])
-    with pytest.raises(ConfigError, match=r"no column 'label'(.|\n)*--unlabelled"):
+    with pytest.raises(ConfigError, match=r"no column 'label'(.|\n)*unlabelled"):
         read(tmp_path, "test")
 
 
@@ -278,10 +278,10 @@ def test_labels_lose_white_space_only_where_that_is_asked_for(tmp_path: Path) ->
 
 
 BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"delimiter": ";;"}, "--delimiter is none"),
-    ({"delimiter": '"'}, "--delimiter is none"),
-    ({"delimiter": "\n"}, "--delimiter is none"),
-    ({"delimiter": "\ud800"}, "--delimiter is none"),
+    ({"delimiter": ";;"}, "delimiter is none"),
+    ({"delimiter": '"'}, "delimiter is none"),
+    ({"delimiter": "\n"}, "delimiter is none"),
+    ({"delimiter": "\ud800"}, "delimiter is none"),
     ({"keep_columns": ("who", "who")}, "given twice"),
     ({"keep_columns": ("clip_of",), "clip_mode": "split"}, "makes a kept column 'clip_of'"),
     ({"test_fraction": 0.0}, "out of range"),
@@ -292,9 +292,9 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"test_fraction": 0.2, "splits": ("train",)}, "no --split"),
     ({"test_fraction": 0.2, "splits": ("train", "dev")}, "no --split"),
     ({"test_fraction": 0.2, "splits": ("train", "test", "dev")}, "no --split"),
-    ({"test_fraction": 0.2, "unlabelled": ("test",)}, "no --unlabelled"),
-    ({"split_seed": 1}, "--split-seed is for"),
-    ({"split_seed": -1, "test_fraction": 0.2}, "--split-seed is out of range"),
+    ({"test_fraction": 0.2, "unlabelled": ("test",)}, "no unlabelled"),
+    ({"split_seed": 1}, "split-seed is for"),
+    ({"split_seed": -1, "test_fraction": 0.2}, "split-seed is out of range"),
     ({"unlabelled": ("dev",)}, "no split that is read"),
     ({"unlabelled": ("train",)}, "'train' cannot be unlabelled"),
     ({"unlabelled": ("dev",), "splits": ("dev", "test")}, "'dev' cannot be unlabelled"),

@@ -109,7 +109,7 @@ def test_what_is_no_encoding_of_files_is_refused() -> None:
     bad = [codec for codec in every_codec() if not usable(codec)]
     assert len(bad) >= 4
     for name in [*bad, "base64", "rot13", "zip", "hex", "no-such", "", "\0", "x" * 300, "utf 9"]:
-        with pytest.raises(ConfigError, match="unknown --encoding"):
+        with pytest.raises(ConfigError, match="unknown encoding"):
             ExtractConfig(encoding=name)
     for name in ("UTF8", "Latin-1", "windows-1252", "utf_16_le", "sjis"):
         assert ExtractConfig(encoding=name).encoding == name
@@ -148,7 +148,7 @@ def test_a_byte_order_mark_that_agrees_is_left_out_and_one_that_does_not_is_refu
         there = codec.upper().removesuffix("-LE").removesuffix("-BE")
         with pytest.raises(DataError, match=f"byte-order mark of {there}(.|\n)*line 1") as caught:
             read(path, encoding=encoding)
-        assert f"--encoding {there.lower()}" in caught.value.details["to do"]
+        assert f"--set encoding={there.lower()}" in caught.value.details["to do"]
         # and that helps
         assert read(path, encoding=there.lower()).inputs == ["b c"]
 
@@ -157,7 +157,7 @@ def test_an_order_of_bytes_that_nobody_says_is_not_that_of_this_machine(tmp_path
     path = tmp_path / "train.csv"
     for family, order in product(("utf-16", "utf-32"), ("le", "be")):
         path.write_bytes("label,text\na,b\n".encode(f"{family}-{order}"))
-        with pytest.raises(DataError, match=f"--encoding {family}-le, or {family}-be"):
+        with pytest.raises(DataError, match=f"encoding {family}-le, or {family}-be"):
             read(path, encoding=family)
         assert read(path, encoding=f"{family}-{order}").inputs == ["b"]
         path.write_bytes(b"")
@@ -239,11 +239,11 @@ def test_a_header_that_nothing_parts_hints_at_the_delimiter(
 ) -> None:
     (tmp_path / "train.csv").write_text(f"label{mark}text\na{mark}b\n")
     if word not in ("comma", "space"):
-        with pytest.raises(ConfigError, match=f"separated by commas(.|\n)*--delimiter {word}"):
+        with pytest.raises(ConfigError, match=f"separated by commas(.|\n)*--set delimiter={word}"):
             read(tmp_path)
         assert read(tmp_path, delimiter=word).inputs == ["b"]
         assert read(tmp_path, delimiter=mark).inputs == ["b"]
-        with pytest.raises(ConfigError, match=f"another --delimiter, {word}"):
+        with pytest.raises(ConfigError, match=f"another delimiter, {word}"):
             read(tmp_path, delimiter="^")
 
 

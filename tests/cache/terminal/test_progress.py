@@ -170,8 +170,17 @@ def test_an_interrupted_extraction_in_a_terminal_says_what_it_keeps(
     )
     out = tmp_path / "cache"
     arguments = ["extract", "--encoder", tiny_config.encoder, "--dataset", str(tmp_path / "data")]
-    arguments += ["--split", "train", "--out", str(out), "--shard-rows", "20", "--device", "cpu"]
-    outcome = in_terminal([*arguments, "--batch-tokens", "64"], b" left; ", signal.SIGINT)
+    arguments += [
+        "--split",
+        "train",
+        "--out",
+        str(out),
+        "--set",
+        "shard-rows=20",
+        "--device",
+        "cpu",
+    ]
+    outcome = in_terminal([*arguments, "--set", "batch-tokens=64"], b" left; ", signal.SIGINT)
     kept = len(list(out.glob("shards/*.json")))
     total = -(-9002 // 20)
     assert outcome.code == 130, outcome

@@ -35,9 +35,9 @@ def of_number(number: int) -> OSError:
 
 
 EXHAUSTED = {
-    "numpy": (raised(lambda: np.empty(2**60, np.uint8)), "--batch-tokens"),
-    "torch": (raised(lambda: torch.empty(2**60, dtype=torch.uint8)), "--seed-batch"),
-    "python": (MemoryError(), "--shard-rows"),
+    "numpy": (raised(lambda: np.empty(2**60, np.uint8)), "batch-tokens"),
+    "torch": (raised(lambda: torch.empty(2**60, dtype=torch.uint8)), "seed-batch"),
+    "python": (MemoryError(), "shard-rows"),
     "a GPU": (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "memory"),
     "the dynamic loader": (ImportError("libx.so: failed to map: Cannot allocate memory"), "memory"),
     "a system call": (of_number(errno.ENOMEM), "memory"),

@@ -154,7 +154,7 @@ class Bench:
         shutil.rmtree(self._runs, ignore_errors=True)
         folders = ["--cache", self.cache, "--runs", self._runs]
         few = ["--attn", "none", "--seeds", 1, "--epochs", 1, "--select", "last"]
-        return self._gaam("train", *folders, *few, "--compile", "off", "--device", "cpu", "-q")
+        return self._gaam("train", *folders, *few, "--set", "compile=off", "--device", "cpu", "-q")
 
     def _verify(self) -> Outcome:
         return self._gaam("verify", self.cache, "--json", "-q")
@@ -164,7 +164,7 @@ class Bench:
 
     def _extract(self) -> Outcome:
         made_of = ["--encoder", self._config.encoder, "--dataset", self._config.dataset]
-        how = ["--shard-rows", 6, "--batch-tokens", 64, "--device", "cpu", "-q"]
+        how = ["--set", "shard-rows=6", "--set", "batch-tokens=64", "--device", "cpu", "-q"]
         return self._gaam("extract", *made_of, "--out", self.cache, *how)
 
 

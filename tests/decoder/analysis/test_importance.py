@@ -173,4 +173,4 @@ def test_inspect_says_what_an_accuracy_is_of_and_why_there_is_no_importance(
     (failed,) = gaam_decoder.train(replace(config, attn=("gaam",), lr=(1e30,), epochs=2))
     assert failed.failed
     assert "importance   none: no seed finished" in gaam("inspect", failed.path).out
-    assert what_to_try(failed) == "try --lr 0.001 or --clip-grad-norm 1"
+    assert what_to_try(failed) == "try --lr 0.001 or --set clip-grad-norm=1"

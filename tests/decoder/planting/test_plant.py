@@ -96,16 +96,16 @@ def test_refusals(tiny_cache: Path, tmp_path: Path) -> None:
     (tmp_path / "there" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("x")
     for given, said in {
-        (("classes", 1),): "--classes is out of range",
+        (("classes", 1),): "classes is out of range",
         (("rows", 0),): "--rows is out of range",
         (("rows", 30), ("classes", 11)): "more classes than rows",
         (("strength", 0.0),): "--strength is out of range",
         (("strength", float("nan")),): "--strength is out of range",
-        (("layers", 1),): "--layers is out of range",
-        (("width", 0),): "--width is out of range",
+        (("layers", 1),): "layers is out of range",
+        (("width", 0),): "width is out of range",
         (("seed", -1),): "--seed is out of range",
         (("rows", 2**31 - 1), ("width", 1000)): "more than is planted",
-        (("from_cache", tiny_cache), ("layers", 4)): "--layers is of Gaussian states",
+        (("from_cache", tiny_cache), ("layers", 4)): "layers is of Gaussian states",
         (("from_cache", tiny_cache), ("rows", 10**6)): "fewer rows than --rows",
         (("from_cache", tiny_cache), ("classes", 10**4)): "more classes than rows",
         (("out", tmp_path / "there"),): "(is no cache|nothing can be written)",
@@ -130,7 +130,18 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
         return outcome
 
     out, runs = tmp_path / "c", tmp_path / "runs"
-    small = ["--layers", 4, "--width", 3, "--rows", 60, "--classes", 2, "--gate", "two-peaks"]
+    small = [
+        "--set",
+        "layers=4",
+        "--set",
+        "width=3",
+        "--rows",
+        60,
+        "--set",
+        "classes=2",
+        "--gate",
+        "two-peaks",
+    ]
     shown = run("plant", out, *small, "--quiet").out
     assert "gate         two-peaks" in shown
     assert "next: gaam train --attn none --attn chi2:heads=1" in shown
@@ -142,7 +153,7 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
     assert "gate two-peaks, strength 4, seed 0" in run("inspect", out).out
     run("verify", out, "--quiet")
     run("export", out, tmp_path / "e", "--quiet")
-    train = ["--cache", out, "--runs", runs, "--seeds", 2, "--epochs", 1, "--compile", "off"]
+    train = ["--cache", out, "--runs", runs, "--seeds", 2, "--epochs", 1, "--set", "compile=off"]
     run("train", "--attn", "none", "--attn", "chi2:heads=1", *train, "--quiet")
     (loaded,) = {str(r.cache["planted"]["gate"]) for r in gaam_decoder.load_runs(runs)}
     assert loaded == "two-peaks"
@@ -207,7 +218,7 @@ def test_what_takes_more_memory_than_there_is_says_how_much_and_what_to_lower(
     assert outcome.err.count("error: ") == 1
     assert "GB" in outcome.err
     assert f"--{option}" in outcome.err.partition("to do:")[2]
-    assert "--batch-tokens" not in outcome.err
+    assert "batch-tokens" not in outcome.err
     assert not (tmp_path / "p").exists()
 
 
@@ -220,14 +231,14 @@ def test_memory_that_runs_out_while_it_is_planted_is_the_same_message(
             raise error
 
         monkeypatch.setattr("gaam_decoder.planting.plant.planted_labels", refuse)
-        with pytest.raises(ShortOfMemoryError, match="lower --layers, --width"):
+        with pytest.raises(ShortOfMemoryError, match="lower layers, width"):
             plant(PlantConfig(out=tmp_path / "p", **SMALL))
 
 
 def test_more_numbers_than_are_planted_says_the_bytes(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"275 GB[\s\S]*lower --rows, --layers or --width"):
+    with pytest.raises(ConfigError, match=r"275 GB[\s\S]*lower --rows, layers or width"):
         PlantConfig(out=tmp_path, rows=2**31 - 1, layers=4, width=8)
-    with pytest.raises(ConfigError, match="--layers is out of range"):
+    with pytest.raises(ConfigError, match="layers is out of range"):
         PlantConfig(out=tmp_path, layers=10**8, rows=60)
 
 

@@ -54,7 +54,7 @@ def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(
         assert json.loads(said)["evaluated"] is False
         assert "NaN" not in said
         assert gaam("verify", run.path).code == 0
-        assert "--test-split none" in train_command(again)
+        assert "--set test-split=none" in train_command(again)
         refused = gaam("ablate", run.path)
         assert refused.code == 2
         assert "a final model has none" in refused.err

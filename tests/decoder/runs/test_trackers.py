@@ -152,7 +152,7 @@ def test_a_package_that_is_missing_is_told_before_training(
     name: str, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, IMPORTED[name], None)
-    with pytest.raises(ConfigError, match=rf"--track {name} needs {name}") as error:
+    with pytest.raises(ConfigError, match=rf"--set track={name} needs {name}") as error:
         gaam_decoder.train(replace(config, track=name))
     assert f"pip install {name}" in str(error.value)
     assert not config.runs.exists()
@@ -170,7 +170,7 @@ def test_a_tracker_that_fails_loses_no_run(
 
     monkeypatch.setattr(cls, "check", lambda _: None)
     monkeypatch.setattr(cls, "write", fail)
-    with pytest.warns(GaamWarning, match=rf"--track {name} could not write curves of gaam"):
+    with pytest.warns(GaamWarning, match=rf"--set track={name} could not write curves of gaam"):
         (run,) = gaam_decoder.train(replace(config, track=name))
     assert list(run.finished) == [0, 3]
 

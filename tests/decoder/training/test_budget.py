@@ -219,7 +219,7 @@ def test_a_budget_that_is_not_there_is_refused_with_the_number_that_is(
         ({"train_rows": "10", "shots": "5"}, "--train-rows 10 and --shots 5"),
         ({"shots": "1,5"}, r"--select last"),
         ({"train_rows": "10", "folds": 2, "groups": "session"}, "rows are drawn one by one"),
-        ({"select": "last", "split_seed": 3}, "--split-seed plays no part"),
+        ({"select": "last", "split_seed": 3}, "split-seed plays no part"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(

@@ -190,14 +190,14 @@ def test_weighted_runs_are_marked_and_can_be_made_again(
     )
     [table] = build_tables(runs)
     assert [s for s in table.settings() if s] == ["class_weights=balanced"]
-    [note] = [note for note in notes(table) if "--class-weights" in note]
+    [note] = [note for note in notes(table) if "class-weights" in note]
     assert "balanced: in the training loss of none" in note
     [alone] = build_tables(runs[1:])
-    assert "--class-weights balanced: in the training loss of all rows" in "".join(notes(alone))
+    assert "class-weights balanced: in the training loss of all rows" in "".join(notes(alone))
     [unweighted] = build_tables(runs[:1])
-    assert not any("--class-weights" in note for note in notes(unweighted))
+    assert not any("class-weights" in note for note in notes(unweighted))
     command = train_command(runs[1])
-    assert "--class-weights balanced" in command
+    assert "class-weights balanced" in command
     again = gaam(*command.split()[1:])
     assert again.code == 0, again.err
     assert len(list(config.runs.glob("none-*"))) == 2

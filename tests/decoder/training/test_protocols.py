@@ -38,7 +38,7 @@ def test_rows_that_were_learned_are_tested_only_where_that_is_said(
     split: str, config: TrainConfig
 ) -> None:
     same = {"train_split": split, "test_split": split}
-    with pytest.raises(ConfigError, match=r"--allow-train-as-test"):
+    with pytest.raises(ConfigError, match=r"allow-train-as-test"):
         replace(config, **same)
     assert not config.runs.exists()
     (run,) = gaam_decoder.train(replace(config, **same, allow_train_as_test=True))
@@ -49,9 +49,9 @@ def test_rows_that_were_learned_are_tested_only_where_that_is_said(
 
 @pytest.mark.parametrize("split", ["train", "val", "Test"])
 def test_folds_have_no_test_split(split: str, config: TrainConfig, gaam: Gaam) -> None:
-    with pytest.raises(ConfigError, match="--test-split plays no part"):
+    with pytest.raises(ConfigError, match="test-split plays no part"):
         replace(config, folds=2, test_split=split)
-    assert gaam("train", "--folds", 2, "--test-split", split).code == 2
+    assert gaam("train", "--folds", 2, "--set", f"test-split={split}").code == 2
 
 
 @pytest.mark.parametrize("select", ["last", "test"])
@@ -125,7 +125,7 @@ def test_a_cache_of_one_split_says_how_to_be_tested(config: TrainConfig, tmp_pat
         encoder=str(encoders["bert"]), dataset=str(file), splits=("train",), out=tmp_path / "c"
     )
     gaam_cache.extract(options)
-    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*--train-split train --folds 5"):
+    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*train-split train --folds 5"):
         gaam_decoder.train(replace(config, cache=tmp_path / "c"))
 
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
 ) -> None:
     config = replace(config, **axes)
     for work in (gaam_decoder.estimate, gaam_decoder.train):
-        with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*--skip-impossible") as caught:
+        with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*skip-impossible") as caught:
             work(config)
         assert name in str(caught.value)
         assert f"{impossible} of {total} combinations; the other {total - impossible} can" in str(
@@ -160,7 +160,7 @@ def test_what_is_impossible_alone_is_refused_all_the_same(config: TrainConfig) -
     for attn in ("gaam:heads=4", "mqa:width=2147483647,query_heads=1", "gaam:heads=0"):
         with pytest.raises(ConfigError, match=r"cannot be built") as caught:
             gaam_decoder.train(replace(config, attn=(attn,), skip_impossible=True))
-        assert "--skip-impossible" not in str(caught.value)
+        assert "skip-impossible" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"at least two(.|\n)*1 layer\b(.|\n)*mha"):
         gaam_decoder.train(replace(config, attn=("gaam",), layers=(3,)))
 
@@ -179,7 +179,16 @@ def test_a_sweep_has_an_end(config: TrainConfig) -> None:
 def test_a_training_of_which_every_seed_fails_fails(
     attn: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path
 ) -> None:
-    options = ["--cache", tiny_cache, "--runs", tmp_path / "r", "--epochs", 2, "--compile", "off"]
+    options = [
+        "--cache",
+        tiny_cache,
+        "--runs",
+        tmp_path / "r",
+        "--epochs",
+        2,
+        "--set",
+        "compile=off",
+    ]
     options += ["--attn", attn, "--lr", "0.01", "--lr", "1e30", "--weight-decay", "0"]
     for more in ([], ["--quiet"], ["--json"]):
         outcome = gaam("train", *options, "--seeds", 2, *more)
@@ -188,7 +197,7 @@ def test_a_training_of_which_every_seed_fails_fails(
             f"{attn} + linear, pool mean, lr 1e+30, weight decay 0: the loss became" in outcome.err
         )
         assert "lr 0.01, weight decay 0: the loss" not in outcome.err
-        assert "--lr 0.001 or --clip-grad-norm 1" in outcome.err
+        assert "--lr 0.001 or --set clip-grad-norm=1" in outcome.err
         assert str(tmp_path / "r") in outcome.err
     runs = json.loads(outcome.out)  # all was trained and is kept
     assert len(runs) == 2

@@ -80,11 +80,11 @@ def test_of_equal_epochs_the_first_or_that_of_the_lower_loss() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clip_order": "clip-first"}, "--loss-scale dynamic and --clip-grad-norm with it"),
-        ({"clip_order": "clip-first", "clip_grad_norm": 1.0}, "--loss-scale dynamic with it"),
-        ({"clip_order": "clip-first", "dtype": "float16"}, "--clip-grad-norm with it"),
+        ({"clip_order": "clip-first"}, "--set loss-scale=dynamic and clip-grad-norm with it"),
+        ({"clip_order": "clip-first", "clip_grad_norm": 1.0}, "--set loss-scale=dynamic with it"),
+        ({"clip_order": "clip-first", "dtype": "float16"}, "clip-grad-norm with it"),
         ({"dtype": "float16", "loss_scale": "none"}, "loses small gradients"),
-        ({"ties": "first", "select": "last"}, "--ties plays no part"),
+        ({"ties": "first", "select": "last"}, "ties plays no part"),
         *(({name: "some"}, f"--{name.replace('_', '-')} is out of range")
           for name in ("dtype", "eval_dtype", "loss_scale", "clip_order", "ties", "schedule")),
     ],
@@ -168,9 +168,9 @@ def test_the_preset_trains_and_can_be_taken_apart(
     assert trained.code == 0, trained.err
     report = gaam("report", tmp_path, "--json").out
     assert "gqgaam:init=xavier-normal,published=true,width=16" in report
-    parts = ["--loss-scale", "none", "--clip-order", "unscale-first", "--dtype", "float32"]
+    parts = ["--set", "loss-scale=none", "--set", "clip-order=unscale-first", "--dtype", "float32"]
     assert gaam("train", *options, *parts).code == 0
-    refused = gaam("train", *options, "--loss-scale", "none")
+    refused = gaam("train", *options, "--set", "loss-scale=none")
     assert refused.code == 2
     assert "loses small gradients" in refused.err
 

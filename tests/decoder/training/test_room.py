@@ -45,7 +45,7 @@ def test_too_little_memory_is_said_with_fewer_seeds_or_rows(
         with pytest.raises(ShortOfMemoryError) as caught:
             gaam_decoder.train(config)
     said = str(caught.value)
-    assert ("--seed-batch 3" if seeds == 7 else "--batch-size 8") in said
+    assert ("--set seed-batch=3" if seeds == 7 else "--batch-size 8") in said
     assert "CUDA out of memory" in said
     assert as_refusal(caught.value) is caught.value
     (run,) = gaam_decoder.train(config)  # the same command, where there is memory

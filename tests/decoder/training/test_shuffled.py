@@ -102,7 +102,7 @@ def test_every_head_ends_at_chance(head: str, config: TrainConfig) -> None:
     assert low == pytest.approx((share**2).sum())
     assert high == share.max()
     assert verify(config.runs).good
-    assert "--shuffle-labels" in train_command(run)
+    assert "shuffle-labels=true" in train_command(run)
 
 
 def test_seeds_together_and_one_by_one_are_told_the_same(config: TrainConfig) -> None:
@@ -164,7 +164,17 @@ def test_the_commands_take_it(
     tiny_cache: Path, tmp_path: Path, gaam: Callable[..., Outcome]
 ) -> None:
     options = ["--cache", tiny_cache, "--runs", tmp_path / "runs", "--device", "cpu"]
-    options += ["--attn", "gct", "--seeds", 2, "--epochs", 1, "--shuffle-labels", "--probe"]
+    options += [
+        "--attn",
+        "gct",
+        "--seeds",
+        2,
+        "--epochs",
+        1,
+        "--set",
+        "shuffle-labels=true",
+        "--probe",
+    ]
     dry = gaam("train", "--dry-run", *options)
     assert dry.out.count("labels shuffled") == 2
     runs = json.loads(gaam("train", "--json", *options).out)

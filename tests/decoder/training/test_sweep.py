@@ -173,7 +173,7 @@ def test_without_a_compiler_the_same_is_computed_and_said(config: TrainConfig) -
     expected = gaam_decoder.train(config)[0]
     code = "import sys, cli; sys.argv[0] = 'gaam'; cli.main()"
     options = ["--cache", config.cache, "--runs", config.runs / "other", "--attn", "gaam"]
-    options += ["--seeds", "2", "--epochs", "2", "--lr", "0.01", "--compile", "on"]
+    options += ["--seeds", "2", "--epochs", "2", "--lr", "0.01", "--set", "compile=on"]
     environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")}
     done = subprocess.run(
         [sys.executable, "-c", code, "train", *map(str, options)],

@@ -177,12 +177,12 @@ def test_any_character_is_a_delimiter_on_the_command_line(
         predictor, run = stand_in(monkeypatch, tmp_path / "run")
         between = words.get(given, given)
         source.write_text(f"text{between}n\ngoal{between}1\n")
-        outcome = gaam("predict", run, "--file", source, "--delimiter", given)
+        outcome = gaam("predict", run, "--file", source, "--set", f"delimiter={given}")
         assert outcome.code == 0, (given, outcome.err)
         assert predictor.asked == ["goal"], given
         assert outcome.out.startswith(f"text{between}n{between}predicted"), given
     for given in ("", '"', "\n", "\r", ",,", "\t\t", "  "):
-        outcome = gaam("predict", run, "--file", source, "--delimiter", given)
+        outcome = gaam("predict", run, "--file", source, "--set", f"delimiter={given}")
         assert (outcome.code, "delimiter" in outcome.err) == (2, True), given
         assert "one character" in outcome.err
         assert not outcome.out

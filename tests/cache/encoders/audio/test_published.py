@@ -47,7 +47,9 @@ def test_published_states_are_the_mean_over_five_seconds_of_raw_samples(
 def test_what_makes_no_sense_with_it_is_refused(
     audio_encoders: dict[str, Path], encoders: dict[str, Path]
 ) -> None:
-    with pytest.raises(ConfigError, match=r"--clip-seconds 5, or none(.|\n)*--clip-seconds 4"):
+    with pytest.raises(
+        ConfigError, match=r"--set clip-seconds=5, or none(.|\n)*--set clip-seconds=4"
+    ):
         ExtractConfig(published_audio=True, clip_seconds=4.0)
     with pytest.raises(ConfigError, match=r"--pool mean(.|\n)*--pool mean,last"):
         ExtractConfig(published_audio=True, pool=("mean", "last"))
@@ -55,5 +57,5 @@ def test_what_makes_no_sense_with_it_is_refused(
     with pytest.raises(ConfigError, match=r"encoders of samples(.|\n)*WhisperFeatureExtractor"):
         AudioEncoder.open(whisper)
     text = ExtractConfig(encoder=str(encoders["bert"]), published_audio=True)
-    with pytest.raises(ConfigError, match=r"--published-audio means nothing(.|\n)*of sounds"):
+    with pytest.raises(ConfigError, match=r"published-audio means nothing(.|\n)*of sounds"):
         open_encoder("text", text, {})

@@ -96,7 +96,7 @@ def test_another_rate_of_the_extractor_is_another_rate(copied: Callable[[str], P
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"max_length": 100}, "--max-length is for texts(.|\n)*--clip-seconds"),
+        ({"max_length": 100}, "--max-length is for texts(.|\n)*clip-seconds"),
         ({"prompt": "A: {text}"}, "--prompt means nothing to this encoder"),
     ],
 )

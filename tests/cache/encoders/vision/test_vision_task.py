@@ -81,10 +81,12 @@ def test_batches_and_shards_of_any_size_give_the_same_states(tmp_path: Path, gaa
     data = write_figures(tmp_path / "data", {"train": 40, "test": 12})
     encoder = FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers")
     states = []
-    for number, options in enumerate((["16"], ["100", "--shard-rows", "7"], ["5000"])):
+    for number, options in enumerate(
+        (["batch-tokens=16"], ["batch-tokens=100", "--set", "shard-rows=7"], ["batch-tokens=5000"])
+    ):
         cache = tmp_path / f"cache{number}"
         where = ["--encoder", encoder, "--dataset", data, "--out", cache, "--pool", "mean,first"]
-        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--batch-tokens", *options)
+        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--set", *options)
         assert outcome.code == 0, outcome.err
         train = gaam_cache.open_cache(cache)["train"]
         assert train.num_tokens.tolist() == [16] * 40
@@ -92,7 +94,7 @@ def test_batches_and_shards_of_any_size_give_the_same_states(tmp_path: Path, gaa
         before = shard_bytes(cache)
         for file in sorted((cache / "shards").glob("train-*.json"))[:1]:
             file.unlink()
-        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--batch-tokens", *options)
+        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--set", *options)
         assert outcome.code == 0, outcome.err
         assert shard_bytes(cache) == before
     for mean, first in states[1:]:

@@ -185,7 +185,7 @@ def test_variables_that_make_no_sense_are_refused_or_as_if_they_were_not_there()
 
 def test_what_is_asked_for_comes_before_torchrun_and_that_before_slurm() -> None:
     both = srun(1, 3)[1] | torchrun(1, 5)[2] | array(0, 4)[3]
-    assert find_rank("1/7", both) == Rank(1, 7, source="--rank")
+    assert find_rank("1/7", both) == Rank(1, 7, source="rank")
     assert find_rank(None, both) == Rank(2, 5, 2, 5, "RANK")
 
 
@@ -211,7 +211,7 @@ def test_rank_is_spelled_in_one_way() -> None:
         assert rank is not None
         assert (rank.number, rank.total) == expected
     for text in BAD_RANKS:
-        with pytest.raises(ConfigError, match="bad --rank") as caught:
+        with pytest.raises(ConfigError, match="bad rank") as caught:
             find_rank(text, {})
         assert "0/n to n-1/n" in str(caught.value)
 

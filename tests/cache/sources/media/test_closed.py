@@ -114,8 +114,8 @@ def write_pictures(folder: Path) -> list[str]:
 
 
 COMMANDS: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
-    "cut": (write_sounds, ["--clip-seconds", "0.5"]),
-    "split": (write_sounds, ["--clip-seconds", "0.5", "--clip-mode", "split"]),
+    "cut": (write_sounds, ["--set", "clip-seconds=0.5"]),
+    "split": (write_sounds, ["--set", "clip-seconds=0.5", "--set", "clip-mode=split"]),
     "pictures": (write_pictures, []),
 }
 
