@@ -489,7 +489,7 @@ def predict(
     # a table on a terminal and a bar on the same one would be mixed
     quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
     with (
-        interruption.explained(lambda: _rows_kept(out)),
+        interruption.explained(lambda: "nothing was written: run the same again"),
         show_progress("predict", "rows", quiet=quiet) as progress,
     ):
         found = gaam_decoder.predict(
@@ -902,12 +902,6 @@ def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
 
 def _shards_kept(out: Path) -> str:
     from gaam_cache.engines.sharing.undone import kept_in_words  # NumPy: not for --help
-
-    return kept_in_words(out)
-
-
-def _rows_kept(out: Path | None) -> str:
-    from gaam_decoder.use.files.partial import kept_in_words  # NumPy: not for --help
 
     return kept_in_words(out)
 
