@@ -22,11 +22,21 @@ from gaam_cache.format.strings import width_of
 from gaam_cache.messages import excerpt
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
-from gaam_cache.sources._handed_over import CheckedRows
 from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20
 """As many are named in a message; more, each of a row or two, are rarely classes."""
+
+
+class CheckedRows(NamedTuple):
+    """Rows of all splits, read and checked, with what was found."""
+
+    rows: dict[str, Rows]
+    class_names: tuple[str, ...]
+    content: dict[str, str]
+    """Hash of every split."""
+    shared_texts: dict[str, dict[str, int]]
+    """Rows of a split whose text a split has too."""
 
 
 class Job(NamedTuple):
@@ -73,6 +83,9 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
     """
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
+    if len({part.kind for part in rows.values()}) > 1:
+        kinds = ", ".join(f"'{split}' of {part.noun}s" for split, part in rows.items())
+        raise DataError("splits are of several kinds", expected="one", found=kinds)
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
     warn(row_checks.check_rows(rows, class_names, groups), stacklevel=5)

@@ -20,11 +20,7 @@ from gaam_cache.format.receipt import SHARD_FOLDER
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.shard import prepare_folder
 from gaam_cache.format.write_plan import adopt_plan, write_plan
-from gaam_cache.sources import _handed_over as handed_over
 from gaam_cache.terminal import Report, in_thread
-
-ROWS = "rows"
-"""Name of the lease of whoever reads them for others."""
 
 
 class Role(NamedTuple):
@@ -110,6 +106,4 @@ def make_missing(
 
 def tidy(config: ExtractConfig, plan: Plan) -> None:
     """Remove what workers told each other; to be called when every shard is there."""
-    Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()} | {ROWS})
-    with storage_errors(config.out):
-        handed_over.put_away(config.out)
+    Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})

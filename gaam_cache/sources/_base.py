@@ -1,27 +1,63 @@
-"""What a source of rows is, and how a ``--dataset`` finds its source."""
+"""Rows of a data set, and how a ``--dataset`` finds the source that reads it."""
 
 from __future__ import annotations
 
+import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Self, overload
+
+import pyarrow as pa
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.sources._spool import PackedTexts
+from gaam_cache.messages import excerpt
 from gaam_cache.terminal import Report, silent
 
+NO_LABEL = ""
+"""Of a row whose class nobody knows; no class can be called so."""
+MEDIA = "gaam_cache.sources.media"
+CHUNK_ROWS = 4096
 
-class Packed(NamedTuple):
-    """Inputs as others can be handed them."""
 
-    texts: PackedTexts
-    """One per row."""
-    about: Mapping[str, Any]
-    """What is the same for all: JSON values."""
+class Strings(Sequence[str]):
+    """Strings in an Arrow array: their bytes and eight more each, whatever Python would take."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        chunks, chunk = [], []
+        for value in values:
+            chunk.append(value)
+            if len(chunk) == CHUNK_ROWS:
+                chunks.append(pa.array(chunk, pa.large_string()))
+                chunk = []
+        self._array = pa.concat_arrays([*chunks, pa.array(chunk, pa.large_string())])
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            found: list[str] = self._array[index].to_pylist()
+            return found
+        return str(self._array[range(len(self))[index]].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), CHUNK_ROWS):
+            yield from self[start : start + CHUNK_ROWS]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,54 +81,77 @@ class Rows(ABC):
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Columns that the cache keeps: one string per row."""
     skipped: Sequence[str] = ()
-    """Where rows stood that were left out, as ``skip-empty`` asks for."""
+    """Where rows stood that ``skip_empty`` left out."""
     labelled: bool = True
     """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
+    units: Sequence[int] = ()
+    """Which sound or text of the data every row is a piece of, where pieces are rows."""
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.inputs)
-
-    def decoders(self) -> dict[str, str]:
-        """What made inputs of bytes, and in which version, where it decides them."""
-        return {}
 
     @abstractmethod
     def contents(self) -> Iterator[bytes]:
         """All of every input, which the fingerprint of a cache covers."""
 
-    @abstractmethod
     def essences(self) -> Iterator[bytes]:
-        """The same without what makes no difference: of equal ones, one is a copy of the other."""
+        """What of every input makes a difference: of two with the same, one is a copy."""
+        return self.contents()
 
     def exactly(self, row: int) -> str:  # noqa: ARG002  all of a row is its essence
-        """What of copies has to be the same before their labels contradict one another."""
+        """What of copies must be the same before their labels contradict one another."""
         return ""
 
     @abstractmethod
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
 
-    def units(self) -> Sequence[int]:
-        """For every row which unit it is of, counted from 0: those of one are never parted."""
-        return range(len(self))
+    def decoders(self) -> dict[str, str]:
+        """What makes samples or pixels of bytes, and in which version: it decides them."""
+        return {}
 
-    def chosen_inputs(self, mask: Sequence[bool]) -> Sequence[Any]:
-        """The inputs of some rows, in order; ``mask`` says of every row whether it is one."""
-        return list(compress(self.inputs, mask))
+    def chosen(self, mask: Sequence[bool]) -> Self:
+        """The rows of which ``mask`` says so, in order."""
+        return replace(
+            self,
+            inputs=self._inputs(compress(self.inputs, mask)),
+            labels=list(compress(self.labels, mask)),
+            kept={name: Strings(compress(of, mask)) for name, of in self.kept.items()},
+            units=list(compress(self.units, mask)),
+        )
 
-    def packed_inputs(self) -> Packed | None:
-        """What other processes make the inputs of; None where they cannot."""
-        return None
-
-    @classmethod
-    def unpacked_inputs(cls, packed: Packed) -> Sequence[Any]:
-        """The inputs, as they were."""
-        raise NotImplementedError
+    def _inputs(self, inputs: Iterable[Any]) -> Sequence[Any]:
+        return list(inputs)
 
 
-NO_LABEL = ""
-"""Of a row whose class nobody knows; no class can be called so."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Texts(Rows):
+    """Rows whose inputs are texts; never blank, always encodable as UTF-8."""
+
+    kind: ClassVar[str] = "text"
+    noun: ClassVar[str] = "text"
+    inputs: Sequence[str]
+
+    def contents(self) -> Iterator[bytes]:
+        """UTF-8."""
+        return (text.encode() for text in self.inputs)
+
+    def essences(self) -> Iterator[bytes]:
+        """The words: texts that differ only in white space, case or form (NFKC) are copies."""
+        for text in self.inputs:
+            plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+            yield " ".join(plain.casefold().split()).encode()
+
+    def exactly(self, row: int) -> str:
+        """The words as they are written: case may tell classes apart."""
+        return " ".join(self.inputs[row].split())
+
+    def excerpt(self, row: int) -> str:
+        """The beginning of a text."""
+        return excerpt(self.inputs[row])
+
+    def _inputs(self, inputs: Iterable[str]) -> Strings:
+        return Strings(inputs)
 
 
 class Source(ABC):
@@ -118,16 +177,6 @@ class Source(ABC):
             DataError: a row cannot be used; says which.
         """
 
-    def state(self, config: ExtractConfig) -> Any | None:
-        """What says, unread, that the data are still the same: JSON values.
-
-        None where that cannot be told: then every worker that others started reads them itself.
-
-        Raises:
-            NotFoundError: no such file or data set.
-        """
-        return None
-
 
 def find_source(dataset: str) -> Source:
     """The first source, by priority, that claims ``dataset``."""
@@ -140,3 +189,11 @@ def find_source(dataset: str) -> Source:
         source: Source = min(claiming, key=lambda one: one[0])[1]()
         return source
     raise ConfigError(f"no source can read the data set '{dataset}'")
+
+
+def rows_of_kind(kind: str) -> type[Rows]:
+    """What holds rows of a kind: texts, or sounds or pictures."""
+    if kind == Texts.kind:
+        return Texts
+    rows: type[Rows] = plugins.load(MEDIA, kind, kind="kind of files").rows
+    return rows

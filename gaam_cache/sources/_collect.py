@@ -1,58 +1,66 @@
-"""Rows out of a table: one column holds the class, others what is encoded."""
+"""Records of a table become rows: texts, or sounds and pictures; each is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
-from gaam_cache.sources._bad_rows import BadRows
-from gaam_cache.sources._base import NO_LABEL
-from gaam_cache.sources._kinds import OneKind
-from gaam_cache.sources._options import refuse_unused
-from gaam_cache.sources._spool import TextSpool
-from gaam_cache.sources._table import Columns, Table
-from gaam_cache.sources._texts import Texts, empty_text, text_of
-from gaam_cache.sources._values import Labels, kept_text
+from gaam_cache.format.plan import MAX_VALUE_BYTES
+from gaam_cache.messages import excerpt
+from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts
+from gaam_cache.sources._table import Columns, Record, Table
+from gaam_cache.sources.media._base import Looker
 from gaam_cache.terminal import Report, counting, silent
 
-OF_MEDIA = ("allow_outside", "clip_seconds", "clip_mode")
-"""Settings that say nothing about texts."""
+SHOWN = 3
+"""Rows that cannot be used and are named."""
 
 
-@dataclass(slots=True)
-class Cells:
-    """What rows have beside their inputs, as far as they are read."""
+class BadRows:
+    """Why rows cannot be used: all are counted, the first are shown."""
 
-    columns: Columns
-    reader: Labels
-    labels: list[str] = field(default_factory=list)
-    kept: dict[str, TextSpool] = field(default_factory=dict)
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._first: list[tuple[str, DataError]] = []
+        self._reasons: Counter[str] = Counter()
 
-    def __post_init__(self) -> None:
-        """A spool for every kept column."""
-        self.kept = {name: TextSpool() for name in self.columns.kept}
+    def add(self, place: str, error: DataError) -> None:
+        """Take note of one, and where it stands."""
+        self._reasons[error.message] += 1
+        if len(self._first) < SHOWN:
+            self._first.append((place, error))
 
-    def add(self, record: Mapping[str, Any], times: int = 1) -> None:
-        """Read those of a record, and add them all or none.
-
-        Args:
-            record: of a table.
-            times: how many rows it is.
+    def refuse(self, total: int) -> None:
+        """Raise one error for all of them, if there are any.
 
         Raises:
-            DataError: one of them cannot be used.
+            DataError: of a single row as it is; of several with the first of them.
         """
-        column = self.columns.label
-        label = NO_LABEL if column is None else self.reader.read(record[column])
-        if self.kept:
-            values = [kept_text(record[name], name) for name in self.kept]
-            for spool, value in zip(self.kept.values(), values, strict=True):
-                for _ in range(times):
-                    spool.append(value)
-        self.labels.extend((label,) * times)
+        if not self._first:
+            return
+        place, error = self._first[0]
+        count, details = self._reasons.total(), error.details
+        message, found = error.message, details.get("found")
+        if count > 1:
+            why = ", ".join(f"{reason} ({n:,})" for reason, n in self._reasons.most_common(SHOWN))
+            message = f"{count:,} of {total:,} rows cannot be used: {why}"
+            lines = [f"{place}: {one.details.get('found', '')}" for place, one in self._first]
+            found = "\n".join([*lines, *[f"and {count - SHOWN:,} more"] * (count > SHOWN)])
+        raise DataError(
+            message,
+            expected=details.get("expected"),
+            found=found,
+            where=f"{self._origin}, {place}",
+            hint=details.get("to do"),
+        )
 
 
 def collect(
@@ -61,67 +69,206 @@ def collect(
     config: ExtractConfig,
     *,
     origin: str,
-    kind: OneKind,
+    folder: Path = Path(),
+    anywhere: bool = False,
     report: Report = silent,
-) -> Texts:
-    """Turn records into rows of text, checking each; labels are kept as they stand.
+) -> Rows:
+    """Turn records into rows; labels are kept as they stand.
 
     Args:
         table: the records.
         columns: those that make a row.
         config: says what is left out, and the limit.
         origin: file or hub id.
-        kind: of the data set, as far as it is known.
+        folder: paths of sounds and pictures are relative to it.
+        anywhere: whether they may lie outside of it.
         report: told how many rows there are so far.
 
     Raises:
-        DataError: no rows; or of all rows that cannot be used how many there are, and what the
-            first are: a text that is empty or no string, a label that is missing or neither a
-            string nor a whole number, a lone surrogate in either, a kept value that is no string.
+        DataError: no rows; or of all that cannot be used how many there are, and the first.
     """
-    kind.check(Texts.kind)
-    refuse_unused(config, OF_MEDIA, origin)
-    labels = Labels(table.class_names, strip=config.strip_labels)
-    texts, cells, bad, skipped = TextSpool(), Cells(columns, labels), BadRows(origin), TextSpool()
     limit = None if config.test_fraction is not None else config.limit  # of splits, when made
-    total = 0
-    for place, record in counting(table.records(columns), report, f"reading {origin}"):
-        total += 1
-        try:
-            if isinstance(record, DataError):
-                raise record
-            text = text_of(record, columns.inputs)
-            if text is not None:
-                cells.add(record)
-                texts.append(text)
-            elif config.skip_empty:
+    label_of = _labels(table.class_names, strip=config.strip_labels)
+    bad, skipped, total = BadRows(origin), list[str](), 0
+    labels, units, clips = list[str](), list[int](), list[str]()
+    kept: dict[str, list[str]] = {name: [] for name in columns.kept}
+    looker = Looker(folder, config, anywhere=anywhere) if columns.of_files else None
+    read: Any = looker.look if looker else _texts
+    every = 32 if looker else 1024  # a file is decoded, which takes some milliseconds
+
+    def inputs() -> Iterator[Any]:
+        """All of them in order; what stands beside each is noted."""
+        nonlocal total
+        found = read(table.records(columns), columns.inputs)
+        for place, record, made in counting(found, report, f"reading {origin}", every=every):
+            if not made and config.skip_empty:
                 skipped.append(place)
-                total -= 1
+                continue
+            total += 1
+            try:
+                if isinstance(record, DataError):
+                    raise record
+                if isinstance(made, DataError):
+                    raise made
+                if not made:
+                    raise _empty(record, columns)
+                label = NO_LABEL if columns.label is None else label_of(record[columns.label])
+                values = [_kept(record[name], name) for name in kept]
+            except DataError as error:
+                bad.add(place, error)
             else:
-                raise empty_text(record, columns.inputs)
-        except DataError as error:
-            bad.add(place, error)
-        if total == limit:
-            break
+                for one in made[: None if limit is None else limit - len(labels)]:
+                    labels.append(label)
+                    for of, value in zip(kept.values(), values, strict=True):
+                        of.append(value)
+                    if looker:
+                        units.append(total)
+                        clips.append(one.blob.name)
+                    yield one
+            if limit is not None and max(total, len(labels)) >= limit:
+                break
+
+    all_inputs = list(inputs()) if looker else Strings(inputs())
     bad.refuse(total)
-    if not texts:
-        raise no_rows(origin, len(skipped))
-    return Texts(
-        inputs=texts,
-        labels=cells.labels,
-        class_names=labels.class_names,
+    if not labels:
+        left = f"{len(skipped):,} of which nothing is to be encoded" if skipped else "none"
+        raise DataError("no rows", expected="at least one row", found=left, where=origin)
+    if looker and config.clip_mode == "split":
+        kept[CLIP_OF] = clips
+    cls = looker.rows if looker else Texts
+    return cls(
+        inputs=all_inputs,
+        labels=labels,
+        class_names=_declared(table.class_names, strip=config.strip_labels),
         origin=origin,
-        kept=cells.kept,
+        kept={name: Strings(values) for name, values in kept.items()},
         skipped=skipped,
         labelled=columns.label is not None,
+        units=units,
     )
 
 
-def no_rows(origin: str, skipped: int = 0) -> DataError:
-    """The refusal of a data set of which nothing is left."""
+def _texts(
+    records: Iterable[Record], columns: Sequence[str]
+) -> Iterator[tuple[str, Mapping[str, Any] | DataError, list[str] | DataError]]:
+    for place, record in records:
+        made: list[str] | DataError = []
+        if not isinstance(record, DataError):
+            try:
+                made = [text] if (text := text_of(record, columns)) else []
+            except DataError as error:
+                made = error
+        yield place, record, made
+
+
+def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    """The text of a record: its columns joined by one space; None where nothing is in them.
+
+    They are kept as they stand, white space included; those that are null or blank are left out.
+
+    Raises:
+        DataError: no string, or one that UTF-8 cannot hold.
+    """
+    parts = []
+    for column in columns:
+        part = record[column]
+        if part is not None and not isinstance(part, str):
+            # a number could be written in several ways: which one is not ours to choose
+            raise DataError(
+                "a text is no string",
+                expected=f"a string in column '{column}'",
+                found=f"{excerpt(part)} ({type(part).__name__})",
+                hint="write it as a string, or name another column with --text-column",
+            )
+        if part is not None and not is_blank(part):
+            parts.append(part)
+    if not parts:
+        return None
+    text = " ".join(parts)
+    check_encodable(text, "text")
+    return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing of the text can be seen: white space, control and zero-width characters."""
+    if text[:1].isalnum():  # nearly every text
+        return False
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+
+
+def check_encodable(text: str, what: str) -> None:
+    """Refuse half a character: it can neither be hashed nor tokenised."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"a {what} holds half a character",
+            expected="text that can be written as UTF-8",
+            found=f"the lone surrogate U+{ord(text[error.start]):04X}",
+            hint="mend or remove the row",
+        ) from error
+
+
+def _empty(record: Mapping[str, Any], columns: Columns) -> DataError:
     return DataError(
-        "no rows",
-        expected="at least one row",
-        found=f"{skipped:,} of which nothing is to be encoded" if skipped else None,
-        where=origin,
+        "no file is named" if columns.of_files else "a text is empty",
+        expected=f"something in {' + '.join(columns.inputs)}",
+        found=", ".join(excerpt(record[column]) for column in columns.inputs),
+        hint="remove such rows, or leave them out: --set skip-empty=true",
     )
+
+
+def _declared(names: tuple[str, ...] | None, *, strip: bool) -> tuple[str, ...] | None:
+    return names if names is None or not strip else tuple(name.strip() for name in names)
+
+
+def _labels(names: tuple[str, ...] | None, *, strip: bool) -> Callable[[Any], str]:
+    """What reads the class that a cell names; one object for each class.
+
+    Strings stay as they are written. Whole numbers are their decimal digits (of fractions without
+    a rest too: 3.0 is '3'), or index the declared classes; truth values are 'true' and 'false'.
+    """
+    names = _declared(names, strip=strip)
+
+    def read(value: Any) -> str:
+        found = None
+        if isinstance(value, bool):
+            found = str(value).lower()
+        elif isinstance(value, int | float) and math.isfinite(value) and value == int(value):
+            number = int(value)
+            inside = names is None or 0 <= number < len(names)
+            found = (str(number) if names is None else names[number]) if inside else None
+        elif isinstance(value, float) and math.isfinite(value):
+            found = repr(value)
+        elif isinstance(value, str) and not is_blank(value):
+            check_encodable(value, "label")
+            found = value.strip() if strip else value
+        if found is None:
+            raise DataError(
+                "a label is missing or unusable",
+                expected="a class name or a number" + (f" below {len(names)}" if names else ""),
+                found=f"{excerpt(value)} ({type(value).__name__})",
+                hint="mend the row, or name another column with --label-column",
+            )
+        return sys.intern(found)
+
+    return read
+
+
+def _kept(value: Any, column: str) -> str:
+    """What a kept column has of a row: a string, or the decimal text of a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if (
+        not isinstance(value, str)
+        or "\0" in value
+        or len(value.encode(errors="replace")) > MAX_VALUE_BYTES
+    ):
+        raise DataError(
+            f"the column '{column}' cannot be kept",
+            expected=f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number",
+            found=f"{excerpt(value)} ({type(value).__name__})",
+            hint="mend the row, or leave out --keep-column",
+        )
+    check_encodable(value, "kept value")
+    return value

@@ -1,11 +1,10 @@
-"""Two splits out of one: ``--test-fraction``."""
+"""Two splits out of one: ``test_fraction``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import compress
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,6 @@ from numpy.typing import NDArray
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError
 from gaam_cache.sources._base import Rows
-from gaam_cache.sources._holdout import held_out
-from gaam_cache.sources._spool import spooled
-
-R = TypeVar("R", bound=Rows)
 
 
 class Divided:
@@ -26,16 +21,9 @@ class Divided:
         self._parts: tuple[ExtractConfig, dict[str, Rows]] | None = None
 
     def read(self, config: ExtractConfig, split: str, whole: Callable[[], Rows]) -> Rows:
-        """The rows of a split.
-
-        Args:
-            config: how large the part is, and which rows are in it.
-            split: 'train' or 'test'.
-            whole: reads all rows.
-
-        Raises:
-            DataError: no class has two rows, so that none could be tested on.
-        """
+        """The rows of a split: of all that ``whole`` reads, where there is a ``test_fraction``."""
+        if config.test_fraction is None:
+            return whole()
         if self._parts is None or self._parts[0] != config:
             self._parts = config, divide(whole(), config)
         return self._parts[1][split]
@@ -47,16 +35,12 @@ def divide(rows: Rows, config: ExtractConfig) -> dict[str, Rows]:
     Of what is several rows, such as the pieces of a sound, all are in one split. Rows that were
     left out count as of 'train'.
 
-    Args:
-        rows: all of them.
-        config: which are for testing, and how many of each split are taken.
-
     Raises:
         DataError: no class has two rows.
     """
     assert config.test_fraction is not None
-    unit_N = np.asarray(rows.units(), np.int64)
-    first_U = np.unique(unit_N, return_index=True)[1]
+    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
     labels = [rows.labels[row] for row in first_U.tolist()]
     held_U = held_out(labels, config.test_fraction, config.split_seed)
     if not held_U.any():
@@ -66,20 +50,42 @@ def divide(rows: Rows, config: ExtractConfig) -> dict[str, Rows]:
             found=f"{len(labels):,} rows of as many classes",
             where=rows.origin,
         )
-    held_N = held_U[unit_N]
-    return {
-        "train": _part(rows, "train", ~held_N, config.limit),
-        "test": replace(_part(rows, "test", held_N, config.limit), skipped=()),
-    }
+    parts = {}
+    for split, chosen_N in (("train", ~held_U[of_N]), ("test", held_U[of_N])):
+        within_N = chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))
+        part = rows.chosen(within_N.tolist())
+        parts[split] = replace(part, origin=f"{rows.origin}, {split}")
+    return parts | {"test": replace(parts["test"], skipped=())}
 
 
-def _part(rows: R, split: str, chosen_N: NDArray[np.bool_], limit: int | None) -> R:
-    chosen = chosen_N & (np.cumsum(chosen_N) <= (len(rows) if limit is None else limit))
-    mask = chosen.tolist()
-    return replace(
-        rows,
-        inputs=rows.chosen_inputs(mask),
-        labels=list(compress(rows.labels, mask)),
-        origin=f"{rows.origin}, {split}",
-        kept={name: spooled(compress(values, mask)) for name, values in rows.kept.items()},
+def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Rows to test on, of every class the same share.
+
+    The rule is for ever: it depends on no library's random numbers, and who has the labels in order
+    can follow it in any language. Of a class with n rows, ``round(fraction * n)`` are held out
+    (halves to the even number), at least one and not all where there are two or more; a single one
+    is not. They are those with the smallest digests: the first eight bytes, big-endian, of the
+    SHA-256 of '<seed> <row>' in ASCII, rows counted from 0; of equal digests the earlier row is the
+    smaller.
+
+    Args:
+        labels: class of every row.
+        fraction: share that is held out, > 0 and < 1.
+        seed: decides which rows.
+
+    Returns:
+        For every row, (N,), whether it is held out.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    digests = b"".join(
+        hashlib.sha256(f"{seed} {row}".encode()).digest()[:8] for row in range(len(labels))
     )
+    digest_N = np.frombuffer(digests, ">u8")
+    held_N = np.zeros(len(labels), np.bool_)
+    for members in rows.values():
+        row_N = np.array(members)
+        count = min(len(row_N) - 1, max(1, round(fraction * len(row_N))))
+        held_N[row_N[np.argsort(digest_N[row_N], kind="stable")[:count]]] = True
+    return held_N

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gaam_cache.bundle import data_path
 from gaam_cache.config import DEFAULT_DATASET, ExtractConfig
 from gaam_cache.sources._base import Rows, Source
-from gaam_cache.sources._options import refuse_unused
 from gaam_cache.sources.files import FileSource
 from gaam_cache.terminal import Report, silent
-
-OF_OTHERS = ("delimiter", "encoding", "file_column", "allow_outside", "test_fraction")
-"""Settings that say how files of another's are read."""
 
 
 class BundledSource(Source):
@@ -28,20 +24,10 @@ class BundledSource(Source):
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the bundled CSV of ``split``: title and description joined."""
-        refuse_unused(config, OF_OTHERS, DEFAULT_DATASET)
-        return replace(
-            FileSource().read(_as_files(config), split, report),
-            origin=f"{DEFAULT_DATASET}/{split}.csv",
+        files = replace(
+            config,
+            dataset=str(data_path() / "news_sample"),
+            text_columns=config.text_columns or ("title", "description"),
         )
-
-    def state(self, config: ExtractConfig) -> Any:
-        """That of its files."""
-        return FileSource().state(_as_files(config))
-
-
-def _as_files(config: ExtractConfig) -> ExtractConfig:
-    return replace(
-        config,
-        dataset=str(data_path() / "news_sample"),
-        text_columns=config.text_columns or ("title", "description"),
-    )
+        rows = FileSource().read(files, split, report)
+        return replace(rows, origin=f"{DEFAULT_DATASET}/{split}.csv")

@@ -6,27 +6,23 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, NotFoundError, StorageError
+from gaam_cache.errors import ConfigError, DataError, NotFoundError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows, Source
+from gaam_cache.sources._collect import collect
 from gaam_cache.sources._divide import Divided
-from gaam_cache.sources._kinds import OneKind
-from gaam_cache.sources._options import refuse_unused
-from gaam_cache.sources._table import Columns, Record, Table
-from gaam_cache.sources.files import SUFFIXES
-from gaam_cache.sources.media._collect import collect_media
-from gaam_cache.sources.media._look import media
-from gaam_cache.sources.media._state import state_of_all
-from gaam_cache.sources.media._walk import entries_of, files_below, folders_of
+from gaam_cache.sources._table import SUFFIXES, Columns, Record, Table
+from gaam_cache.sources.media._base import media
 from gaam_cache.terminal import Report, silent
 
 FILE = "file"
 """The column that can be kept: where a file lies in the folder of the data set."""
-OF_TABLES = ("text_columns", "label_column", "file_column", "delimiter", "encoding", "skip_empty")
+LITTER = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
+"""What operating systems leave behind, in lower case; what begins with a dot is hidden too."""
 
 
 class FolderOfClasses(Source):
@@ -35,8 +31,7 @@ class FolderOfClasses(Source):
     Files lie in the folders of classes, however deep. Rows are sorted by class and then by path,
     bytewise; a class is called as its folder. Hidden files and what operating systems leave behind
     (``Thumbs.db``) do not count. Any other file that is no sound or picture by its suffix is
-    refused, as is a folder of a class without files. Links are followed; what lies outside of the
-    data set's folder is taken with ``allow-outside`` alone.
+    refused, as is a folder of a class without files.
     """
 
     priority: ClassVar[int] = 1
@@ -44,106 +39,73 @@ class FolderOfClasses(Source):
 
     def __init__(self) -> None:
         self._divided = Divided()
-        self._kind = OneKind()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
         root = Path(dataset).expanduser()
-        if not root.is_dir():
+        if not root.is_dir() or any(path.suffix in SUFFIXES for path in root.iterdir()):
             return False
-        try:
-            if any(path.suffix in SUFFIXES for path, _ in entries_of(root)):
-                return False
-            suffixes = _suffixes()
-            below = (inner for outer in folders_of(root) for inner in (outer, *folders_of(outer)))
-            return any(_holds(folder, suffixes) for folder in below)
-        except StorageError:  # whoever reads it says so
-            return False
+        below = (inner for outer in _folders(root) for inner in (outer, *_folders(outer)))
+        return any(_holds_files(folder) for folder in below)
 
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """Read the files of ``split``."""
         if config.dataset_revision is not None:
             raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
-        refuse_unused(config, OF_TABLES, config.dataset)
-        if config.test_fraction is None:
-            return self._read(config, split, report)
-        return self._divided.read(config, split, lambda: self._read(config, split, report))
-
-    def _read(self, config: ExtractConfig, split: str, report: Report) -> Rows:
-        root, folder = Path(config.dataset).expanduser(), _folder_of(config, split)
-        label = None if split in config.unlabelled else "label"
-        table = Table([FILE, "label"], lambda columns: _records(root, folder, columns, config))
         for name in config.keep_columns:
             if name != FILE:
                 raise ConfigError(
                     f"no column '{name}'",
                     expected=f"'{FILE}', the path in the folder of the data set",
                     found=f"--keep-column {name}",
-                    where=str(root),
                     hint="name files, classes and more in a CSV file: --file-column",
                 )
-        columns = Columns((FILE,), label, config.keep_columns, of_files=True)
-        rows = collect_media(
-            table,
-            columns,
-            config,
-            folder=root,
-            origin=str(root),
-            kind=self._kind,
-            listed=True,
-            report=report,
-        )
-        return rows if folder == root else replace(rows, origin=str(folder))
+        return self._divided.read(config, split, lambda: self._read(config, split, report))
 
-    def state(self, config: ExtractConfig) -> Any:
-        """What the file system says of every file."""
-        root = Path(config.dataset).expanduser().absolute()
-        found = []
-        for split in config.splits if config.test_fraction is None else ("train",):
-            label = None if split in config.unlabelled else "label"
-            records = _records(root, _folder_of(config, split), Columns((FILE,), label), config)
-            found.append(state_of_all((place for place, _ in records), root))
-        return [str(root), found]
+    def _read(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+        root, folder = Path(config.dataset).expanduser(), _folder_of(config, split)
+        label = None if split in config.unlabelled else "label"
+        table = Table([FILE, "label"], lambda columns: _records(root, folder, columns))
+        columns = Columns((FILE,), label, config.keep_columns, of_files=True)
+        rows = collect(table, columns, config, origin=str(root), folder=root, report=report)
+        return replace(rows, origin=str(folder))
+
+
+def _entries(folder: Path) -> list[Path]:
+    """All that is in a folder and not hidden, sorted by the bytes of the names."""
+    shown = [
+        path for path in folder.iterdir() if path.name[0] != "." and path.name.lower() not in LITTER
+    ]
+    return sorted(shown, key=os.fsencode)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if path.is_dir()]
 
 
 def _suffixes() -> frozenset[str]:
     return frozenset().union(*(medium.suffixes for medium in media().values()))
 
 
-def _holds(folder: Path, suffixes: frozenset[str]) -> bool:
+def _holds_files(folder: Path) -> bool:
     """Whether a sound or picture is in it, by its name."""
-    return any(
-        path.suffix.lower() in suffixes for path, is_folder in entries_of(folder) if not is_folder
-    )
+    return any(path.suffix.lower() in _suffixes() and path.is_file() for path in _entries(folder))
 
 
 def _folder_of(config: ExtractConfig, split: str) -> Path:
-    """The folder of a split; with ``--test-fraction`` the only one, or that of the data set.
-
-    Raises:
-        NotFoundError: there is none; says what is there instead.
-        ConfigError: there are several.
-    """
+    """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
     root = Path(config.dataset).expanduser()
-    there = folders_of(root)
+    there = _folders(root)
     if config.test_fraction is not None:
-        suffixes = _suffixes()
-        if any(_holds(folder, suffixes) for folder in there):
+        if any(map(_holds_files, there)):
             return root
         if len(there) == 1:
             return there[0]
-        raise ConfigError(
-            "--test-fraction makes splits of data with a single one",
-            expected=f"a folder per class, or only one folder, in '{root}'",
-            found=f"the folders {', '.join(folder.name for folder in there)}",
-            where=str(root.absolute()),
-            hint="name those to encode with --split",
-        )
-    if (root / split).is_dir():
+    elif (root / split).is_dir():
         return root / split
     raise NotFoundError(
-        f"no folder for split '{split}'",
+        f"no folder for the split '{split}'",
         expected=f"'{split}', with a folder for every class",
         found=f"the folders {', '.join(excerpt(folder.name) for folder in there[:20])}",
         where=str(root.absolute()),
@@ -152,48 +114,38 @@ def _folder_of(config: ExtractConfig, split: str) -> Path:
     )
 
 
-def _records(root: Path, folder: Path, columns: Columns, config: ExtractConfig) -> Iterator[Record]:
+def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
     """A record for every file, and one that is none for whatever does not belong there."""
     suffixes = _suffixes()
-    if columns.label is None:
-        for path, problem in files_below(folder, root, outside=config.allow_outside):
-            yield _record(path, problem, "", root, suffixes)
-        return
-    loose = [path for path, is_folder in entries_of(folder) if not is_folder]
-    for path in sorted(loose, key=os.fsencode):
-        problem = DataError(
-            "a file is in no folder of a class",
-            expected="folders alone, one for each class",
-            found="a file beside them",
-            hint="move it into the folder of its class, or out of the data set",
-        )
-        yield path.relative_to(root).as_posix(), problem
-    for of_class in folders_of(folder):
-        empty = True
-        for path, problem in files_below(of_class, root, outside=config.allow_outside):
-            empty = False
-            yield _record(path, problem, of_class.name, root, suffixes)
-        if empty:
-            yield (
-                f"{of_class.relative_to(root).as_posix()}/",
-                DataError(
-                    "the folder of a class is empty",
-                    expected="a file at least",
-                    found="no files",
-                    hint="remove it, or put the files of its class there",
-                ),
-            )
 
-
-def _record(
-    path: Path, problem: DataError | None, label: str, root: Path, suffixes: frozenset[str]
-) -> Record:
-    place = path.relative_to(root).as_posix()
-    if problem is None and path.suffix.lower() not in suffixes:
-        problem = DataError(
+    def record(path: Path, label: str) -> Record:
+        place = path.relative_to(root).as_posix()
+        if path.suffix.lower() in suffixes:
+            return place, {FILE: place, "label": label}
+        return place, DataError(
             "a file is no sound or picture by its name",
             expected=f"a name that ends in {', '.join(sorted(suffixes))}",
-            found=f"'{path.suffix}'" if path.suffix else "no suffix",
+            found=excerpt(path.name),
             hint="move it out of the data set, or name files in a CSV file: --file-column",
         )
-    return place, problem or {FILE: place, "label": label}
+
+    if columns.label is None:
+        yield from (record(path, "") for path in _below(folder))
+        return
+    for path in _entries(folder):
+        place = path.relative_to(root).as_posix()
+        if not path.is_dir():
+            yield place, DataError("a file is in no folder of a class", expected="folders alone")
+            continue
+        files = _below(path)
+        yield from (record(file, path.name) for file in files)
+        if not files:
+            yield place, DataError("the folder of a class is empty", expected="a file at least")
+
+
+def _below(folder: Path) -> list[Path]:
+    """All files in a folder and below it, sorted by the bytes of their paths."""
+    found = []
+    for path in _entries(folder):
+        found += _below(path) if path.is_dir() else [path]
+    return sorted(found, key=os.fsencode)

@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.encode import Placed
+from gaam_cache.errors import (
+    CacheError,
+    ConfigError,
+    DataError,
+    GaamError,
+    GaamWarning,
+    NotFoundError,
+)
+from gaam_cache.format.digest import short_digest
+from gaam_cache.format.encoding import Encoding
+from gaam_cache.format.files import temporary_path
+from gaam_cache.format.fingerprint import differences
 from gaam_cache.format.refusals import storage_errors
-from gaam_cache.tables.chunk import Chunk
-from gaam_cache.tables.open import format_of
-from gaam_cache.tables.table import Counts
-from gaam_cache.tables.write import Added, written
-from gaam_decoder.use.files.journal import Record
-from gaam_decoder.use.files.opened import predictor_of, recipe_of, results_of, table_of
-from gaam_decoder.use.files.partial import Partial
-from gaam_decoder.use.files.results import Results
-from gaam_decoder.use.files.rows import Kept, Piece, pieces_of, predicted
+from gaam_cache.sources._collect import BadRows, is_blank, text_of
+from gaam_cache.sources._table import SUFFIXES, Columns, choose, open_table
+from gaam_decoder.runs.run_folders import is_run
+from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.use.predict_config import PredictConfig
-from gaam_decoder.use.predictor import Predictor
-from gaam_decoder.use.shown import Labelled, Written
+from gaam_decoder.use.predictions import Predictions
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
+from gaam_decoder.use.shown import Labelled, Written, result_names, results
 
 Progress = Callable[[int, int, str], None]
 Write = Callable[[bytes], bool]
 """Takes a piece of what is written to stdout; False where nobody wants more."""
+
+
+class _Chunk(NamedTuple):
+    """Rows that are predicted together."""
+
+    records: list[dict[str, Any]]
+    places: list[str]
+    inputs: list[str | None]
+    """Of every row its text or path; None where nothing is to be encoded."""
 
 
 def predict(
@@ -39,6 +61,9 @@ def predict(
     progress: Progress = lambda done, total, text: None,  # noqa: ARG005
 ) -> Labelled | Written:
     """Predict with a finished run.
+
+    A file keeps its columns and gains predicted, probability and agreement; all of it is read once
+    before any row is predicted, and the results appear when they are complete.
 
     Args:
         config: what is to be predicted, and how.
@@ -53,109 +78,336 @@ def predict(
     Raises:
         NotFoundError: no such run, file, cache or encoder.
         ConfigError: settings that do not go together, or another encoder than that of the run.
-        DataError: rows that cannot be used, or that were changed while they were read.
+        DataError: rows that cannot be used.
         CacheError: a run or cache that is damaged.
-        StorageError: the file system refused, or another process writes ``out``.
-
-    Warns:
-        GaamWarning: rows of which nothing was to be encoded, or that have changed since they were
-            predicted.
+        StorageError: the file system refused.
     """
-    if config.of_texts:
-        predictor = predictor_of(config)
-        results = results_of(config, predictor)
-        found = predictor.predictions(config.texts, origin="the command line")
-        record = results.record(found, [True] * len(config.texts), "")
-        seeds, temperatures = len(predictor.seeds), predictor.temperatures
-        return Labelled(config.texts, results.added(record), seeds, config.top, temperatures)
-    if config.out is None:
-        return _to_stdout(config, stdin, write, as_list, progress)
-    return _to_file(config, config.out, stdin, progress)
+    from gaam_decoder.use.load import load
 
-
-def _to_file(
-    config: PredictConfig, out: Path, stdin: BinaryIO | None, progress: Progress
-) -> Written:
-    to = format_of(out, "--out")
-    with Partial(out, overwrite=config.overwrite, source=config.file) as partial:
-        predictor = predictor_of(config)
-        results = results_of(config, predictor)
-        spooled = (
-            partial.spooled(_given(stdin), config.format or "text") if config.of_stdin else None
+    out = config.out
+    if out is not None and out.suffix not in SUFFIXES[:3]:
+        formats = ", ".join(SUFFIXES[:3])
+        raise ConfigError(
+            "--out has no format", expected=f"a name ending in {formats}", found=str(out)
         )
-        with _said_of(spooled):
-            table = table_of(config, predictor, spooled)
-            counts = table.check(to, progress)
-            _say_blank(counts)
-            with partial.journal(recipe_of(config, predictor, table, to)) as journal:
-                kept = Kept(journal)
-                found = predicted(predictor, table, kept.missing(table), results)
-                for piece, record in _counted(found, counts, progress, "predicting"):
-                    kept.add(piece, record)
-                kept.say_changed()
-                every = _counted(kept.all(table), counts, progress, f"writing {out}")
-                rows = _with_results(every, results)
-                partial.publish(journal, written(table, to, results.columns, rows))
-    _say_empty(counts)
-    return _written(out, counts, kept.known, predictor)
-
-
-def _to_stdout(
-    config: PredictConfig, stdin: BinaryIO | None, write: Write, as_list: bool, progress: Progress
-) -> Written:
-    predictor = predictor_of(config)
-    results = results_of(config, predictor)
-    with tempfile.TemporaryDirectory(prefix="gaam-predict-") as folder:
-        spooled = None
-        if config.of_stdin:
-            spooled = Path(folder) / f"stdin.{config.format or 'text'}"
-            with storage_errors(spooled, option="TMPDIR"), spooled.open("wb") as file:
-                shutil.copyfileobj(_given(stdin), file)
-        with _said_of(spooled):
-            table = table_of(config, predictor, spooled)
-            if table.format == "parquet" and not as_list:
-                raise ConfigError(
-                    "Parquet is not for stdout",
-                    expected="--out FILE.parquet, or a file of another format",
-                    hint="--json prints the rows as JSON",
-                )
-            to = "jsonl" if as_list or table.format == "jsonl" else "csv"
-            counts = table.check(to, progress)
-            _say_blank(counts)
-            found = predicted(predictor, table, pieces_of(table), results)
-            rows = _with_results(_counted(found, counts, progress, "predicting"), results)
-            pieces = written(table, to, results.columns, rows)
-            for piece in _as_list(pieces) if as_list else pieces:
+    if out is not None and out.exists() and not config.overwrite:
+        raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
+    predictor = load(
+        config.run,
+        seed=config.seed,
+        temperature=config.temperature,
+        cache=None if config.of_cache else config.cache,
+        encoder=config.encoder,
+        device=config.device,
+        batch_tokens=config.batch_tokens,
+    )
+    if config.top > (classes := len(predictor.class_names)):
+        expected = f"at most {classes:,}, as many as there are classes"
+        raise ConfigError("--top is out of range", expected=expected, found=str(config.top))
+    seeds, temperatures = len(predictor.seeds), predictor.temperatures
+    if config.of_texts:
+        found = predictor.predictions(config.texts, origin="the command line")
+        return Labelled(config.texts, found, seeds, config.top, temperatures)
+    with ExitStack() as stack:
+        if config.of_cache:
+            rows = _cached(config, predictor)
+        else:
+            rows = _file(config, predictor, stack, stdin, progress)
+        to = out.suffix if out is not None else ".jsonl" if as_list or rows.json else ".csv"
+        chunks = _with_results(rows, config, progress)
+        if out is None:
+            for piece in _as_list(_lines(chunks, to)) if as_list else _lines(chunks, to):
                 if not write(piece):
                     break
-    _say_empty(counts)
-    return _written(None, counts, 0, predictor)
+        else:
+            with storage_errors(out):
+                out.parent.mkdir(parents=True, exist_ok=True)
+                part = temporary_path(out.parent, out.name)
+                stack.callback(part.unlink, missing_ok=True)
+                if to == ".parquet":
+                    _write_parquet(part, chunks, rows, config)
+                else:
+                    with part.open("wb") as file:
+                        file.writelines(_lines(chunks, to))
+                part.replace(out)
+    if rows.empty:
+        warnings.warn(
+            f"nothing is to be encoded of {rows.empty:,} of {rows.total:,} rows: their results are "
+            "empty",
+            GaamWarning,
+            stacklevel=2,
+        )
+    return Written(out, rows.total, rows.empty, seeds, temperatures)
 
 
-def _written(out: Path | None, counts: Counts, known: int, predictor: Predictor) -> Written:
-    seeds, temperatures = len(predictor.seeds), predictor.temperatures
-    return Written(out, counts.rows, counts.empty, known, seeds, temperatures)
+class _Rows(NamedTuple):
+    """What is predicted."""
+
+    chunks: Callable[[], Iterable[_Chunk]]
+    predictions: Callable[[Iterable[_Chunk]], Iterator[Predictions]]
+    """Of each chunk, those rows that have an input."""
+    total: int
+    empty: int
+    json: bool
+    schema: Any = None
+    """Of Parquet."""
 
 
-def _given(stdin: BinaryIO | None) -> BinaryIO:
-    if stdin is None:
-        raise ConfigError("'-' means stdin", expected="an open stdin", found="none")
-    return stdin
+def _file(
+    config: PredictConfig,
+    predictor: Predictor,
+    stack: ExitStack,
+    stdin: BinaryIO | None,
+    progress: Progress,
+) -> _Rows:
+    encoding = predictor.encoding
+    if encoding is None:
+        raise ConfigError(
+            "nobody here can encode further rows as those of the run",
+            expected="a run on states that gaam extract made",
+            found="states that were imported",
+            where=str(config.run),
+            hint="import the states of these rows too, then --cache CACHE --split NAME",
+        )
+    path, folder = config.file, Path.cwd()
+    if path is None:
+        if stdin is None:
+            raise ConfigError("'-' means stdin", expected="an open stdin", found="none")
+        ending = f".{(config.format or 'txt').replace('text', 'txt')}"
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / f"stdin{ending}"
+        with storage_errors(path, option="TMPDIR"), path.open("wb") as spooled:
+            shutil.copyfileobj(stdin, spooled)
+    elif not path.is_file():
+        raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
+    else:
+        folder = path.absolute().parent
+    of_files = encoding.kind != "text"
+    recorded = encoding.rows.get("file_column") or "file"
+    reading = ExtractConfig(
+        text_columns=() if of_files else config.text_columns
+        or tuple(encoding.rows.get("text_columns") or ("text",)),
+        file_column=(config.file_column or recorded) if of_files else None,
+        delimiter=config.delimiter,
+        encoding=config.encoding,
+    )  # fmt: skip
+    if path.suffix == ".txt":  # a text a line, in a column of the usual name
+        reading = replace(reading, text_columns=() if of_files else ("text",))
+    names = open_table(path, reading).names
+    _check_names(names, config, str(path))
+
+    def chunks() -> Iterator[_Chunk]:
+        table = open_table(path, reading)
+        columns = choose(table, reading, None, str(path))
+        if path.suffix != ".jsonl":  # whose objects come whole, and may differ
+            columns = columns._replace(kept=tuple(table.names))
+        records = iter(table.records(columns))
+        bad, count = BadRows(str(path)), 0
+        while piece := list(islice(records, CHUNK_ROWS)):
+            inputs: list[str | None] = []
+            for place, record in piece:
+                try:
+                    if isinstance(record, DataError):
+                        raise record
+                    inputs.append(_input(record, columns, config, folder))
+                except DataError as error:
+                    bad.add(place, error)
+            count += len(piece)
+            bad.refuse(count)
+            read = [dict(one) for _, one in piece if not isinstance(one, DataError)]
+            yield _Chunk(read, [place for place, _ in piece], inputs)
+
+    total = empty = 0
+    for chunk in chunks():
+        total += len(chunk.inputs)
+        empty += chunk.inputs.count(None)
+        progress(total, 0, f"reading {path}")
+    if not total:
+        raise DataError("no rows", expected="at least one row", found="none", where=str(path))
+
+    def predictions(chunks: Iterable[_Chunk]) -> Iterator[Predictions]:
+        def placed() -> Iterator[Placed]:
+            for chunk in chunks:
+                pairs = zip(chunk.inputs, chunk.places, strict=True)
+                used = [(one, place) for one, place in pairs if one is not None]
+                yield Placed([one for one, _ in used], [place for _, place in used])
+
+        return predictor.stream(placed(), origin=str(path))
+
+    schema = None
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        schema = pyarrow.parquet.read_schema(path)
+    return _Rows(chunks, predictions, total, empty, path.suffix == ".jsonl", schema)
 
 
-def _counted(
-    rows: Iterable[tuple[Piece, Record]], counts: Counts, progress: Progress, text: str
-) -> Iterator[tuple[Piece, Record]]:
-    progress(0, counts.rows, text)
-    for piece, record in rows:
-        yield piece, record
-        progress(piece.end, counts.rows, text)
+def _input(record: Any, columns: Columns, config: PredictConfig, folder: Path) -> str | None:
+    if columns.of_files:
+        cell = record[columns.inputs[0]]
+        found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
+    else:
+        found = text_of(record, columns.inputs)
+    if found is None and not config.skip_empty:
+        raise DataError(
+            "a row is empty",
+            expected=f"something in {' + '.join(columns.inputs)}",
+            hint="remove such rows, or let their results be empty: skip_empty",
+        )
+    return found
+
+
+def _cached(config: PredictConfig, predictor: Predictor) -> _Rows:
+    assert config.cache is not None
+    cache = open_cache(config.cache)
+    _check_alike(config.run.expanduser(), config.cache, predictor, cache)
+    split = cache[config.split or "test"]
+    states = split.pooled(predictor.pooling)
+    kept = {name: split.column(name) for name in cache.columns}
+    names = ["row", *kept, *(["label"] if split.labelled else [])]
+    _check_names(names, config, str(config.cache))
+
+    def chunks() -> Iterator[_Chunk]:
+        for first in range(0, len(split), CHUNK_ROWS):
+            numbers = range(first, min(first + CHUNK_ROWS, len(split)))
+            records = [
+                {"row": row}
+                | {name: of[row] for name, of in kept.items()}
+                | ({"label": split.class_names[split.labels[row]]} if split.labelled else {})
+                for row in numbers
+            ]
+            yield _Chunk(records, [f"row {row}" for row in numbers], [""] * len(numbers))
+
+    def predictions(chunks: Iterable[_Chunk]) -> Iterator[Predictions]:
+        for chunk in chunks:
+            first, count = chunk.records[0]["row"], len(chunk.records)
+            yield predictor.predict_states(states[first : first + count])
+
+    return _Rows(chunks, predictions, len(split), 0, json=False)
+
+
+def _check_names(names: Sequence[str], config: PredictConfig, where: str) -> None:
+    """Refuse rows that have a column already which is to be added."""
+    if taken := set(names) & set(result_names(config.top, config.prefix)):
+        raise ConfigError(
+            f"there is a column '{min(taken)}' already",
+            expected="none that is called as a result",
+            where=where,
+            hint="rename the column",
+        )
+
+
+def _check_alike(run: Path, folder: Path, predictor: Predictor, cache: EmbeddingCache) -> None:
+    """Rows of another cache than the run's were encoded as those of the run.
+
+    Raises:
+        CacheError: they were not, or nobody knows.
+    """
+    known = read_run(run).cache["fingerprint"] if is_run(run) else None
+    if cache.fingerprint == known:
+        return
+    theirs = Encoding.of(cache.plan)
+    try:
+        ours = predictor.encoding
+    except GaamError as error:  # its cache is gone
+        raise _not_alike(folder, cache, error.reason) from error
+    if ours is None and theirs.imported:
+        warnings.warn(
+            "states of the run and of the cache were imported: nobody here knows whether they were "
+            "made alike",
+            GaamWarning,
+            stacklevel=2,
+        )
+        return
+    if ours is None or theirs.imported:
+        which = "the cache" if ours is not None else "the run"
+        raise _not_alike(folder, cache, f"states of {which} were imported")
+    if pairs := differences(_numbers(ours), _numbers(theirs)):
+        lines = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
+        raise _not_alike(folder, cache, "\n".join(lines[:8]))
+
+
+def _not_alike(folder: Path, cache: EmbeddingCache, found: str) -> CacheError:
+    return CacheError(
+        "rows of the cache are not known to be encoded as those of the run",
+        expected="the cache of the run, or one of the same encoder, layers and types",
+        found=found,
+        where=f"{folder.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+        hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
+    )
+
+
+def _numbers(encoding: Encoding) -> dict[str, Any]:
+    """What decides the numbers of rows; which poolings are there beside the run's does not."""
+    identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
+    return {
+        "kind": encoding.kind,
+        "encoder": identity,
+        "decoders": encoding.decoders,
+        "storage_dtype": encoding.storage_dtype,
+        "layers": encoding.num_layers,
+        "hidden_size": encoding.hidden_size,
+        "first_layer": encoding.first_layer,
+    }
 
 
 def _with_results(
-    rows: Iterable[tuple[Piece, Record]], results: Results
-) -> Iterator[tuple[Chunk, Added]]:
-    return ((piece.chunk, results.added(record)) for piece, record in rows)
+    rows: _Rows, config: PredictConfig, progress: Progress
+) -> Iterator[list[dict[str, Any]]]:
+    """Records of chunk after chunk, each with its results."""
+    names = result_names(config.top, config.prefix)
+    waiting: list[_Chunk] = []
+
+    def noted() -> Iterator[_Chunk]:
+        for chunk in rows.chunks():
+            waiting.append(chunk)
+            yield chunk
+
+    done = 0
+    progress(0, rows.total, "predicting")
+    for found in rows.predictions(noted()):
+        chunk = waiting.pop(0)
+        said = iter(results(found, config.top))
+        nothing = [None] * len(names)
+        yield [
+            record | dict(zip(names, nothing if one is None else next(said), strict=True))
+            for record, one in zip(chunk.records, chunk.inputs, strict=True)
+        ]
+        done += len(chunk.records)
+        progress(done, rows.total, "predicting")
+
+
+def _lines(chunks: Iterable[list[dict[str, Any]]], to: str) -> Iterator[bytes]:
+    """CSV or JSON lines, a piece for each chunk."""
+    header: list[str] | None = None
+    for records in chunks:
+        if to == ".jsonl":
+            lines = (json.dumps(record, ensure_ascii=False, default=str) for record in records)
+            yield "".join(f"{line}\n" for line in lines).encode()
+            continue
+        rows: list[Iterable[Any]] = []
+        if header is None:
+            header = list(records[0])
+            rows.append(header)
+        for record in records:
+            if set(record) - set(header):
+                raise DataError(
+                    "rows have other fields than the first",
+                    expected=", ".join(header),
+                    found=", ".join(record),
+                    hint="write JSON lines: --out FILE.jsonl",
+                )
+            rows.append([record.get(name) for name in header])
+        yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
+
+
+def _field(value: Any) -> str:
+    """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
+    if isinstance(value, dict | list | bool):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    text = "" if value is None else str(value)
+    if any(character in text for character in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
 def _as_list(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -168,33 +420,38 @@ def _as_list(lines: Iterable[bytes]) -> Iterator[bytes]:
     yield b"[]\n" if before == b"[\n" else b"\n]\n"
 
 
-@contextmanager
-def _said_of(spooled: Path | None) -> Iterator[None]:
-    """Errors in what came by stdin speak of stdin."""
+def _write_parquet(
+    path: Path, chunks: Iterable[list[dict[str, Any]]], rows: _Rows, config: PredictConfig
+) -> None:
+    """Columns keep their types; of JSON lines those of the first rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    added = [
+        (name, pa.string() if "predicted" in name else pa.float64())
+        for name in result_names(config.top, config.prefix)
+    ]
+    writer = None
     try:
-        yield
-    except GaamError as error:
-        where = error.details.get("where")
-        if spooled is not None and where is not None:
-            error.details["where"] = where.replace(str(spooled), "stdin")
-        raise
-
-
-def _say_blank(counts: Counts) -> None:
-    if counts.blank:
-        lines = "1 line is" if counts.blank == 1 else f"{counts.blank:,} lines are"
-        warnings.warn(
-            f"{lines} blank, and no row: results behind do not stand in the lines of their rows",
-            GaamWarning,
-            stacklevel=3,
-        )
-
-
-def _say_empty(counts: Counts) -> None:
-    if counts.empty:
-        warnings.warn(
-            f"nothing is to be encoded of {counts.empty:,} of {counts.rows:,} rows: their results "
-            "are empty",
-            GaamWarning,
-            stacklevel=3,
-        )
+        for records in chunks:
+            if writer is None:
+                names = [name for name in records[0] if name not in dict(added)]
+                schema = (
+                    rows.schema
+                    or pa.Table.from_pylist(
+                        [{name: record.get(name) for name in names} for record in records]
+                    ).schema
+                )
+                schema = pa.schema([*schema, *(pa.field(*one) for one in added)])
+                writer = pq.ParquetWriter(path, schema)
+            writer.write_table(pa.Table.from_pylist(records, schema=schema))
+    except pa.ArrowException as error:
+        raise DataError(
+            "rows do not fit into columns of Parquet",
+            expected="in every column values of one type",
+            found=" ".join(str(error).split()),
+            hint="write JSON lines: --out FILE.jsonl",
+        ) from error
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,45 +1,57 @@
-"""What a prediction says, for people and as JSON."""
+"""What a prediction says, for people and as JSON; and what is said of every row of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.messages import brief
+from gaam_decoder.use.predictions import Predictions
 from gaam_decoder.use.temperatures import averaged
 
-Column = Sequence[str | float | None]
 LONGEST = 60
 """Characters of a text, or of a label, on a line."""
 
 
+def result_names(top: int, prefix: str = "") -> list[str]:
+    """Names of what is said of a row: predicted, probability, agreement, predicted_2, ..."""
+    more = [
+        f"{name}_{place}" for place in range(2, top + 1) for name in ("predicted", "probability")
+    ]
+    return [prefix + name for name in ("predicted", "probability", "agreement", *more)]
+
+
+def results(found: Predictions, top: int) -> list[list[Any]]:
+    """What is said of every row, in the order of ``result_names``."""
+    number_NK, likely_NK = found.top(top)
+    rows = zip(number_NK.tolist(), likely_NK.tolist(), found.agreement_N.tolist(), strict=True)
+    lines: list[list[Any]] = []
+    for numbers, likely, agreement in rows:
+        named = [(found.class_names[number], p) for number, p in zip(numbers, likely, strict=True)]
+        lines.append([*named[0], agreement, *(value for pair in named[1:] for value in pair)])
+    return lines
+
+
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Texts and what is said of them.
-
-    Args:
-        texts: as they were given.
-        columns: predicted, probability, agreement and those of further classes, by name.
-        num_seeds: that were averaged.
-        top: classes that are named.
-        temperatures: of the seeds; empty: none.
-    """
+    """Texts and what is said of them."""
 
     texts: Sequence[str]
-    columns: Mapping[str, Column]
+    found: Predictions
     num_seeds: int
+    """That were averaged."""
     top: int
+    """Classes that are named."""
     temperatures: Sequence[float] = ()
+    """Of the seeds; empty: none."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON value: text, predicted, probability, agreement, ... of each."""
-        rows = zip(*self.columns.values(), strict=True)
-        return [
-            {"text": text} | dict(zip(self.columns, row, strict=True))
-            for text, row in zip(self.texts, rows, strict=True)
-        ]
+        names = ["text", *result_names(self.top)]
+        rows = zip(self.texts, results(self.found, self.top), strict=True)
+        return [dict(zip(names, [text, *row], strict=True)) for text, row in rows]
 
     def in_words(self) -> str:
         """Every text, and a line below it for every class that is named."""
@@ -61,21 +73,13 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of results.
-
-    Args:
-        out: where it is; None: it went to stdout.
-        rows: in it.
-        empty: of these, rows of which nothing was to be encoded.
-        known: rows that had been predicted before an interruption.
-        num_seeds: that were averaged.
-        temperatures: of the seeds; empty: none.
-    """
+    """A file of results."""
 
     out: Path | None
+    """Where it is; None: it went to stdout."""
     rows: int
     empty: int
-    known: int
+    """Rows of which nothing was to be encoded: their results are empty."""
     num_seeds: int
     temperatures: Sequence[float] = ()
 
@@ -85,7 +89,6 @@ class Written:
             "out": None if self.out is None else str(self.out.absolute()),
             "rows": self.rows,
             "empty": self.empty,
-            "resumed": self.known,
             "seeds": self.num_seeds,
             **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
         }
@@ -93,5 +96,5 @@ class Written:
     def in_words(self) -> str:
         """One line."""
         seeds = averaged(self.num_seeds, self.temperatures)
-        before = f", {self.known:,} of them before" if self.known else ""
-        return f"{self.rows:,} rows predicted by {seeds}{before}: {self.out}"
+        empty = f", {self.empty:,} of them empty" if self.empty else ""
+        return f"{self.rows:,} rows predicted by {seeds}{empty}: {self.out}"

@@ -13,7 +13,6 @@ from gaam_cache.errors import ConfigError
 
 PACKAGES = [
     "gaam_cache.sources",
-    "gaam_cache.sources.formats",
     "gaam_cache.encoders",
     "gaam_cache.encoders.poolings",
     "gaam_decoder.attention",

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gaam_cache.messages.spelling import nearest
 from gaam_cache.terminal.settings import check_variables, preset_names, resolve
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
+from gaam_cache.messages import nearest
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.specs import parse_attention, parse_head, parse_loss
 from tests.conftest import Outcome

@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from gaam_cache.sources.media._blob import Blob
+from gaam_cache.sources.media._base import Blob
 
 QUALITY = "VHQ"
 """Of soxr: the passband is kept to 28 bits, more than any sound file has, at a cost that no encoder

@@ -1,73 +1,171 @@
-"""Sounds."""
+"""Sounds in files: what libsndfile reads (WAV, FLAC, OGG, MP3, AIFF, ...), by soundfile."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import PUBLISHED_SECONDS
-from gaam_cache.sources.media._base import Media, Medium
-from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._sounds._decoder import Decoder
-from gaam_cache.sources.media._sounds._kinds import begins_sound
-from gaam_cache.sources.media._sounds._library import versions
-from gaam_cache.sources.media._sounds._pieces import parts
-from gaam_cache.sources.media._sounds._sound import Sound, Sounds
+from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.messages import install
+from gaam_cache.sources.media._base import Blob, Media, Medium
+
+RULES = "mono by the mean"
+"""What we make of what libsndfile reads; to be changed with it, for it decides numbers."""
+SHORTEST_TAIL = 0.1
+"""Seconds. A shorter rest of a sound that is split is no row: of 25 ms windows that are 20 ms
+apart, as speech encoders have them, it holds at most four."""
+STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff", b"ID3")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sound:
+    """All of a file, or a piece of it."""
+
+    blob: Blob
+    rate: int
+    """Of the file, in Hz."""
+    start: int
+    """The first sample that is its own."""
+    stop: int
+    """One past the last."""
+    whole: int
+    """Samples of the file."""
+
+    @property
+    def frames(self) -> int:
+        """Samples that are its own."""
+        return self.stop - self.start
+
+    @property
+    def identity(self) -> bytes:
+        """The digest of the file, and which samples of it where that is not all."""
+        part = "" if self.frames == self.whole else f"{self.start}-{self.stop}"
+        return bytes.fromhex(self.blob.sha256) + part.encode()
+
+    def samples(self) -> NDArray[np.float32]:
+        """Decoded: float32 (frames,), the mean of all channels.
+
+        Raises:
+            DataError: the file cannot be read, or is no longer what it was.
+            ConfigError: what decodes sounds is not installed.
+        """
+        if self.frames == self.whole:
+            return _decoded(self.blob.read(), self.blob.where)[1]
+        return _decoded_file(self.blob)[self.start : self.stop]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sounds(Media):
+    kind: ClassVar[str] = "audio"
+    noun: ClassVar[str] = "sound"
 
 
 class Audio(Medium):
-    """WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, AU and CAF, as libsndfile decodes them.
+    """Sounds. Of several channels the mean is heard.
 
-    What a file says of itself is compared with what is there and with what comes out of it. That
-    its end is missing is always seen, but for MP3 whose first frame does not say how many follow
-    and that ends between two of them. That a bit of it is another is always seen where a checksum
-    covers what is heard, as in FLAC and OGG; of WAV, AIFF, AU, CAF and MP3 it is seen in headers
-    alone, and there not of the rate of AIFF, AU and CAF, nor of a code that takes as many bytes.
-    A FLAC file without MD5 has but the checksums of its frames. FLAC, WAV, AU and CAF that were
-    written into a pipe do not say how long they are, and are refused.
+    libsndfile says what is damaged as far as it sees it: what a file of PCM has lost at its end
+    nobody can see.
     """
 
-    rows: ClassVar[type[Media]] = Sounds
+    rows: ClassVar[type[Media]] = _Sounds
     suffixes: ClassVar[frozenset[str]] = frozenset(
         {".wav", ".wave", ".rf64", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".mp2"}
         | {".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
     )
-    reads: ClassVar[frozenset[str]] = frozenset({"clip_seconds", "clip_mode"})
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
         """By what such files begin with."""
-        return begins_sound(head)
+        mpeg = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE6 in (0xE2, 0xE4)
+        return mpeg or (head.startswith(STARTS) and head[8:12] != b"WEBP")
 
     @classmethod
-    def look(cls, blob: Blob, config: ExtractConfig) -> Sequence[Mapping[str, Any]]:
-        """Decode all of it, and say which part of it is a row, or which parts are rows.
-
-        Raises:
-            DataError: it is empty, damaged, too long, or no sound.
-            ConfigError: what decodes sounds is not installed.
-        """
-        with Decoder(blob.read(), blob.where) as decoder:
-            frames = sum(len(block_T) for block_T in decoder.blocks())
-        rate, seconds = decoder.rate, config.clip_seconds
-        if config.published_audio:
-            seconds = PUBLISHED_SECONDS
+    def items(cls, blob: Blob, content: bytes, config: ExtractConfig) -> Sequence[_Sound]:
+        """All of a sound, its beginning, or its pieces, as the configuration says."""
+        rate, x_T = _decoded(content, blob.where)
+        seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
         return [
-            {"rate": rate, "start": start, "stop": stop, "whole": frames}
-            for start, stop in parts(frames, rate, seconds, config.clip_mode)
+            _Sound(blob=blob, rate=rate, start=start, stop=stop, whole=len(x_T))
+            for start, stop in _parts(len(x_T), rate, seconds, split=config.clip_mode == "split")
         ]
 
     @classmethod
-    def item(cls, blob: Blob, facts: Mapping[str, Any]) -> Sound:
-        """The sound that a row stands for."""
-        return Sound(blob=blob, **facts)
-
-    @classmethod
     def versions(cls) -> dict[str, str]:
-        """Of what decodes sounds: soundfile and libsndfile.
+        """Of what decodes sounds: soundfile and libsndfile."""
+        module = _soundfile()
+        return {
+            "gaam": RULES,
+            "soundfile": module.__version__,
+            "libsndfile": module.__libsndfile_version__,
+        }
 
-        Raises:
-            ConfigError: it is not installed.
-        """
-        return versions()
+
+def _soundfile() -> Any:
+    try:
+        import soundfile as module
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            "sounds cannot be read",
+            expected="the package 'soundfile' and the library libsndfile",
+            found=str(error),
+            hint=install("audio"),
+        ) from error
+    return module
+
+
+def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
+    """Rate, and samples (T,); several channels are decoded as float64, their mean rounded once.
+
+    A file is read at once: what libsndfile 1.2.2 reads of MP3 after a seek differs in last bits.
+    """
+    module = _soundfile()
+    try:
+        with module.SoundFile(io.BytesIO(content)) as file:
+            dtype = "float32" if file.channels == 1 else "float64"
+            x_TC, rate = file.read(dtype=dtype, always_2d=True), int(file.samplerate)
+    except (module.SoundFileError, ValueError) as error:
+        raise DataError(
+            "a sound cannot be read",
+            expected="a whole sound in a format of libsndfile",
+            found=str(getattr(error, "error_string", error)),
+            where=where,
+            hint="get the file again or convert it, or remove its row",
+        ) from error
+    if not len(x_TC) or not np.isfinite(x_TC).all():
+        found = "numbers that are not finite" if len(x_TC) else "no samples"
+        raise DataError("a sound is empty or damaged", expected="samples", found=found, where=where)
+    x_T = x_TC[:, 0] if x_TC.shape[1] == 1 else x_TC.mean(axis=1)
+    return rate, x_T.astype(np.float32)
+
+
+@lru_cache(maxsize=2)
+def _decoded_file(blob: Blob) -> NDArray[np.float32]:
+    """Of a file of which pieces are rows: these follow one another."""
+    return _decoded(blob.read(), blob.where)[1]
+
+
+def _parts(frames: int, rate: int, seconds: float | None, *, split: bool) -> list[tuple[int, int]]:
+    """First sample, and one past the last, of every row; at least one row.
+
+    Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds * rate).
+    """
+    if seconds is None:
+        return [(0, frames)]
+    found: list[tuple[int, int]] = []
+    start = i = 0
+    while start < frames and (split or not found):
+        i += 1
+        end = max(round(i * seconds * rate), start + 1)
+        stop = min(end, frames)
+        if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
+            found.append((start, stop))
+        start = stop
+    return found

@@ -2,19 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gaam_cache.config import ExtractConfig
-from gaam_cache.sources.media._base import Media, Medium
-from gaam_cache.sources.media._blob import Blob
-from gaam_cache.sources.media._flaws import flaws_of
-from gaam_cache.sources.media._picture.decoding import decode, format_of, pillow
-from gaam_cache.sources.media._picture.rows import Picture, Pictures
-from gaam_cache.sources.media._whole import whole
+from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.messages import install
+from gaam_cache.sources.media._base import Blob, Media, Medium
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What we make of what Pillow reads; to be changed with it, for it decides numbers."""
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
+"""Nothing else is tried, such as what would start another program."""
+STARTS: tuple[bytes, ...] = (
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"GIF8",
+    b"BM",
+    b"II*\0",
+    b"MM\0*",
+    b"II+\0",
+    b"MM\0+",
+)
+STARTS += tuple(b"P%d" % number for number in range(1, 7))
+MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"})
+"""Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Picture:
+    """A picture."""
+
+    blob: Blob
+    width: int
+    """In pixels, when it is held upright."""
+    height: int
+
+    @property
+    def identity(self) -> bytes:
+        """The digest of the file."""
+        return bytes.fromhex(self.blob.sha256)
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """What is seen: shape (height, width, 3), RGB.
+
+        Raises:
+            DataError: the file was changed, or cannot be decoded.
+        """
+        return _decoded(self.blob.read(), self.blob.where)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pictures(Media):
+    kind: ClassVar[str] = "vision"
+    noun: ClassVar[str] = "picture"
 
 
 class Vision(Medium):
@@ -25,15 +72,10 @@ class Vision(Medium):
     the colours that a transparent pixel happens to hold, mostly black.) Of 16 bits the upper 8
     are taken. CMYK is converted as Pillow does, and no colour profile is applied to anything.
     Fractions, whole numbers of 32 bits and LAB are refused: nobody can say how bright they are
-    meant to be. So are animations and files of several pages: which one is meant is not ours to
-    choose; of a JPEG with others behind it (a preview, a depth map) the first is the picture.
-
-    What nobody can see: a changed byte among the pixels of JPEG, BMP and PPM, and most of them in
-    WebP, GIF and TIFF, or in the sizes that their headers give; so too a JPEG whose end is missing
-    and that somebody closed all the same.
+    meant to be. So are animations and files of several pages.
     """
 
-    rows: ClassVar[type[Media]] = Pictures
+    rows: ClassVar[type[Media]] = _Pictures
     suffixes: ClassVar[frozenset[str]] = frozenset(
         {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".bmp", ".tif", ".tiff"}
         | {".ppm", ".pgm", ".pbm", ".pnm"}
@@ -41,29 +83,19 @@ class Vision(Medium):
 
     @classmethod
     def claims(cls, head: bytes) -> bool:
-        """Whether it has the signature of one of the formats."""
-        return format_of(head) is not None
+        """By what such files begin with."""
+        return head.startswith(STARTS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
     @classmethod
-    def look(cls, blob: Blob, config: ExtractConfig) -> Sequence[Mapping[str, Any]]:  # noqa: ARG003 one row
-        """One row."""
-        with flaws_of(blob.where):
-            height, width, _ = decode(whole(blob)).shape
-        return [{"width": width, "height": height}]
-
-    @classmethod
-    def item(cls, blob: Blob, facts: Mapping[str, Any]) -> Picture:
-        """The picture."""
-        return Picture(blob=blob, **facts)
+    def items(cls, blob: Blob, content: bytes, config: ExtractConfig) -> Sequence[_Picture]:  # noqa: ARG003
+        """One picture."""
+        height, width, _ = _decoded(content, blob.where).shape
+        return [_Picture(blob=blob, width=width, height=height)]
 
     @classmethod
     def versions(cls) -> dict[str, str]:
-        """Of what makes pixels of bytes, where there is more than one right way to do it.
-
-        Raises:
-            ConfigError: it is not installed.
-        """
-        pillow()
+        """Of what makes pixels of bytes, where there is more than one right way to do it."""
+        _pillow()
         from PIL import features
 
         found = {name: features.version(name) for name in ("libjpeg_turbo", "jpg", "webp")}
@@ -72,3 +104,58 @@ class Vision(Medium):
         return {"gaam": RULES, "pillow": str(features.version("pil"))} | {
             name: str(version) for name, version in found.items() if version
         }
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ConfigError(
+            "pictures are decoded by Pillow, which is not installed",
+            found=str(error),
+            hint=install("vision"),
+        ) from error
+    return Image
+
+
+def _decoded(content: bytes, where: str) -> NDArray[np.uint8]:
+    """The pixels of a picture file: (height, width, 3), RGB, upright."""
+    module = _pillow()
+    from PIL import ImageOps
+
+    try:
+        with warnings.catch_warnings(), module.open(io.BytesIO(content), formats=FORMATS) as image:
+            warnings.simplefilter("ignore")
+            pages = getattr(image, "n_frames", 1)
+            if pages > 1 and image.format != "MPO":  # a JPEG with a preview: the first is meant
+                raise ValueError(f"{pages} pictures in one file; one is expected")
+            image.load()
+            pnm = image.format == "PPM"  # of 16 bits, which Pillow holds in 32
+            return np.ascontiguousarray(_rgb(ImageOps.exif_transpose(image), pnm=pnm))
+    except Exception as error:  # whatever a damaged file leads a decoder to
+        raise DataError(
+            "a picture cannot be decoded",
+            expected="a whole picture of 8 bits, or of 16 bits of grey",
+            found=str(error) or type(error).__name__,
+            where=where,
+            hint="get the file again or convert it to PNG, or remove its row",
+        ) from error
+
+
+def _rgb(image: Any, *, pnm: bool) -> NDArray[np.uint8]:
+    """What is seen of a loaded picture, on white: shape (height, width, 3)."""
+    hidden = image.info.get("transparency")
+    if image.mode.startswith("I;16") or (image.mode == "I" and pnm):
+        grey_HW = np.array(image).astype(np.int64)
+        seen_HW = (
+            np.where(grey_HW == hidden, 255, grey_HW >> 8) if hidden is not None else grey_HW >> 8
+        )
+        return np.repeat(seen_HW.astype(np.uint8)[..., None], 3, axis=2)
+    if image.mode not in MODES:
+        raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")
+    if hidden is None and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
+        return np.array(image.convert("RGB"))
+    rgba_HWC = np.array(image.convert("RGBA"))
+    rgb_HWC, alpha_HW1 = rgba_HWC[..., :3].astype(np.uint16), rgba_HWC[..., 3:].astype(np.uint16)
+    on_white_HWC = rgb_HWC * alpha_HW1 + 255 * (255 - alpha_HW1)
+    return ((on_white_HWC + np.uint16(127)) // np.uint16(255)).astype(np.uint8)

@@ -12,7 +12,7 @@ import pytest
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._base import Engine, Hear, Place, Task
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import ConfigError
 from gaam_cache.extraction import workers
 from gaam_cache.placing import Placing
 from tests.conftest import shard_bytes
@@ -88,28 +88,3 @@ def test_another_cache_that_was_completed_meanwhile_is_refused(
     with pytest.raises(ConfigError) as caught:
         run(lambda: gaam_cache.extract(replace(tiny_config, limit=12)))
     assert "holds another" in str(caught.value) or "content" in str(caught.value)
-
-
-def test_rows_are_put_away_however_it_ends(
-    run: Callable[..., Any], tiny_config: ExtractConfig
-) -> None:
-    for error in (KeyboardInterrupt, DataError("a bad row"), RuntimeError("anything")):
-
-        def fail(error: Any = error) -> None:
-            assert list(tiny_config.out.glob("rows-*"))
-            raise error
-
-        with pytest.raises(error if isinstance(error, type) else type(error)):
-            run(fail)
-        assert not list(tiny_config.out.glob("rows-*"))
-
-
-def test_rows_that_somebody_removes_are_missed(
-    run: Callable[..., Any], tiny_config: ExtractConfig
-) -> None:
-    def remove() -> None:
-        for path in tiny_config.out.glob("rows-*"):
-            path.unlink()
-
-    with pytest.raises(ConfigError, match="are gone"):
-        run(remove)

@@ -12,14 +12,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-FILES = {
-    "train": {"cat/1.tone": b"TONEabc", "cat/10.tone": b"TONEx", "dog/a.tone": b"TONEde"},
-    "test": {"cat/2.tone": b"TONEq", "dog/deep/er/b.TONE": b"TONEfgh"},
-}
 SOURCES = ("folder", "csv", "jsonl", "parquet", "parquet bytes", "parquet struct", "hub")
 
 
-def lay_out(root: Path, files: dict[str, dict[str, bytes]] = FILES) -> None:
+def lay_out(root: Path, files: dict[str, dict[str, bytes]]) -> None:
     for split, of_split in files.items():
         for name, content in of_split.items():
             path = root / split / name
@@ -72,9 +68,7 @@ def maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
 
     monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
 
-    def make(
-        source: str, files: dict[str, dict[str, bytes]] = FILES, feature: str = "audio"
-    ) -> str:
+    def make(source: str, files: dict[str, dict[str, bytes]], feature: str = "audio") -> str:
         root = tmp_path / source
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()

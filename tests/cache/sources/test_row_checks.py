@@ -20,8 +20,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamWarning
 from gaam_cache.sources import _row_checks as row_checks
-from gaam_cache.sources._base import Rows
-from gaam_cache.sources._texts import Texts
+from gaam_cache.sources._base import Rows, Texts
 from tests.conftest import Outcome, write_csv
 
 Pairs = list[tuple[str, str]]

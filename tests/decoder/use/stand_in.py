@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.encode import Placed
-from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictions import Predictions
 
 CLASSES = ('a, "quoted"', "two\nlines", "naïve 東京", "=1+1", "\u202ertl")
@@ -59,11 +58,11 @@ def stand_in(monkeypatch: Any, folder: Path, **about: Any) -> tuple[StandIn, Pat
     """Let ``predict`` open a stand-in wherever it opens a run; the run's folder."""
     predictor = StandIn(**about)
 
-    def opened(config: PredictConfig) -> StandIn:
-        predictor.temperatures = (0.5, 1.0, 2.0) if config.temperature else ()
+    def opened(run: Path, *, temperature: bool = False, **about: Any) -> StandIn:  # noqa: ARG001
+        predictor.temperatures = (0.5, 1.0, 2.0) if temperature else ()
         return predictor
 
-    monkeypatch.setattr("gaam_decoder.use.predict.predictor_of", opened)
+    monkeypatch.setattr("gaam_decoder.use.load.load", opened)
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text("{}")
     return predictor, folder

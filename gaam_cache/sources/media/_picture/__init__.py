@@ -1,1 +1,0 @@
-"""Pictures: what files of them promise, and what comes out of the decoder."""

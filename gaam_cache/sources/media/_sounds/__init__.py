@@ -1,1 +1,0 @@
-"""How sounds are read."""

@@ -1,1 +1,0 @@
-"""Kinds of files for tests; the folder is added to those of the package."""

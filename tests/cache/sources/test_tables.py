@@ -1,0 +1,192 @@
+"""Rows out of CSV, JSON lines and Parquet: the same of each, as they stand there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError
+from gaam_cache.sources._base import Rows, find_source
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+
+
+def read(dataset: Path | str, split: str = "train", **options: Any) -> Rows:
+    config = ExtractConfig(dataset=str(dataset), splits=(split,), **options)
+    return find_source(config.dataset).read(config, split)
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    if path.suffix in (".csv", ".tsv"):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            mark = "\t" if path.suffix == ".tsv" else ","
+            writer = csv.DictWriter(file, list(records[0]), delimiter=mark)
+            writer.writeheader()
+            writer.writerows(records)
+    elif path.suffix == ".jsonl":
+        lines = (json.dumps(record, ensure_ascii=False) for record in records)
+        path.write_text("\n".join(lines), encoding="utf-8")
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+
+
+# what can be seen in print, and the white space that texts have; no half characters
+CHARACTERS = st.characters(codec="utf-8").filter(lambda c: c.isprintable() or c in "\t\r\n\u2028")
+STRINGS = st.text(CHARACTERS, min_size=1, max_size=20).filter(lambda s: s.strip() != "")
+
+
+@given(rows=st.lists(st.tuples(STRINGS, STRINGS), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_whatever_can_be_printed_reads_back_equal_in_every_format(
+    rows: list[tuple[str, str]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for suffix in FORMATS:
+            path = Path(folder) / f"train.{suffix}"
+            write(path, [{"label": label, "text": text} for label, text in rows])
+            back = read(path)
+            assert list(zip(back.labels, back.inputs, strict=True)) == rows
+        assert list(read(path, limit=1).inputs) == [rows[0][1]]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_columns_are_joined_kept_and_left_out(suffix: str, tmp_path: Path) -> None:
+    records = [
+        {"y": "b", "body": "world", "title": " hello", "who": "x"},
+        {"y": "a", "body": "alone", "title": "\u200b ", "who": "y, z"},
+        {"y": "a", "body": "", "title": " ", "who": "left out"},
+    ]
+    write(tmp_path / f"train.{suffix}", records)
+    options: dict[str, Any] = {"text_columns": ("title", "body"), "label_column": "y"}
+    rows = read(tmp_path, keep_columns=("who",), skip_empty=True, **options)
+    assert list(rows.inputs) == [" hello world", "alone"]
+    assert list(rows.labels) == ["b", "a"]
+    assert list(rows.kept["who"]) == ["x", "y, z"]
+    assert len(rows.skipped) == 1
+    with pytest.raises(DataError, match="empty"):
+        read(tmp_path, **options)
+    assert not read(tmp_path, unlabelled=(), limit=2, **options).kept
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [("01", "01"), (" a", " a"), (7, "7"), (3.0, "3"), (0.5, "0.5"), (True, "true")],
+)  # fmt: skip
+def test_labels_have_one_spelling(value: Any, label: str, suffix: str, tmp_path: Path) -> None:
+    write(tmp_path / f"train.{suffix}", [{"label": value, "text": "a"}])
+    assert list(read(tmp_path).labels) == [label]
+    stripped = read(tmp_path, strip_labels=True).labels
+    assert list(stripped) == [label.strip()]
+
+
+def test_labels_of_csv_stay_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("label,text\n01,a\n1.0,b\nNA,c\n,d\n")
+    with pytest.raises(DataError, match="line 5"):
+        read(tmp_path)
+    assert list(read(tmp_path, limit=3).labels) == ["01", "1.0", "NA"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16", "utf-16-le", "gb18030"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_encodings(encoding: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"train.{suffix}"
+    write(path, [{"label": "ä", "text": "über"}])
+    path.write_bytes(path.read_text("utf-8").encode(encoding))
+    asked = None if encoding == "utf-8-sig" else encoding
+    assert list(read(tmp_path, encoding=asked).inputs) == ["über"]
+    if asked is not None:
+        with pytest.raises(DataError, match="UTF-8"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "where"),
+    [
+        ("csv", 'label,text\na,x\na,"b\nc,d\n', "line 3"),
+        ("csv", 'label,text\na,"b"c\n', "line 2"),
+        ("csv", "label,text\na\n", "line 2"),
+        ("csv", "label,text\na,b,c\n", "line 2"),
+        ("csv", "label,label\na,b\n", "line 1"),
+        ("csv", "", "line 1"),
+        ("csv", "label,text\n", "no rows"),
+        ("jsonl", '{"label": "a", "text": "b"}\n{"label": "a"}\n', "line 2"),
+        ("jsonl", '{"label": "a", "text": "b"}\n[1]\n', "line 2"),
+        ("jsonl", '{"label": "a", "text": "b"}\n{"label"\n', "line 2"),
+        ("jsonl", '{"label": "a", "text": 7}\n', "line 1"),
+        ("jsonl", '{"label": null, "text": "b"}\n', "line 1"),
+        ("jsonl", '{"label": [1], "text": "b"}\n', "line 1"),
+        ("jsonl", '{"label": "a", "text": "\\ud800"}\n', "line 1"),
+        ("jsonl", "", "line 1"),
+        ("parquet", "PAR1 and no more", "train.parquet"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_named(
+    name: str, content: str, where: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"train.{name}").write_text(content)
+    with pytest.raises(DataError, match=where):
+        read(tmp_path)
+
+
+def test_all_bad_rows_are_counted_and_the_first_are_shown(tmp_path: Path) -> None:
+    lines = "".join(f"a,{'x' if n % 2 else ' '}\n" for n in range(20))
+    (tmp_path / "train.csv").write_text(f"label,text\n{lines}")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path)
+    for word in ("10 of 20 rows", "line 2", "line 4", "line 6", "7 more"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"text_columns": ("t",)}, {"label_column": "t"}, {"keep_columns": ("t",)},
+     {"text_columns": ("label",)}, {"text_columns": ("text", "label")}],
+)  # fmt: skip
+def test_columns_that_are_missing_or_label_and_input_are_refused(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "train.csv").write_text("label,text\na,b\n")
+    with pytest.raises(ConfigError):
+        read(tmp_path, **options)
+
+
+def test_a_split_without_labels_is_read_without_them(tmp_path: Path) -> None:
+    for split in ("train", "new"):
+        (tmp_path / f"{split}.csv").write_text("label,text\na,b\nc,d\n")
+    config = ExtractConfig(dataset=str(tmp_path), splits=("train", "new"), unlabelled=("new",))
+    rows = find_source(config.dataset).read(config, "new")
+    assert not rows.labelled
+    assert list(rows.inputs) == ["b", "d"]
+
+
+@pytest.mark.parametrize("mark", ["semicolon", "tab", "|", ";"])
+def test_what_parts_fields_is_asked_not_guessed(mark: str, tmp_path: Path) -> None:
+    character = {"semicolon": ";", "tab": "\t"}.get(mark, mark)
+    (tmp_path / "train.csv").write_text(f"label{character}text\na{character}b, c\n")
+    assert list(read(tmp_path, delimiter=mark).inputs) == ["b, c"]
+    with pytest.raises(GaamError, match="delimiter"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("there", [[], ["other.csv"], ["train.csv", "train.jsonl"], ["train.doc"]])
+def test_data_that_are_not_there_are_said(there: list[str], tmp_path: Path) -> None:
+    for name in there:
+        (tmp_path / name).write_text("label,text\na,b\n")
+    with pytest.raises(NotFoundError):
+        read(tmp_path)
+    with pytest.raises(NotFoundError):
+        read(tmp_path / "nothing.csv")
+    (tmp_path / "a.doc").write_text("x")
+    with pytest.raises(NotFoundError, match="ending in"):
+        read(tmp_path / "a.doc")
