@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
-from multiprocessing.connection import wait
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from gaam_cache import devices, terminal
 from gaam_cache.devices import cores as _cores
-from gaam_cache.engines._base import MOST_RESTARTS, Engine, Hear, Place, Task, all_died
-from gaam_cache.engines._local_worker import begin, work
+from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
 
-LOOK_SECONDS = 0.2
-"""Between two looks at workers that say nothing."""
 NODES = Path("/sys/devices/system/node")
 
 
 class Local(Engine):
-    """Processes of the standard library's pool, one pool each: of one that dies no other does."""
+    """Processes: of one that dies no other does, and these make what it had at work."""
 
     def check(self, device: str, placing: Placing) -> None:
         """Refuse devices that are not there."""
@@ -35,43 +32,90 @@ class Local(Engine):
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start a process per place and wait for all of them."""
         places = local_places(task.device, placing.devices)
-        groups = _groups_of_cores(len(places))
-        running = [_Worker(task, *pair) for pair in zip(places, groups, strict=True)]
-        results, given_up = [], 0
+        cores, count = _cores(), len(places)
+        groups = [
+            cores[i * len(cores) // count : (i + 1) * len(cores) // count] for i in range(count)
+        ]
+        context = get_context("spawn")  # CUDA does not survive a fork
+        running: dict[Connection, tuple[Place, Any]] = {}
+        results: list[Any] = []
+        dead = 0
         try:
+            for place, group in zip(places, groups, strict=True):
+                ear, mouth = context.Pipe(duplex=False)
+                process = context.Process(target=_work, args=(task, place, group, mouth))
+                with _interrupts_blocked():  # a terminal's Ctrl-C is for us, who tell the worker
+                    process.start()
+                mouth.close()
+                running[ear] = place, process
             while running:
-                wait([worker.ear for worker in running], LOOK_SECONDS)
-                terminal.go_on()
-                for worker in list(running):
-                    ended = worker.future.done()  # what it said before comes first
-                    for kind, value in worker.said():
-                        hear(worker.place.number, kind, value)
-                    if not ended:
+                ready = wait(list(running), timeout=0.2)
+                for ear in list(running):
+                    if ear not in ready:
                         continue
-                    error = worker.future.exception()
-                    if isinstance(error, (BrokenProcessPool, KeyboardInterrupt)):
-                        # killed, or asked to end by somebody who did not ask us
-                        again = worker.deaths < MOST_RESTARTS
-                        hear(worker.place.number, "died", worker.name)
-                        _warn_of_death(worker.name, worker.deaths, again=again)
-                        if again:
-                            worker.start_again()
-                            continue
-                        given_up += 1
-                    elif error is not None:
-                        raise error
+                    place, process = running[ear]
+                    try:
+                        kind, value = ear.recv()
+                    except (EOFError, OSError):  # it ended without a last word
+                        kind, value = "died", f"worker {place.number + 1} ({place.device})"
+                        dead += 1
+                        if len(running) + len(results) > 1:
+                            warnings.warn(
+                                f"{value} died without a word (killed, out of memory, or a crash): "
+                                "the others go on, what it had at work is made again",
+                                GaamWarning,
+                                stacklevel=2,
+                            )
+                    if kind == "error":
+                        raise value
+                    if kind == "result":
+                        results.append(value)
                     else:
-                        results.append(worker.future.result())
-                    running.remove(worker)
-                    worker.end()
+                        hear(place.number, kind, value)
+                    if kind in ("result", "died"):
+                        del running[ear]
+                        process.join()
+                terminal.go_on()
         finally:
-            for worker in running:
-                worker.stop()
-            for worker in running:
-                worker.end()
+            for _, process in running.values():
+                process.terminate()  # what it is writing is finished
+            for _, process in running.values():
+                process.join()
         if not results:
-            raise all_died(given_up, "killed, or a crash")
+            raise all_died(dead, "killed, or a crash")
         return results
+
+
+def _work(task: Task, place: Place, cores: list[int], mouth: Connection) -> None:
+    """What runs in a worker, before anything large is imported: its cores, its end, its task."""
+    threads = str(max(1, len(cores)))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ.setdefault(name, threads)
+    if place.device == "cpu" and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):  # a sandbox
+            os.sched_setaffinity(0, cores)
+    terminal.unwind_on_signals(says=False)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    speaking = threading.Lock()
+
+    def tell(kind: str, value: Any) -> None:
+        terminal.go_on()
+        with suppress(OSError), speaking:  # nobody listens any more; threads warn, too
+            mouth.send((kind, value))
+
+    try:
+        tell("result", serve(task, place, tell))
+    except KeyboardInterrupt:
+        os._exit(terminal.EXIT_CODE)
+    except Exception as error:  # noqa: BLE001 raised by whoever started us
+        tell("error", error)
+
+
+def _end_with_parent() -> None:
+    """Unwind when whoever started us is gone."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        terminal.ask()
 
 
 def local_places(device: str, asked: str) -> list[Place]:
@@ -95,85 +139,23 @@ def local_places(device: str, asked: str) -> list[Place]:
         )
     gpu = first.type == "cuda"
     there = torch.cuda.device_count() if gpu else len(_cores())
-    what = f"GPU{'s' * (there != 1)}" if gpu else f"core{'s' * (there != 1)} of a CPU"
     listed = [int(number) for number in asked.split(",") if number.isdigit()]
     if asked == "all":
-        numbers = list(range(there if gpu else _memory_nodes()))
+        # of a CPU a part with a memory of its own: threads do not pay across them
+        nodes = max(1, min(len(list(NODES.glob("node[0-9]*"))), len(_cores())))
+        numbers = list(range(there if gpu else nodes))
     elif "," in asked:
         numbers = listed
-        if not gpu:
-            raise ConfigError(
-                "--devices names GPUs", expected="a number of workers, on a CPU", found=asked
-            )
     else:
         numbers = list(range(listed[0]))
-    if max(numbers) >= there:
+    if max(numbers) >= there or ("," in asked and not gpu):
         raise ConfigError(
             f"--devices {asked} is more than there is",
-            expected=f"at most {there} {what}" if "," not in asked else f"0 to {there - 1}",
+            expected=f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}",
             found=asked,
         )
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
     return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]
-
-
-class _Worker:
-    """One process, and the one after it."""
-
-    def __init__(self, task: Task, place: Place, cores: list[int]) -> None:
-        self.place = place
-        self.deaths = 0
-        self._task = task
-        self._cores = cores
-        self._start()
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"worker {self.place.number + 1} of {self.place.total} ({self.place.device})"
-
-    def _start(self) -> None:
-        context = get_context("spawn")  # CUDA does not survive a fork
-        self.ear, mouth = context.Pipe(duplex=False)
-        leash, self._hand = context.Pipe(duplex=False)
-        own = (mouth, leash, self._cores, self.place)
-        self._pool = ProcessPoolExecutor(1, context, initializer=begin, initargs=own)
-        with _interrupts_blocked():  # a terminal's Ctrl-C is for us, who tell the worker
-            self.future: Future[Any] = self._pool.submit(work, self._task, self.place)
-        mouth.close()
-        leash.close()
-
-    def start_again(self) -> None:
-        """In the place of one that died."""
-        self.deaths += 1
-        self.end()
-        self._start()
-
-    def said(self) -> Iterator[tuple[str, Any]]:
-        """What it has said since."""
-        with suppress(EOFError, OSError):
-            while self.ear.poll():
-                yield self.ear.recv()
-
-    def stop(self) -> None:
-        """Let it unwind: what it is writing is finished."""
-        self.ear.close()
-        self._hand.close()
-
-    def end(self) -> None:
-        """Wait until the process is gone."""
-        self.stop()
-        self._pool.shutdown(cancel_futures=True)
-
-
-def _warn_of_death(name: str, deaths: int, *, again: bool) -> None:
-    what = f"it is started again ({deaths + 1} of {MOST_RESTARTS})" if again else "the others go on"
-    warnings.warn(
-        f"{name} died without a word (killed, out of memory, or a crash): {what}; what it had at "
-        "work is made again",
-        GaamWarning,
-        stacklevel=3,
-    )
 
 
 @contextmanager
@@ -184,14 +166,3 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _groups_of_cores(count: int) -> list[list[int]]:
-    """Cores in ``count`` groups of neighbours."""
-    cores = _cores()
-    return [cores[i * len(cores) // count : (i + 1) * len(cores) // count] for i in range(count)]
-
-
-def _memory_nodes() -> int:
-    """Parts of this machine with a memory of their own: threads do not pay across them."""
-    return max(1, min(len(list(NODES.glob("node[0-9]*"))), len(_cores())))

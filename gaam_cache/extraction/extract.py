@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.engines.sharing.ranks import find_rank
+from gaam_cache.engines._ranks import find_rank
 from gaam_cache.extraction.job import prepare_job, warn
 from gaam_cache.extraction.missing import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize

@@ -6,12 +6,12 @@ import time
 from typing import NamedTuple
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.engines.sharing.lease import Leases
-from gaam_cache.engines.sharing.undone import LEASE_FOLDER, order_of_work
+from gaam_cache.engines._claims import Claims
 from gaam_cache.extraction.job import Job, make_plan, provenance, warn
 from gaam_cache.extraction.pipeline import make_shards
 from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.tally import Tally
+from gaam_cache.extraction.undone import CLAIM_FOLDER, order_of_work
 from gaam_cache.extraction.unstorable import Unstorable
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.layout import missing_shards
@@ -93,9 +93,9 @@ def make_missing(
     left, start = None, time.perf_counter()
     if todo:
         worker = ShardWorker(config, plan, encoder, rows, tally)
-        leases = config.out / LEASE_FOLDER
+        claims = config.out / CLAIM_FOLDER
         try:
-            left = make_shards(worker, todo, leases, total, report, waits=role.waits)
+            left = make_shards(worker, todo, claims, total, report, waits=role.waits)
         except Unstorable as error:
             raise worker.explain(error) from None
     tally.seconds = time.perf_counter() - start
@@ -106,4 +106,4 @@ def make_missing(
 
 def tidy(config: ExtractConfig, plan: Plan) -> None:
     """Remove what workers told each other; to be called when every shard is there."""
-    Leases(config.out / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
+    Claims(config.out / CLAIM_FOLDER).clear({shard.name for shard in plan.shards()})

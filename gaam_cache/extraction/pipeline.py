@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaam_cache.encoders._inputs import Inputs
-from gaam_cache.engines.sharing.lease import Lease, Leases
-from gaam_cache.engines.sharing.undone import Undone
+from gaam_cache.engines._claims import Claim, Claims
 from gaam_cache.extraction.states import Encoded
+from gaam_cache.extraction.undone import Undone
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import ShardSpec
 from gaam_cache.terminal import WRITER, Report
@@ -26,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 class _Work(NamedTuple):
     shard: ShardSpec
-    lease: Lease
+    claim: Claim
     inputs: Inputs
 
 
@@ -44,7 +44,7 @@ def make_shards(
     Args:
         worker: who makes it.
         todo: the shards that lack a receipt, in the order in which to try them.
-        folder: of the leases.
+        folder: of the claims.
         total: rows of all shards.
         report: told (rows done, rows in all, what is going on).
         waits: until every shard is there, whoever makes it; else until others are at work on all
@@ -54,11 +54,11 @@ def make_shards(
         Who makes what is left; None where nothing is.
     """
     with (
-        Leases(folder) as leases,
+        Claims(folder) as claims,
         ThreadPoolExecutor(1, "tokenise") as reader,
         ThreadPoolExecutor(1, WRITER) as writer,
     ):
-        undone = Undone(todo, leases, worker.exists)
+        undone = Undone(todo, claims, worker.exists)
         ahead: Future[_Work | None] | None = None
         written: Future[None] | None = None
         pause = SHORTEST_PAUSE_SECONDS
@@ -69,8 +69,8 @@ def make_shards(
 
         def write(work: _Work, states: Encoded, started: float) -> None:
             worker.write(work.shard, work.inputs, states)
-            work.lease.done()
-            leases.expect(time.monotonic() - started)
+            work.claim.done()
+            claims.expect(time.monotonic() - started)
 
         while undone.rows or ahead is not None:
             work = (ahead or reader.submit(prepare)).result()
@@ -81,7 +81,7 @@ def make_shards(
                 report(total - undone.rows, total, f"waiting for {undone.in_words()}")
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            if work is None or not undone.confirm(work.shard, work.lease):
+            if work is None or not undone.confirm(work.shard, work.claim):
                 continue
             pause = SHORTEST_PAUSE_SECONDS
 
@@ -105,5 +105,5 @@ def make_shards(
     undone.look_again()  # not before all of ours is written
     if undone.rows:
         return undone.in_words()
-    leases.clear({shard.name for shard in todo})
+    claims.clear({shard.name for shard in todo})
     return None

@@ -11,7 +11,7 @@ from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Facts
 from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
-from gaam_cache.engines.sharing.ranks import Rank, device_of
+from gaam_cache.engines._ranks import Rank, device_of
 from gaam_cache.extraction.job import CheckedRows, prepare_job, provenance, read_rows
 from gaam_cache.extraction.missing import Role, make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gaam_cache.engines.sharing.lease import Lease, Leases
-from gaam_cache.engines.sharing.undone import LEASE_FOLDER, Undone
+from gaam_cache.engines._claims import Claim, Claims
 from gaam_cache.errors import GaamWarning
 from gaam_cache.extraction.job import content_of
 from gaam_cache.extraction.repair import discard_broken
 from gaam_cache.extraction.row_arrays import RowArrays
+from gaam_cache.extraction.undone import CLAIM_FOLDER, Undone
 from gaam_cache.format.layout import (
     embeddings_key,
     missing_shards,
@@ -148,18 +148,18 @@ def _make_missing(maker: _Maker, report: Report) -> int:
     missing = set(missing_shards(out, plan))
     todo = [shard for shard in plan.shards() if shard.name in missing]
     total, made = sum(plan.rows.values()), 0
-    with Leases(out / LEASE_FOLDER) as leases:
-        undone = Undone(todo, leases, maker.exists)
+    with Claims(out / CLAIM_FOLDER) as claims:
+        undone = Undone(todo, claims, maker.exists)
         while undone.rows:
             report(total - undone.rows, total, "writing shards")
-            taken: tuple[ShardSpec, Lease] | None = undone.take()
+            taken: tuple[ShardSpec, Claim] | None = undone.take()
             if taken is None:
                 time.sleep(PAUSE_SECONDS)
                 continue
-            shard, lease = taken
+            shard, claim = taken
             maker.make(shard)
             undone.finish(shard)
-            lease.done()
+            claim.done()
             made += 1
-        leases.clear({shard.name for shard in plan.shards()})
+        claims.clear({shard.name for shard in plan.shards()})
     return made

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gaam_cache.engines.sharing.processes import is_alive
+from gaam_cache.engines._claims import is_alive
 from gaam_cache.format.digest import digest_of_stream
 from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_path, write_synced
 from gaam_cache.format.refusals import storage_errors

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.engines.sharing.ranks import Rank
+from gaam_cache.engines._ranks import Rank
 from gaam_cache.format.targets import check_file, check_folder
 from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache import plugins
-from gaam_cache.engines.sharing.ranks import Rank, find_rank, without_rank
+from gaam_cache.engines._ranks import Rank, find_rank, without_rank
 from gaam_cache.errors import ConfigError
 
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gaam_cache
-from gaam_cache.engines.sharing.ranks import Rank
+from gaam_cache.engines._ranks import Rank
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.settings import resolve
 from gaam_decoder.runs.loading import load_runs

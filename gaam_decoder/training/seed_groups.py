@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 
 from gaam_cache.cache import EmbeddingCache
-from gaam_cache.engines.sharing.holder import Holder
-from gaam_cache.engines.sharing.lease import Leases
+from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
@@ -26,7 +25,7 @@ from gaam_decoder.training.rows.data import prepare_data
 from gaam_decoder.training.rows.loaded import Loaded
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
-from gaam_decoder.unfinished.look import lease_of
+from gaam_decoder.unfinished.look import claim_of
 from gaam_decoder.unfinished.seed_store import SeedStore
 from gaam_decoder.unfinished.work import Work, work_groups
 
@@ -39,7 +38,7 @@ class Shared:
     cache: EmbeddingCache
     device: torch.device
     tracker: Tracker
-    leases: Leases
+    claims: Claims
     on_run: Callable[[Path], None] = lambda path: None
     workers: int = 1
     """That share the seeds, as far as is known."""
@@ -115,13 +114,13 @@ class SeedGroups:
         for group in self._groups:
             if set(group) <= set(self._results) or self._store.has(group):
                 continue
-            lease = self._shared.leases.take(lease_of(work_name(self._item), group))
-            if isinstance(lease, Holder):
-                holder = lease
+            claim = self._shared.claims.take(claim_of(work_name(self._item), group))
+            if isinstance(claim, Holder):
+                holder = claim
                 continue
             if not self._store.has(group):  # finished a moment before
                 self._train(group)
-            lease.done()
+            claim.done()
             return None
         return holder
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gaam_cache import devices
 from gaam_cache.cache import open_cache
-from gaam_cache.engines.sharing.holder import Holder
-from gaam_cache.engines.sharing.lease import Leases
+from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning
 from gaam_cache.format.files import make_folder
 from gaam_cache.format.refusals import storage_errors
@@ -28,7 +27,7 @@ from gaam_decoder.training.seed_groups import Shared, work_name
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_item import train_item
 from gaam_decoder.training.wanted import reporting_items, tried_items
-from gaam_decoder.unfinished.look import LEASE_FOLDER
+from gaam_decoder.unfinished.look import CLAIM_FOLDER
 
 WINNERS = "winners"
 """Stands in the tracker for items that are not known before the seeds that choose are trained."""
@@ -72,13 +71,13 @@ def sweep(
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    with Leases(config.runs / LEASE_FOLDER) as leases:
+    with Claims(config.runs / CLAIM_FOLDER) as claims:
         shared = Shared(
             config=config,
             cache=cache,
             device=device,
             tracker=tracker,
-            leases=leases,
+            claims=claims,
             on_run=on_run,
             workers=workers,
         )
@@ -109,7 +108,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
     tracker.expect({item.key: len(todo[item.key]) * item.epochs for item in items})
     waiting = [item for item in items if todo[item.key] or _left_behind(runs, item)]
     if waiting:
-        with storage_errors(runs / LEASE_FOLDER, option="--runs"):
+        with storage_errors(runs / CLAIM_FOLDER, option="--runs"):
             make_folder(runs)
     names = {item.key: work_name(item) for item in items}
     pause = SHORTEST_PAUSE_SECONDS
@@ -128,7 +127,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         waiting = postponed
         if not waiting:
             break
-        alive = set() if waits else shared.leases.alive()
+        alive = set() if waits else shared.claims.alive()
         if alive and all(_is_held(names[item.key], alive) for item in waiting):
             # not before all of ours is done: of several that leave, the last sees all
             found |= {item.key: runs_of_key(runs, item.key) for item in waiting}
@@ -138,7 +137,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
         tracker.tell(key, f"{waiting[0]}: waiting for {holders[key].in_words()}")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-    shared.leases.clear_dead()
+    shared.claims.clear_dead()
     return Swept(
         runs=[
             run
@@ -151,7 +150,7 @@ def _trained(items: Sequence[Item], seeds: Sequence[int], shared: Shared, *, wai
 
 
 def _is_held(work: str, names: set[str]) -> bool:
-    """Whether an item, or a group of its seeds, is among the names of leases."""
+    """Whether an item, or a group of its seeds, is among the names of claims."""
     return any(name == work or name.startswith(f"{work}-") for name in names)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gaam_cache.engines.sharing.holder import Holder
+from gaam_cache.engines._claims import Holder
 from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.run_writer import remove_unfinished
 from gaam_decoder.training.fit_item import fit_item, fitted_engine
@@ -53,13 +53,13 @@ def train_item(item: Item, seeds: list[int], shared: Shared, num_items: int = 1)
 
 def _alone(item: Item, shared: Shared, act: Callable[[], None]) -> Holder | None:
     """Do what only one may do at a time with an item; or say who does."""
-    lease = shared.leases.take(work_name(item))
-    if isinstance(lease, Holder):
-        return lease
+    claim = shared.claims.take(work_name(item))
+    if isinstance(claim, Holder):
+        return claim
     try:
         act()
     finally:
-        lease.done()
+        claim.done()
     return None
 
 
@@ -96,5 +96,5 @@ def _publish(begun: SeedGroups, item: Item, shared: Shared) -> None:
 
 def _tidy(item: Item, published: set[int], shared: Shared) -> None:
     """Remove what is kept of seeds that runs have; all of it, if nobody else is at work."""
-    others = shared.leases.others_at_work(f"{work_name(item)}-")
+    others = shared.claims.others_at_work(f"{work_name(item)}-")
     seed_store(shared.config.runs, item).remove(published, others=others)

@@ -11,12 +11,12 @@ from gaam_cache.format.digest import digest_of
 from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.unfinished.checkpoint import read
 
-LEASE_FOLDER = ".leases"
+CLAIM_FOLDER = ".claims"
 """In a folder of runs: who trains what."""
 
 
-def lease_of(work: str, group: Sequence[int]) -> str:
-    """What the lease of a group of seeds is called."""
+def claim_of(work: str, group: Sequence[int]) -> str:
+    """What the claim of a group of seeds is called."""
     return f"{work}-{digest_of(str(list(group)).encode())[:8]}"
 
 
@@ -27,7 +27,7 @@ class GroupAtWork:
     seeds: list[int]
     epoch: int
     """That the last checkpoint holds; 0 where there is none."""
-    lease: str
+    claim: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,7 @@ def begun_in(folder: Path) -> Begun | None:
             GroupAtWork(
                 seeds=list(group),
                 epoch=at_work.get(group, {"epochs_done": 0})["epochs_done"],
-                lease=lease_of(name, group),
+                claim=claim_of(name, group),
             )
             for group in left
         ],

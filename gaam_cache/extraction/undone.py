@@ -7,11 +7,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from gaam_cache.engines.sharing.holder import Holder
-from gaam_cache.engines.sharing.lease import Lease, Leases
+from gaam_cache.engines._claims import Claim, Claims, Holder
 from gaam_cache.format.plan import ShardSpec
 
-LEASE_FOLDER = "leases"
+CLAIM_FOLDER = "claims"
 
 
 class Undone:
@@ -19,43 +18,43 @@ class Undone:
 
     Args:
         shards: in the order in which to try them.
-        leases: who is at work on what.
+        claims: who is at work on what.
         exists: whether a shard has its receipt by now.
     """
 
     def __init__(
-        self, shards: Sequence[ShardSpec], leases: Leases, exists: Callable[[ShardSpec], bool]
+        self, shards: Sequence[ShardSpec], claims: Claims, exists: Callable[[ShardSpec], bool]
     ) -> None:
         self.rows = sum(shard.stop - shard.start for shard in shards)
         """Of the shards that are neither encoded by us nor made by others."""
         self._left = deque(shards)
-        self._leases = leases
+        self._claims = claims
         self._exists = exists
         self._holder = Holder()
         self._lock = threading.Lock()
 
-    def take(self) -> tuple[ShardSpec, Lease] | None:
+    def take(self) -> tuple[ShardSpec, Claim] | None:
         """The next shard that nobody makes; None where others make all that is left."""
         for _ in range(len(self._left)):
             shard = self._left.popleft()
             if self._exists(shard):
                 self.finish(shard)
                 continue
-            lease = self._leases.take(shard.name)
-            if isinstance(lease, Holder):
-                self._holder = lease
+            claim = self._claims.take(shard.name)
+            if isinstance(claim, Holder):
+                self._holder = claim
                 self._left.append(shard)
-            elif self._is_ours(shard, lease):
-                return shard, lease
+            elif self._is_ours(shard, claim):
+                return shard, claim
         return None
 
-    def confirm(self, shard: ShardSpec, lease: Lease) -> bool:
+    def confirm(self, shard: ShardSpec, claim: Claim) -> bool:
         """Whether a shard that was taken some time ago is still ours to make."""
-        if lease.lost():
-            self._leases.forget(lease)
+        if claim.lost():
+            self._claims.forget(claim)
             self._left.append(shard)
             return False
-        return self._is_ours(shard, lease)
+        return self._is_ours(shard, claim)
 
     def finish(self, shard: ShardSpec) -> None:
         """Count a shard as done."""
@@ -73,7 +72,7 @@ class Undone:
 
     def others_live(self) -> bool:
         """Whether all that is left is held, now, by those who were seen to be alive."""
-        return {shard.name for shard in self._left} <= self._leases.alive()
+        return {shard.name for shard in self._left} <= self._claims.alive()
 
     def in_words(self) -> str:
         """Who makes what is left."""
@@ -81,10 +80,10 @@ class Undone:
         what = f"{count:,} shards that others make" if count > 1 else "a shard that another makes"
         return f"{what} ({self._holder.in_words()})"
 
-    def _is_ours(self, shard: ShardSpec, lease: Lease) -> bool:
+    def _is_ours(self, shard: ShardSpec, claim: Claim) -> bool:
         if not self._exists(shard):
             return True
-        lease.done()
+        claim.done()
         self.finish(shard)
         return False
 

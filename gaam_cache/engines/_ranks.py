@@ -28,8 +28,6 @@ class Rank(NamedTuple):
     """Number among those of this machine."""
     here: int = 1
     """Workers of this machine, as far as is known."""
-    source: str = ""
-    """Who said so."""
 
     @property
     def start(self) -> float:
@@ -40,8 +38,8 @@ class Rank(NamedTuple):
 def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Rank | None:
     """The rank of this process; None where it is not one of several.
 
-    In this order: ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM step, tasks
-    of a SLURM array; an array of jobs of several tasks counts all tasks.
+    In this order: the setting ``rank``, torchrun (``RANK`` and ``WORLD_SIZE``), tasks of a SLURM
+    step, tasks of a SLURM array; an array of jobs of several tasks counts all tasks.
 
     Args:
         asked: ``i/n``, as configured.
@@ -51,17 +49,18 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
         ConfigError: a rank or number of ranks that there cannot be.
     """
     if asked is not None:
-        number, count = parse_rank(asked)
-        return Rank(number, count, source="rank")
+        return Rank(*parse_rank(asked))
     if rank := _rank(environ, "RANK", "WORLD_SIZE"):
         local, here = _number(environ, "LOCAL_RANK"), _number(environ, "LOCAL_WORLD_SIZE")
-        return rank._replace(local=local, here=here or 1, source="RANK")
+        return rank._replace(local=local, here=here or 1)
     # a batch script is no step, whatever number of tasks it asked for
     step = "SLURM_STEP_ID" in environ and _rank(environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
     array = _array(environ)
     if step:
+        # '4' or '4(x2)', or '2,1' where nodes differ
+        first = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
         local = _number(environ, "SLURM_LOCALID")
-        step = step._replace(local=local, here=_tasks_here(environ), source="SLURM_PROCID")
+        step = step._replace(local=local, here=int(first) if first.isdigit() else 1)
     if step and array:
         number = array.number * step.total + step.number
         return step._replace(number=number, total=array.total * step.total)
@@ -74,12 +73,7 @@ def without_rank(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def device_of(rank: Rank, asked: str) -> str:
-    """The device of a rank: where a machine shows all its GPUs to all its ranks, each takes one.
-
-    Args:
-        rank: of this process.
-        asked: as ``--device`` has it.
-    """
+    """The device of a rank: where a machine shows all its GPUs to all its ranks, each takes one."""
     if rank.local is None or asked not in ("auto", "cuda"):
         return asked
     import torch
@@ -109,13 +103,7 @@ def _array(environ: Mapping[str, str]) -> Rank | None:
         return None
     # tasks need not be numbered without gaps: where to begin is all that this decides
     place = (number - (first or 0)) // (_number(environ, "SLURM_ARRAY_TASK_STEP") or 1)
-    return Rank(max(0, place) % count, count, source="SLURM_ARRAY_TASK_ID")
-
-
-def _tasks_here(environ: Mapping[str, str]) -> int:
-    """Of a step: 'SLURM_STEP_TASKS_PER_NODE' is '4' or '4(x2)', or '2,1' where nodes differ."""
-    first = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
-    return int(first) if first.isdigit() else 1
+    return Rank(max(0, place) % count, count)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

@@ -1,0 +1,301 @@
+"""Who works on what: a claim file for every piece of work in a folder that workers share.
+
+A claim is a hint. Whoever publishes must do so exclusively; claims only make it rare that two do
+the same. Nothing here ever stops the work: where the folder cannot be used, everything is free.
+
+The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
+it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
+monotonic clock: clocks of two machines are never compared. On the same machine the claim of a dead
+process is stale at once. Whoever finds it stale moves it away and tries to create his own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gaam_cache.format.files import link, write_file
+from gaam_cache.messages import visible
+
+RENEW_SECONDS = 10.0
+SHORTEST_PATIENCE_SECONDS = 60.0
+"""Renewals may come late: a disk that is busy, a client of NFS that has cached, a slow machine."""
+PATIENCE_IN_WORK = 2.0
+"""Times what a piece of work takes: taking over too early costs one of them."""
+SUFFIX = ".claim"
+_TEMPORARY = re.compile(r"\..+\.([0-9]{1,9})\.[0-9a-f]+\.tmp")
+"""A file that a process was making when it was killed."""
+
+
+class Holder(NamedTuple):
+    """Who claims a piece of work, as far as the file says."""
+
+    host: str = "an unknown machine"
+    pid: int = 0
+    since: str = ""
+    """UTC by the holder's clock; for people."""
+    machine: str | None = None
+    """Where ``pid`` means something."""
+    started: str | None = None
+    """Start of the process in ticks, which tells it from a later one of the same number."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was a process of this machine, which has ended."""
+        here = self.machine is not None and self.machine == this_machine()
+        return here and not is_alive(self.pid, self.started)
+
+    def in_words(self) -> str:
+        """For people."""
+        process = f", process {self.pid}" if self.pid else ""
+        return f"{self.host}{process}" + (f", since {self.since}" if self.since else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """That we work on ``name``."""
+
+    owner: Claims
+    name: str
+    inode: int | None
+    """Of its file; None where the folder cannot be used."""
+
+    def lost(self) -> bool:
+        """Whether somebody found it stale and took over."""
+        return self.inode is not None and self.owner.inode(self.name) != self.inode
+
+    def done(self) -> None:
+        """Nobody needs it any more: the work is published, or another may begin it anew."""
+        self.owner.forget(self)
+        if self.inode is not None and not self.lost():
+            with suppress(OSError):
+                self.owner.path(self.name).unlink()
+
+
+class Claims:
+    """Our claims in a folder, renewed by a thread while this context lasts.
+
+    Args:
+        folder: made with the first claim; need not be usable.
+        us: who we are.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.us = us or this_process()
+        self.patience = SHORTEST_PATIENCE_SECONDS
+        self._folder = folder
+        self._clock = clock
+        self._held: dict[str, Claim] = {}
+        self._seen: dict[str, tuple[Any, float]] = {}
+        self._alive: set[str] = set()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def expect(self, seconds: float) -> None:
+        """Say how long a piece of work takes, which says how long to wait for others."""
+        self.patience = max(SHORTEST_PATIENCE_SECONDS, PATIENCE_IN_WORK * seconds)
+
+    def take(self, name: str) -> Claim | Holder:
+        """Claim work on ``name``, or say who does it.
+
+        Whoever got a claim must look once more whether the work is done: it may have been finished
+        a moment before.
+        """
+        path, content = self.path(name), json.dumps(self.us._asdict()).encode()
+        try:
+            while not write_file(path, content, exclusive=True):
+                if holder := self._judge(name):
+                    return holder
+                self._move_away(name)
+        except OSError:
+            return Claim(self, name, None)
+        claim = self._held[name] = Claim(self, name, self.inode(name))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
+            self._thread.start()
+        return claim
+
+    def alive(self) -> set[str]:
+        """Names that others hold now who were seen to be at work.
+
+        Those are processes of this machine, and whoever has renewed since we looked first.
+        """
+        return {name for name in self._of_others() if self._judge(name) and name in self._alive}
+
+    def others_at_work(self, prefix: str) -> bool:
+        """Whether anybody else claims work on a name that begins so."""
+        return any(name.startswith(prefix) and self._judge(name) for name in self._of_others())
+
+    def clear(self, names: Collection[str]) -> None:
+        """Remove the claims of work that is done, whoever made them, and the folder."""
+        for name in names:
+            with suppress(OSError):
+                self.path(name).unlink(missing_ok=True)
+        self.clear_dead()
+
+    def clear_dead(self) -> None:
+        """Remove claims of whoever is no longer at work, and the folder if it is empty."""
+        for name in self._of_others():
+            if self._judge(name) is None:
+                self._move_away(name)
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                match = _TEMPORARY.fullmatch(path.name)
+                if match and not is_alive(int(match[1]), None):
+                    path.unlink(missing_ok=True)
+            self._folder.rmdir()
+
+    def path(self, name: str) -> Path:
+        """The file of a claim."""
+        return self._folder / f"{name}{SUFFIX}"
+
+    def inode(self, name: str) -> int | None:
+        """Of the file that is there."""
+        with suppress(OSError):
+            return self.path(name).lstat().st_ino
+        return None
+
+    def forget(self, claim: Claim) -> None:
+        """Renew it no longer."""
+        self._held.pop(claim.name, None)
+
+    def renew(self) -> None:
+        """Let others see that we are alive."""
+        for claim in tuple(self._held.values()):
+            if not claim.lost():
+                with suppress(OSError):  # at worst it becomes stale
+                    os.utime(self.path(claim.name), follow_symlinks=False)
+
+    def close(self) -> None:
+        """Give back what is held and stop renewing."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        for claim in tuple(self._held.values()):
+            claim.done()
+
+    def _of_others(self) -> list[str]:
+        return [name for name in _names(self._folder) if name not in self._held]
+
+    def _judge(self, name: str) -> Holder | None:
+        """Who works on it; None where nobody does any more."""
+        path = self.path(name)
+        try:
+            status = path.lstat()
+        except OSError:
+            return None  # the work is done
+        holder, pulse = _holder(path), (status.st_ino, status.st_mtime_ns)
+        if holder.is_dead:
+            self._seen[name] = (pulse, self._clock())
+            self._alive.discard(name)
+            return None
+        now = self._clock()
+        last, since = self._seen.get(name, (None, now))
+        if pulse != last:
+            self._seen[name] = (pulse, now)
+            if last is not None or (holder.machine and holder.machine == self.us.machine):
+                self._alive.add(name)
+        elif now - since > self.patience:
+            self._alive.discard(name)
+            return None
+        return holder
+
+    def _move_away(self, name: str) -> None:
+        """Remove the claim that was judged, and no later one."""
+        path, aside = self.path(name), self._folder / f".{name}.{secrets.token_hex(8)}.stale"
+        with suppress(FileNotFoundError):
+            path.rename(aside)
+            status = aside.lstat()
+            if (status.st_ino, status.st_mtime_ns) != self._seen.get(name, (None, 0.0))[0]:
+                with suppress(FileExistsError):
+                    link(aside, path)
+            aside.unlink()
+
+    def _renew_until_closed(self) -> None:
+        while not self._closing.wait(RENEW_SECONDS):
+            self.renew()
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+
+def holders(folder: Path) -> dict[str, Holder]:
+    """Who claims what in a folder, by name; nothing where there is none."""
+    found = {name: _holder(folder / f"{name}{SUFFIX}") for name in _names(folder)}
+    return {name: holder for name, holder in found.items() if holder.pid}
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        there = [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+    return sorted(name.removesuffix(SUFFIX) for name in there if name.endswith(SUFFIX))
+
+
+def _holder(path: Path) -> Holder:
+    """Whoever a file names; unknown where it says nothing that makes sense."""
+    try:
+        holder = Holder(**json.loads(path.read_bytes()[:4096]))
+        return holder._replace(
+            host=visible(holder.host), since=visible(holder.since), pid=+holder.pid
+        )
+    except (OSError, ValueError, TypeError, AttributeError):
+        return Holder()
+
+
+def this_process() -> Holder:
+    """What a claim of this process says."""
+    return Holder(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        since=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        machine=this_machine(),
+        started=_stat(os.getpid())[1],
+    )
+
+
+def this_machine() -> str | None:
+    """One running kernel and one numbering of processes; None where that cannot be told."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{socket.gethostname()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+    except (OSError, ValueError):
+        return None
+
+
+def is_alive(pid: int, started: str | None) -> bool:
+    """Whether a process of this machine is there that started then and has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # of another user
+    state, start = _stat(pid)
+    return state not in ("Z", "X") and (start is None or started is None or start == started)
+
+
+def _stat(pid: int) -> tuple[str | None, str | None]:
+    """State of a process and its start in ticks, where the system says so."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return fields[0], fields[19]
+    except (OSError, IndexError):
+        return None, None
