@@ -30,7 +30,7 @@ import typer.main
 import gaam_cache
 from gaam_cache import plugins, terminal
 from gaam_cache.config import ExtractConfig
-from gaam_cache.engines.sharing.undone import LEASE_FOLDER
+from gaam_cache.extraction.undone import CLAIM_FOLDER
 from gaam_cache.placing import ENGINES
 from gaam_decoder.config import TrainConfig
 from tests import hdf5_forks
@@ -192,7 +192,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
     """Every file of a cache and its content, but for leases, which only say who works on what."""
-    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / LEASE_FOLDER]
+    files = [f for f in cache.rglob("*") if f.is_file() and f.parent != cache / CLAIM_FOLDER]
     return {str(f.relative_to(cache)): f.read_bytes() for f in files}
 
 

@@ -48,6 +48,8 @@ class Holder(NamedTuple):
     """Where ``pid`` means something."""
     started: str | None = None
     """Start of the process in ticks, which tells it from a later one of the same number."""
+    token: str = ""
+    """Of this claim alone."""
 
     @property
     def is_dead(self) -> bool:
@@ -67,17 +69,17 @@ class Claim:
 
     owner: Claims
     name: str
-    inode: int | None
-    """Of its file; None where the folder cannot be used."""
+    token: str | None
+    """In its file; None where the folder cannot be used."""
 
     def lost(self) -> bool:
         """Whether somebody found it stale and took over."""
-        return self.inode is not None and self.owner.inode(self.name) != self.inode
+        return self.token is not None and _holder(self.owner.path(self.name)).token != self.token
 
     def done(self) -> None:
         """Nobody needs it any more: the work is published, or another may begin it anew."""
         self.owner.forget(self)
-        if self.inode is not None and not self.lost():
+        if self.token is not None and not self.lost():
             with suppress(OSError):
                 self.owner.path(self.name).unlink()
 
@@ -114,7 +116,8 @@ class Claims:
         Whoever got a claim must look once more whether the work is done: it may have been finished
         a moment before.
         """
-        path, content = self.path(name), json.dumps(self.us._asdict()).encode()
+        path, token = self.path(name), secrets.token_hex(8)
+        content = json.dumps(self.us._replace(token=token)._asdict()).encode()
         try:
             while not write_file(path, content, exclusive=True):
                 if holder := self._judge(name):
@@ -122,7 +125,7 @@ class Claims:
                 self._move_away(name)
         except OSError:
             return Claim(self, name, None)
-        claim = self._held[name] = Claim(self, name, self.inode(name))
+        claim = self._held[name] = Claim(self, name, token)
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
             self._thread.start()
@@ -161,12 +164,6 @@ class Claims:
     def path(self, name: str) -> Path:
         """The file of a claim."""
         return self._folder / f"{name}{SUFFIX}"
-
-    def inode(self, name: str) -> int | None:
-        """Of the file that is there."""
-        with suppress(OSError):
-            return self.path(name).lstat().st_ino
-        return None
 
     def forget(self, claim: Claim) -> None:
         """Renew it no longer."""

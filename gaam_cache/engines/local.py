@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.placing import Placing
 
 NODES = Path("/sys/devices/system/node")
+UNWINDING_SECONDS = 5.0
+"""For what is at work when whoever started us is no more: as long as a large shard is written."""
 
 
 class Local(Engine):
@@ -112,10 +115,12 @@ def _work(task: Task, place: Place, cores: list[int], mouth: Connection) -> None
 
 
 def _end_with_parent() -> None:
-    """Unwind when whoever started us is gone."""
+    """Unwind when whoever started us is gone; end where a long computation does not look."""
     if (parent := parent_process()) is not None:
         parent.join()
         terminal.ask()
+        time.sleep(UNWINDING_SECONDS)
+        os._exit(terminal.EXIT_CODE)
 
 
 def local_places(device: str, asked: str) -> list[Place]:
@@ -141,9 +146,7 @@ def local_places(device: str, asked: str) -> list[Place]:
     there = torch.cuda.device_count() if gpu else len(_cores())
     listed = [int(number) for number in asked.split(",") if number.isdigit()]
     if asked == "all":
-        # of a CPU a part with a memory of its own: threads do not pay across them
-        nodes = max(1, min(len(list(NODES.glob("node[0-9]*"))), len(_cores())))
-        numbers = list(range(there if gpu else nodes))
+        numbers = list(range(there if gpu else _memory_nodes()))
     elif "," in asked:
         numbers = listed
     else:
@@ -156,6 +159,11 @@ def local_places(device: str, asked: str) -> list[Place]:
         )
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
     return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]
+
+
+def _memory_nodes() -> int:
+    """Parts of this machine with a memory of their own: threads do not pay across them."""
+    return max(1, min(len(list(NODES.glob("node[0-9]*"))), len(_cores())))
 
 
 @contextmanager

@@ -31,7 +31,7 @@ import torch
 import typer.main
 
 import cli
-import gaam_cache.engines.sharing.lease
+import gaam_cache.engines._claims
 import gaam_cache.extraction.worker
 import gaam_decoder.reports.pictures.pictures
 import gaam_decoder.training.sweep
@@ -147,8 +147,8 @@ def prepare(job: dict[str, Any]) -> None:
         Path(f"{job['lock']}.{os.getpid()}").touch()
         fcntl.flock(lock, fcntl.LOCK_SH)
     if job.get("impatient"):
-        gaam_cache.engines.sharing.lease.SHORTEST_PATIENCE_SECONDS = (
-            gaam_cache.engines.sharing.lease.PATIENCE_IN_WORK
+        gaam_cache.engines._claims.SHORTEST_PATIENCE_SECONDS = (
+            gaam_cache.engines._claims.PATIENCE_IN_WORK
         ) = 0.0
     os.environ.update(job.get("environ", {}))
     if "notes" in job:

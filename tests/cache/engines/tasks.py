@@ -106,10 +106,10 @@ def die_at_first(folder: Path, place: Place, tell: Tell) -> Any:
 def die_always(folder: Path, place: Place, tell: Tell) -> Any:
     """The first worker is killed whenever it has been heard; the others wait for its end."""
     if place.number:
-        wait_for(folder / "died.2")
+        wait_for(folder / "died.0")
         return place.number
     tell("here", place.number)
-    wait_for(folder / f"here.{note(folder, 'begun')}")
+    wait_for(folder / "here.0")
     return os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -140,14 +140,15 @@ if __name__ == "__main__":
     terminal.unwind_on_signals()
     engine, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     local._cores = lambda: [0, 1]  # two workers on any machine
-    stop = local._Worker.stop
+    context = local.get_context("spawn")
+    terminate = context.Process.terminate
 
-    def noted(worker: Any) -> None:
+    def noted(process: Any) -> None:
         """A second signal is not to come before the first was seen."""
         (folder / "stopping").touch()
-        stop(worker)
+        terminate(process)
 
-    local._Worker.stop = noted  # type: ignore[method-assign]
+    context.Process.terminate = noted  # type: ignore[method-assign]
     placing = Placing(engine=engine, devices="2")
     try:
         load_engine(placing).run(task_of(name, folder, folder), placing, lambda *said: None)

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from gaam_cache.engines import local
+from gaam_cache.engines._claims import is_alive
 from gaam_cache.engines.local import local_places
-from gaam_cache.engines.sharing.processes import is_alive
 from gaam_cache.errors import ConfigError
 from gaam_cache.placing import Placing, check_placing, parse_devices
 
@@ -57,7 +57,7 @@ def test_as_many_places_as_asked_for_and_no_more_than_there_are(gpus: int) -> No
             assert {(place.total, place.here) for place in places} == {(len(numbers),) * 2}
         if not on_gpus:
             for asked in ("0,1", "0,"):
-                with pytest.raises(ConfigError, match="names GPUs"):
+                with pytest.raises(ConfigError, match="more than there is"):
                     local_places(device, asked)
     with pytest.raises(ConfigError, match=r"is one device|no device"):
         local_places("cuda:0", "2")
@@ -102,16 +102,6 @@ def test_devices_are_spelled_in_one_way() -> None:
         if isinstance(value, str):
             with pytest.raises(ConfigError, match="bad --devices"):
                 check_placing(Placing(devices=value))
-
-
-def test_cores_are_shared_out_without_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores in ([0], [0, 1], [3, 5, 8], [*range(64)]):
-        monkeypatch.setattr(local, "_cores", lambda cores=cores: cores)
-        for count in range(1, len(cores) + 1):
-            groups = local._groups_of_cores(count)
-            assert [core for group in groups for core in group] == cores
-            assert len(groups) == count
-            assert max(map(len, groups)) - min(map(len, groups)) <= 1
 
 
 @pytest.fixture

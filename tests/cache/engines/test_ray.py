@@ -14,8 +14,8 @@ import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._base import load_engine
-from gaam_cache.engines._ray_actors import Sight, _look
-from gaam_cache.engines.sharing.processes import is_alive
+from gaam_cache.engines._claims import is_alive
+from gaam_cache.engines.ray import _look, _Sight
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install
 from gaam_cache.placing import Placing
@@ -33,8 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def sight(root: Path, **other: object) -> Sight:
-    found = Sight(str(root), str(root / ".seen"), "token", (str(root / "plan"),))
+def sight(root: Path, **other: object) -> _Sight:
+    found = _Sight(str(root), str(root / ".seen"), "token", (str(root / "plan"),))
     return found._replace(**other)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaam_cache.engines.sharing.ranks import Rank, device_of, find_rank
+from gaam_cache.engines._ranks import Rank, device_of, find_rank
 from gaam_cache.errors import ConfigError
 
 Environments = list[dict[str, str]]
@@ -88,8 +88,6 @@ def test_the_numbers_of_all_ranks_are_those_from_0_and_begin_in_places_of_their_
         assert {rank.total for rank in known} == {len(job)}, name
         assert sorted(rank.start for rank in known) == [n / len(job) for n in range(len(job))]
         assert all(0 <= rank.start < 1 for rank in known)
-        assert len({rank.source for rank in known}) == 1
-        assert all(rank.source for rank in known)
 
 
 def test_a_rank_knows_its_number_on_its_machine_and_how_many_are_there() -> None:
@@ -103,7 +101,7 @@ def test_a_rank_knows_its_number_on_its_machine_and_how_many_are_there() -> None
                 assert locals_ == list(range(each)) * nodes
                 assert {rank.here for rank in found if rank} == {each}
     uneven = srun(1, 3)[0] | {"SLURM_STEP_TASKS_PER_NODE": "2,1"}
-    assert find_rank(None, uneven) == Rank(0, 3, 0, 2, "SLURM_PROCID")
+    assert find_rank(None, uneven) == Rank(0, 3, 0, 2)
 
 
 ALONE: dict[str, dict[str, str]] = {
@@ -185,8 +183,8 @@ def test_variables_that_make_no_sense_are_refused_or_as_if_they_were_not_there()
 
 def test_what_is_asked_for_comes_before_torchrun_and_that_before_slurm() -> None:
     both = srun(1, 3)[1] | torchrun(1, 5)[2] | array(0, 4)[3]
-    assert find_rank("1/7", both) == Rank(1, 7, source="rank")
-    assert find_rank(None, both) == Rank(2, 5, 2, 5, "RANK")
+    assert find_rank("1/7", both) == Rank(1, 7)
+    assert find_rank(None, both) == Rank(2, 5, 2, 5)
 
 
 GOOD_RANKS = {"0/1": (0, 1), "0/4": (0, 4), "3/4": (3, 4), "00/04": (0, 4), "999/1000": (999, 1000)}

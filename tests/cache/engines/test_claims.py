@@ -1,0 +1,223 @@
+"""Who works on what: one holds a claim at a time, and what is dead or silent holds nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gaam_cache.engines import _claims
+from gaam_cache.engines._claims import (
+    SHORTEST_PATIENCE_SECONDS,
+    Claim,
+    Claims,
+    Holder,
+    holders,
+    is_alive,
+    this_process,
+)
+
+LONG = SHORTEST_PATIENCE_SECONDS + 1
+ROOT = Path(__file__).parents[3]
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def owner(folder: Path, name: str, clock: Callable[[], float]) -> Claims:
+    """Claims of a machine of its own, whose process numbers mean nothing to others."""
+    return Claims(folder, us=Holder(host=name, pid=7), clock=clock)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def owners(tmp_path: Path, clock: Clock) -> Iterator[list[Claims]]:
+    made = [owner(tmp_path / "claims", name, clock) for name in ("one", "two", "three")]
+    yield made
+    for each in made:
+        each.close()
+
+
+def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_path: Path) -> None:
+    one, two, _ = owners
+    first = one.take("x")
+    assert isinstance(first, Claim)
+    holder = two.take("x")
+    assert isinstance(holder, Holder)
+    assert "one, process 7" in holder.in_words()
+    assert isinstance(two.take("y"), Claim)
+    assert {name: one.host for name, one in holders(tmp_path / "claims").items()} == {
+        "x": "one",
+        "y": "two",
+    }
+    first.done()
+    assert isinstance(two.take("x"), Claim)
+    first.done()  # too late: it is no longer ours
+    assert isinstance(one.take("x"), Holder)
+    two.close()
+    assert isinstance(one.take("x"), Claim)
+
+
+def test_a_claim_that_is_not_renewed_is_stale_by_the_clock_of_who_waits(
+    owners: list[Claims], clock: Clock
+) -> None:
+    one, two, three = owners
+    first = one.take("x")
+    assert isinstance(first, Claim)
+    for seconds in range(1, 6):
+        assert isinstance(two.take("x"), Holder)
+        clock.now += LONG - 2
+        os.utime(one.path("x"), (seconds, seconds))
+    assert isinstance(two.take("x"), Holder)
+    assert two.alive() == {"x"}
+    clock.now += LONG
+    assert isinstance(three.take("x"), Holder), "it has only now begun to watch"
+    assert not first.lost()
+    assert isinstance(two.take("x"), Claim)
+    assert first.lost()
+    assert isinstance(three.take("x"), Holder)
+    first.done()
+    one.renew()
+    assert isinstance(three.take("x"), Holder)
+
+
+def test_work_that_takes_long_is_waited_for_longer(owners: list[Claims], clock: Clock) -> None:
+    one, two, _ = owners
+    one.take("x")
+    two.expect(1000.0)
+    two.take("x")
+    clock.now += 1999
+    assert isinstance(two.take("x"), Holder)
+    clock.now += 2
+    assert isinstance(two.take("x"), Claim)
+
+
+def test_a_thread_renews_what_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(_claims, "RENEW_SECONDS", 0.001)
+    renewed = threading.Event()
+    monkeypatch.setattr(os, "utime", lambda *a, **k: renewed.set())
+    with owner(tmp_path / "claims", "one", clock) as one:
+        assert isinstance(one.take("x"), Claim)
+        assert renewed.wait(60)
+
+
+def test_a_dead_process_of_this_machine_holds_nothing(tmp_path: Path) -> None:
+    code = "import os, sys, signal; from pathlib import Path\n"
+    code += "from gaam_cache.engines._claims import Claims\n"
+    code += "print(Claims(Path(sys.argv[1])).take('x').name, flush=True)\n"
+    code += "sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"x\n"
+    with Claims(tmp_path) as ours:
+        holder = ours.take("x")
+        assert isinstance(holder, Holder)
+        assert holder.pid == child.pid
+        assert ours.alive() == {"x"}
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, but not yet buried
+        assert ours.alive() == set()
+        assert isinstance(ours.take("x"), Claim)
+    child.wait()
+    child.stdout.close()
+
+
+def test_a_number_that_another_process_has_by_now_is_no_sign_of_life() -> None:
+    us = this_process()
+    assert is_alive(us.pid, us.started)
+    assert not is_alive(us.pid, "1")
+    assert not is_alive(2**22 + 1, None)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"pid": "x"}', b"\xff", b'{"host": 3}'])
+def test_what_is_no_claim_is_waited_for_once_and_stops_nobody(
+    content: bytes, owners: list[Claims], clock: Clock
+) -> None:
+    one, *_ = owners
+    one.path("x").parent.mkdir()
+    one.path("x").write_bytes(content)
+    assert isinstance(one.take("x"), Holder)
+    clock.now += LONG
+    assert isinstance(one.take("x"), Claim)
+
+
+def test_where_the_folder_cannot_be_used_everything_is_free(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Claims(tmp_path / "file") as ours:
+        claim = ours.take("x")
+        assert isinstance(claim, Claim)
+        assert not claim.lost()
+        claim.done()
+        ours.clear_dead()
+        assert ours.alive() == set()
+        assert holders(tmp_path / "file") == {}
+
+
+def test_clearing_removes_what_is_done_or_dead_and_nothing_else(
+    owners: list[Claims], clock: Clock, tmp_path: Path
+) -> None:
+    one, two, three = owners
+    for name in ("a", "b", "c"):
+        one.take(name)
+    folder = tmp_path / "claims"
+    (folder / f".d.claim.{2**22 + 1}.ab12.tmp").touch()
+    (folder / f".d.claim.{os.getpid()}.ab12.tmp").touch()
+    three.clear({"a"})
+    assert sorted(holders(folder)) == ["b", "c"]
+    assert len(list(folder.glob("*.tmp"))) == 1
+    assert three.others_at_work("b")
+    assert not one.others_at_work("b")
+    clock.now += LONG
+    three.clear_dead()
+    assert holders(folder) == {}
+    assert not isinstance(two.take("c"), Holder)
+
+
+def test_of_many_who_want_the_same_one_gets_it(tmp_path: Path) -> None:
+    """Threads that take, find stale and give back in any order: never do two hold it at once."""
+    clock, holding, most = Clock(), [0], [0]
+    lock = threading.Lock()
+
+    def want(number: int) -> None:
+        generator = random.Random(number)
+        with owner(tmp_path / "claims", f"{number}", clock) as ours:
+            for _ in range(60):
+                claim = ours.take("x")
+                if isinstance(claim, Claim):
+                    with lock:
+                        holding[0] += 1
+                        most[0] = max(most[0], holding[0])
+                    threading.Event().wait(generator.random() / 1000)
+                    with lock:
+                        holding[0] -= 1
+                    claim.done()
+
+    threads = [threading.Thread(target=want, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most[0] == 1
