@@ -17,7 +17,7 @@ import typer
 import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.messages.foreign_text import tell, visible_values
+from gaam_cache.messages.foreign_text import tell
 from gaam_cache.terminal import interruption, next_step, settings, watching
 from gaam_cache.terminal.asking import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
@@ -179,10 +179,6 @@ def extract(
     gpus_per_worker: Annotated[float | None, _extract("gpus_per_worker", "--gpus-per-worker", metavar="NUMBER", help="GPUs of one worker (ray); a part of one is allowed.")] = None,
     rank: Annotated[str | None, _extract("rank", "--rank", metavar="i/n", help="This process is worker i of n that were started by hand; SLURM and torchrun say so themselves.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it will cost in tokens, bytes and time; write nothing.")] = False,
-    workers: Annotated[int | None, _option("--workers", metavar="N", help="With --dry-run: how many will share the work.", default=1)] = None,
-    assume_tokens_per_second: Annotated[float | None, _option("--assume-tokens-per-second", metavar="N", help="With --dry-run: what one worker encodes (default: timed here).")] = None,
-    card: Annotated[str | None, _option("--card", metavar="NAME", help="With --dry-run: GPU of every worker, which need not be here (h100, ...).")] = None,
-    share: Annotated[float | None, _option("--share", metavar="0.4", help="With --dry-run: part of the card's dense peak that the encoder reaches.", default=0.4)] = None,
     config: ConfigFile = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -193,8 +189,6 @@ def extract(
     interruption, it goes on where it stopped.
     """
     given = _given(locals(), "preset", "config", "quiet", "as_json", "dry_run")
-    names = ("workers", "assume_tokens_per_second", "card", "share")
-    assumed = gaam_cache.assume({name: given.pop(name) for name in names}, dry_run=dry_run)
     resolved = settings.resolve(
         gaam_cache.ExtractConfig,
         "extract",
@@ -204,7 +198,7 @@ def extract(
     )
     if dry_run:
         with show_progress("dry run", "rows", quiet=quiet) as progress:
-            estimate = gaam_cache.estimate(resolved, assumed=assumed, progress=progress)
+            estimate = gaam_cache.estimate(resolved, progress=progress)
         if as_json:
             _print_json(estimate.to_dict())
         else:
@@ -606,11 +600,11 @@ def study(
         gpus_per_worker=gpus_per_worker,
     )  # fmt: skip
     if dry_run:
-        costs = list(studying.estimate(recipe, place))
+        estimate = studying.estimate(recipe, place)
         if as_json:
-            _print_json(studying.costs_values(costs))
+            _print_json(estimate.to_dict())
         else:
-            tell(studying.costs_in_words(costs))
+            tell(estimate.in_words())
         return
     with interruption.explained(lambda: studying.KEPT):
         outcome = studying.carry_out(
@@ -782,46 +776,27 @@ def export(
 @app.command(cls=_Command)
 def inspect(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until all is done.")] = False,
     as_json: AsJson = False,
-) -> None:
-    """Say what a cache or a run is."""
+) -> None:  # fmt: skip
+    """Say what a cache or a run is, how far it is, and who is at work on it.
+
+    It only looks: others may be writing meanwhile.
+    """
     import gaam_cache.inspect
     import gaam_decoder.inspect
 
     if not path.exists():
         raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
-    package = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
-    about = package.inspect.describe(path)
-    if as_json:
-        _print_json(about)
-    else:
-        tell(package.inspect.in_words(visible_values(about)))
-    raise typer.Exit(3 if about.get("damage") else 0)
-
-
-@app.command(cls=_Command)
-def status(
-    path: Annotated[Path, typer.Argument(help="A cache, or a folder of runs.")] = Path("cache"),
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every few seconds, until all is done.")] = False,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Say how far a cache or the trainings in a folder are, and who is at work.
-
-    It only looks: others may be writing meanwhile.
-    """
-    import gaam_cache.inspect
-    import gaam_cache.status
-    import gaam_decoder.status
-
-    package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
     while True:
-        found = package.status.status(path)
+        package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
+        found = package.inspect.inspect(path)
         if as_json:
             _print_json(found.to_dict())
         else:
             tell(found.in_words())
-        if not watch or found.complete:
-            return
+        if not watch or found.complete or found.damage:
+            raise typer.Exit(3 if found.damage else 0)
         watching.pause()
 
 

@@ -17,7 +17,7 @@ OTHER = "Options"
 WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
-    "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
+    "Look after caches and runs": ("import", "inspect", "verify", "runs", "rerun"),
     "Understand": ("describe", "ablate", "plant", "study"),
     "Use and share": ("predict", "export"),
 }
@@ -39,7 +39,6 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Cache": ("storage_dtype", "shard_rows"),
         "Speed": ("device", "batch_tokens", "device_map"),
         "Workers": WORKERS,
-        "With --dry-run": ("workers", "assume_tokens_per_second", "card", "share"),
         OTHER: ("config", "quiet", "as_json", "help"),
     },
     "import": {

@@ -19,7 +19,7 @@ RANK = f"{PREFIX}RANK"
 """A variable that says it as ``--rank`` does."""
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")
 """Who does the work of ``extract`` and ``train``."""
-ELSEWHERE = ("device_map", "memory_share", "track")
+ELSEWHERE = ("device_map", "memory_share", "track", "tokens_per_second")
 """Of the machine too, but no option of ``gaam study``: variables say them to its commands."""
 
 
