@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from gaam_cache.engines.sharing.holder import content_of, this_process
+from gaam_cache.engines.sharing.holdings import holdings
+from gaam_cache.engines.sharing.lease import Leases
+from gaam_cache.engines.sharing.undone import LEASE_FOLDER
+from gaam_cache.format.plan import read_plan
+from gaam_cache.format.receipt import receipt_path
+from gaam_cache.inspect import inspect
 from tests.cache.published import write_cache
 from tests.cache.reading.test_many_shards import number_everywhere
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
+DEAD = 2**22 + 1
+"""No process has this number."""
 
 
 @pytest.fixture
@@ -97,6 +106,75 @@ def test_an_incomplete_cache_is_no_damaged_one(cache: Path, gaam: Gaam) -> None:
     (cache / "shards" / "train-00001.json").unlink()
     outcome = gaam("inspect", cache)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.splitlines()[0].endswith(": incomplete, 1 shards are missing")
+    assert outcome.out.splitlines()[0].split(": ")[1].startswith("incomplete, 1 shards ")
     shutil.rmtree(cache / "shards")
-    assert gaam("inspect", cache).out.splitlines()[0].endswith("incomplete, 5 shards are missing")
+    assert (
+        gaam("inspect", cache)
+        .out.splitlines()[0]
+        .split(": ")[1]
+        .startswith("incomplete, 5 shards ")
+    )
+
+
+def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
+    shards = list(read_plan(cache).shards())
+    us = this_process()
+    others = {
+        shards[0].name: (us, False),
+        shards[1].name: (us._replace(pid=DEAD), True),
+        shards[2].name: (us._replace(host="node7", machine="another", pid=DEAD), False),
+    }
+    for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
+        receipt_path(cache, name).unlink()
+        with Leases(cache / LEASE_FOLDER, us=holder) as leases:
+            leases.take(name)
+            found = inspect(cache)
+        about = json.loads(json.dumps(found.to_dict()))
+        assert (found.complete, found.damage) == (False, [])
+        assert about["missing_shards"] == list(others)[:count]
+        assert about["rows_done"] == 13 - sum(s.stop - s.start for s in shards[:count])
+        (held,) = about["at_work"]
+        assert (held["name"], held["process"], held["dead"]) == (name, holder.pid, dead)
+        assert str(holder.pid) in found.in_words()
+    assert inspect(cache).to_dict()["at_work"] == []  # given back
+
+
+def test_the_rate_is_that_of_the_receipts(cache: Path) -> None:
+    *done, left = read_plan(cache).shards()
+    for base in (1e6, 4e9):  # whatever the server's clock says
+        for place, shard in enumerate(done):
+            time = base + 10.0 * place
+            os.utime(receipt_path(cache, shard.name), (time, time))
+        receipt_path(cache, left.name).unlink(missing_ok=True)
+        with Leases(cache / LEASE_FOLDER) as leases:
+            leases.take(left.name)
+            about = inspect(cache).to_dict()
+        rows = sum(s.stop - s.start for s in done[1:])
+        assert about["rows_per_second"] == pytest.approx(rows / (10.0 * (len(done) - 1)))
+        seconds = (left.stop - left.start) / about["rows_per_second"]
+        assert about["seconds_left"] == pytest.approx(seconds)
+
+
+def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
+    (tmp_path / "c").mkdir()
+    with Leases(tmp_path / "c" / LEASE_FOLDER) as leases:
+        leases.take("rows")
+        about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)
+        assert str(os.getpid()) in gaam("inspect", tmp_path / "c").out
+    assert (about["complete"], about["at_work"][0]["process"]) == (False, os.getpid())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"pid": -1}', b"\xff" * 5000])
+def test_what_is_no_lease_is_passed_over(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.0").write_bytes(content)
+    (tmp_path / "y.0").mkdir()
+    (tmp_path / ".z.0.5.ab.tmp").write_bytes(content_of(this_process()))
+    assert holdings(tmp_path) == []
+    assert holdings(tmp_path / "nowhere") == []
+
+
+def test_the_last_lease_of_a_name_counts(tmp_path: Path) -> None:
+    for number in range(12):
+        holder = this_process()._replace(pid=number + 1)
+        (tmp_path / f"a.b.{number}").write_bytes(content_of(holder))
+    assert [(one.name, one.process) for one in holdings(tmp_path)] == [("a.b", 12)]

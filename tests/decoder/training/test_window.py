@@ -243,37 +243,6 @@ def test_what_reads_row_by_row_says_so_once(config: TrainConfig) -> None:
         gaam_decoder.train(replace(config, runs=config.runs / "blocks", memory_share=0.0))
 
 
-def test_a_dry_run_says_where_rows_lie_and_what_an_epoch_reads(
-    config: TrainConfig, gaam: Callable[..., Outcome]
-) -> None:
-    row_bytes = 3 * 32 * 2
-    for shuffle, share, times in (
-        ("full", 0.5, 0),
-        ("window:25", 0.5, 0),
-        ("full", 0.0, 3),
-        ("window:25", 0.0, 1),
-    ):
-        asked = replace(config, shuffle=shuffle, memory_share=share, seed_batch=3)
-        [reading] = gaam_decoder.estimate(asked).reading
-        place = "memory" if share else "disk"
-        assert reading.places == {"train": place, "validation": place, "test": place}
-        rows = [reading.bytes[name] // row_bytes for name in reading.places]
-        assert (sum(rows[:2]), rows[2]) == (60, 24)
-        evaluated = 0 if share else rows[1]
-        assert reading.epoch_bytes == row_bytes * (times * rows[0] + evaluated)
-        if (shuffle, share) == ("full", 0.0):
-            assert reading.window_bytes == row_bytes * 60
-        else:
-            assert reading.window is None
-    options = ["--cache", config.cache, "--runs", config.runs, "--memory-share", 0, "--seeds", 3]
-    out = gaam("train", "--dry-run", *options).out
-    assert "rows: train 10." in out
-    assert "on disk" in out
-    assert "with --shuffle window:6" in out
-    found = json.loads(gaam("train", "--dry-run", "--json", *options).out)
-    assert found["reading"][0]["window"].startswith("window:6")
-
-
 def test_rows_sorted_by_class_are_said_and_mixed_ones_are_not(tmp_path: Path) -> None:
     """Whatever the window, rows in turn are mixed; sorted ones are where it holds many shards."""
 
