@@ -84,12 +84,12 @@ def inspect(path: Path) -> Inspection:
         damage = [_damage(PLAN_FILE, error)]
         return Inspection(about | {"complete": False, "damage": damage, "receipts": count})
     missing = missing_shards(path, plan)
-    damage = []
+    absent, damage = set(missing), []
     splits: dict[str, dict[str, Any]] = {}
     memory = CheckMemory()
     for name, rows in plan.rows.items():
         splits[name] = {"rows": rows}
-        receipts, faults = _receipts(path, plan, name, set(missing))
+        receipts, faults = _receipts(path, plan, name, absent)
         damage += faults
         if len(receipts) * plan.shard_rows >= rows:
             try:
@@ -97,14 +97,14 @@ def inspect(path: Path) -> Inspection:
             except CacheError as error:
                 damage.append(_damage(f"split '{name}'", error))
     encoder = plan.fingerprint_fields["encoder"]
-    shards = list(plan.shards())
-    done = [shard for shard in shards if shard.name not in set(missing)]
-    rows_done = sum(shard.stop - shard.start for shard in done)
-    rows = sum(plan.rows.values())
-    at_work = [one for one in held if one.name in set(missing) or one.name == "rows"]
+    done = [shard for shard in plan.shards() if shard.name not in absent]
+    rows_done, rows = sum(shard.stop - shard.start for shard in done), sum(plan.rows.values())
+    at_work = [one for one in held if one.name in absent or one.name == "rows"]
     rate = _rate(path, done) if any(not one.dead for one in at_work) else None
-    progress = {
-        "shards": len(shards),
+    about |= {
+        "complete": not missing and not damage,
+        "damage": damage,
+        "shards": len(done) + len(missing),
         "missing_shards": missing,
         "rows": rows,
         "rows_done": rows_done,
@@ -112,11 +112,6 @@ def inspect(path: Path) -> Inspection:
         "rows_per_second": rate,
         "seconds_left": (rows - rows_done) / rate if rate else None,
         "maker": maker_of(plan.encoder),
-    }
-    about |= progress
-    about |= {
-        "complete": not missing and not damage,
-        "damage": damage,
         "fingerprint": plan.fingerprint,
         "encoder": plan.encoder["name"],
         "untrained_seed": plan.untrained_seed,

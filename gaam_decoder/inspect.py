@@ -30,7 +30,7 @@ class Inspection:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing that was begun is unfinished."""
+        """Whether nothing that was begun is unfinished, and nobody is at work."""
         return bool(self.about.get("complete", True))
 
     @property
@@ -75,7 +75,7 @@ def inspect(path: Path) -> Inspection:
     about = {
         "kind": "runs",
         "path": str(path.absolute()),
-        "complete": not unfinished_runs(path),
+        "complete": not unfinished_runs(path) and not alive,
         "unfinished": unfinished_runs(path),
         "begun": [asdict(work) for work in begun],
         "at_work": [one.to_dict() for one in held],

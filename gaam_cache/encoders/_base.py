@@ -32,7 +32,8 @@ OF_SOME = {
 class Facts(NamedTuple):
     """What is said of an encoder when the work is done."""
 
-    label: str
+    encoder: str
+    """Its label."""
     dtype: str
     max_length: int
     leak: float | None

@@ -34,6 +34,8 @@ from gaam_decoder.training.rows.loaded import Loaded
 TIMED_STEPS = 3
 LONGEST_SECONDS = 60.0
 """Of all timing; what is left then has no time."""
+SHOWN = 30
+"""Runs that are listed for people."""
 COMPILED_SPEED = 4.0
 """Of a compiled step, where the one that is timed has the speed 1. Measured on two cores: 1 for
 mechanisms of matrix products, 7 for gates."""
@@ -105,7 +107,9 @@ class TrainEstimate:
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = [f"  {run.in_words()}" for run in self.runs]
+        lines = [f"  {run.in_words()}" for run in self.runs[:SHOWN]]
+        if len(self.runs) > SHOWN:
+            lines.append(f"  and {len(self.runs) - SHOWN:,} more, which --json lists")
         return "\n".join([f"{self.total()}; nothing was written", *lines])
 
 
