@@ -25,7 +25,7 @@ from gaam_cache.bundle import data_path
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.import_config import ImportConfig
-from gaam_cache.messages import tell, visible_values
+from gaam_cache.messages import tell
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.plant_config import PlantConfig
@@ -303,12 +303,18 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what a cache or a run is, how far it is, and who is at work on it."""
+    import gaam_cache.inspect
+    import gaam_decoder.inspect
+
+    if not path.exists():
+        raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
     while True:
-        about = _Inspected(path)
+        package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
+        about = package.inspect.inspect(path)
         if watch and sys.stdout.isatty():
             typer.echo("\x1b[H\x1b[2J", nl=False)
         _show(about, as_json)
-        if about.complete or not watch:
+        if about.complete or about.damage or not watch:
             raise typer.Exit(3 if about.damage else 0)
         time.sleep(5)
 
@@ -456,9 +462,7 @@ def study(
     machine = {key.replace("-", "_"): value for key, value in settings.pairs(sets or ()).items()}
     place = studying.Place(out=out, dataset=dataset, machine=machine)
     if dry_run:
-        costs = list(studying.estimate(recipe, place))
-        values, lines = studying.costs_values(costs), studying.costs_in_words(costs)
-        _print_json(values) if as_json else tell(lines)
+        _show(studying.estimate(recipe, place), as_json)
         return
     say = partial(tell, to=sys.stderr)
     outcome = studying.carry_out(recipe, place, check=check, record=record, quiet=quiet, say=say)
@@ -557,29 +561,6 @@ def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
             raise plugins.unknown("filter", key, WHERE, where="--where")
         found[key] = value
     return found
-
-
-class _Inspected:
-    """To be ``inspect.inspect(path)`` of both packages."""
-
-    def __init__(self, path: Path) -> None:
-        import gaam_cache.inspect
-        import gaam_cache.status
-        import gaam_decoder.inspect
-        import gaam_decoder.status
-
-        if not path.exists():
-            raise NotFoundError(f"nothing at '{path}'", where=str(path.absolute()))
-        package: Any = gaam_cache if gaam_cache.inspect.is_cache(path) else gaam_decoder
-        about = package.inspect.describe(path)
-        self.damage = about.get("damage")
-        far = None if self.damage or about["kind"] == "run" else package.status.status(path)
-        self.complete = far is None or far.complete
-        self.to_dict = lambda: about if far is None else far.to_dict() | about
-        words = package.inspect.in_words(visible_values(about))
-        self.in_words = lambda: (
-            words if far is None or far.complete else f"{words}\n{far.in_words()}"
-        )
 
 
 def _show(found: Any, as_json: bool) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
     from gaam_cache.exporting.export import export_cache
-    from gaam_cache.extraction.assumptions import Assumptions, assume
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
     from gaam_cache.import_config import ImportConfig
@@ -29,13 +28,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "Assumptions",
     "EmbeddingCache",
     "ExtractConfig",
     "GaamError",
     "ImportConfig",
     "Verification",
-    "assume",
     "estimate",
     "export_cache",
     "extract",
@@ -47,11 +44,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Assumptions": "extraction.assumptions",
     "EmbeddingCache": "cache",
     "ExtractConfig": "config",
     "GaamError": "errors",
-    "assume": "extraction.assumptions",
     "estimate": "extraction.estimate",
     "export_cache": "exporting.export",
     "Verification": "verification.verify",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,11 +132,19 @@ class ExtractConfig(Placing):
     """auto, cpu, cuda, cuda:N or mps."""
     device_map: str | None = field(default=None, metadata={"parse": parse_device_map} | KEY)
     """auto spreads an encoder over several GPUs (accelerate); none does not."""
+    tokens_per_second: float | None = field(default=None, metadata=KEY)
+    """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed")
+        if self.tokens_per_second is not None and not 0 < self.tokens_per_second < math.inf:
+            raise ConfigError(
+                "tokens-per-second is out of range",
+                expected="> 0",
+                found=f"{self.tokens_per_second:g}",
+            )
         if self.encoder_seed is not None and not self.untrained_encoder:
             raise ConfigError(
                 "encoder-seed is for random weights",

@@ -1,57 +1,93 @@
-"""What ``gaam inspect`` says about a cache."""
+"""What ``gaam inspect`` says about a cache: what it is, how far it is, who is at work on it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gaam_cache.cache import Split
+from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.extraction.undone import CLAIM_FOLDER
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.layout import missing_shards, planned_receipt
-from gaam_cache.format.plan import PLAN_FILE, Plan, describe_encoder, read_plan
+from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, describe_encoder, read_plan
 from gaam_cache.format.planted import in_one_line, planted_in
-from gaam_cache.format.receipt import SHARD_FOLDER, Receipt
-from gaam_cache.messages import excerpt
+from gaam_cache.format.receipt import SHARD_FOLDER, Receipt, receipt_path
+from gaam_cache.import_config import maker_of
+from gaam_cache.messages import duration, excerpt, visible_values
 from gaam_cache.reading.check_memory import CheckMemory
 
 SHOWN = 20
-"""Damages that are listed for people."""
+"""Damages, and workers, that are listed for people."""
+WINDOW_SECONDS = 900.0
+"""The rate is that of the last quarter of an hour in which a shard came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a cache is and how far it is."""
+
+    about: dict[str, Any]
+    """JSON values."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard is there, and nothing that was seen is damaged."""
+        return bool(self.about["complete"])
+
+    @property
+    def damage(self) -> list[dict[str, str]]:
+        """What is there and not what it must be: 'what', 'why' and 'repair'."""
+        return list(self.about["damage"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return self.about
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        return _in_words(visible_values(self.about))
 
 
 def is_cache(path: Path) -> bool:
-    """Whether a folder is or was a cache, in whatever state it is."""
-    return os.path.lexists(path / PLAN_FILE) or (path / SHARD_FOLDER).is_dir()
+    """Whether a folder is, was or will be a cache, in whatever state it is."""
+    begun = (path / SHARD_FOLDER).is_dir() or (path / CLAIM_FOLDER).is_dir()
+    return begun or os.path.lexists(path / PLAN_FILE)
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """A cache, complete or not, damaged or not, as JSON values.
+def inspect(path: Path) -> Inspection:
+    """Look at a cache, complete or not, damaged or not; others may be writing it.
 
-    ``damage`` lists what is there and not what it must be: what can be seen without reading every
-    byte, and of the first damaged shard of a split also what its bytes say. ``gaam verify`` lists
-    all of it.
+    ``damage`` lists what can be seen without reading every byte, and of the first damaged shard of
+    a split also what its bytes say. ``gaam verify`` lists all of it.
 
     Raises:
         NotFoundError: no cache there.
         StorageError: the folder cannot be listed.
     """
+    held = holdings(path / CLAIM_FOLDER)
     about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute())}
+    about["at_work"] = [asdict(one) for one in held]
+    if not os.path.lexists(path / PLAN_FILE) and not (path / SHARD_FOLDER).exists() and held:
+        return Inspection(about | {"complete": False, "damage": []})
     try:
         plan = read_plan(path)
     except CacheError as error:
         count = sum(1 for file in (path / SHARD_FOLDER).glob("*-?????*.json"))
         damage = [_damage(PLAN_FILE, error)]
-        return about | {"complete": False, "damage": damage, "receipts": count}
+        return Inspection(about | {"complete": False, "damage": damage, "receipts": count})
     missing = missing_shards(path, plan)
-    damage = []
+    absent, damage = set(missing), []
     splits: dict[str, dict[str, Any]] = {}
     memory = CheckMemory()
     for name, rows in plan.rows.items():
         splits[name] = {"rows": rows}
-        receipts, faults = _receipts(path, plan, name, set(missing))
+        receipts, faults = _receipts(path, plan, name, absent)
         damage += faults
         if len(receipts) * plan.shard_rows >= rows:
             try:
@@ -59,11 +95,21 @@ def describe(path: Path) -> dict[str, Any]:
             except CacheError as error:
                 damage.append(_damage(f"split '{name}'", error))
     encoder = plan.fingerprint_fields["encoder"]
-    return about | {
+    done = [shard for shard in plan.shards() if shard.name not in absent]
+    rows_done, rows = sum(shard.stop - shard.start for shard in done), sum(plan.rows.values())
+    at_work = [one for one in held if one.name in absent]
+    rate = _rate(path, done) if any(not one.dead for one in at_work) else None
+    about |= {
         "complete": not missing and not damage,
-        "shards": sum(1 for _ in plan.shards()),
-        "missing_shards": missing,
         "damage": damage,
+        "shards": len(done) + len(missing),
+        "missing_shards": missing,
+        "rows": rows,
+        "rows_done": rows_done,
+        "at_work": [asdict(one) for one in at_work],
+        "rows_per_second": rate,
+        "seconds_left": (rows - rows_done) / rate if rate else None,
+        "maker": maker_of(plan.encoder),
         "fingerprint": plan.fingerprint,
         "encoder": plan.encoder["name"],
         "untrained_seed": plan.untrained_seed,
@@ -87,6 +133,7 @@ def describe(path: Path) -> dict[str, Any]:
         "splits": splits,
         "created_with": plan.created_with,
     }
+    return Inspection(about)
 
 
 def _receipts(
@@ -123,19 +170,58 @@ def _damage(what: str, error: GaamError) -> dict[str, str]:
     }
 
 
-def in_words(about: dict[str, Any]) -> str:
-    """The result of ``describe`` as lines for people."""
+def _rate(root: Path, done: list[ShardSpec]) -> float | None:
+    """Rows a second lately, by the times of the receipts alone: one clock, that of their server."""
+    times = []
+    for shard in done:
+        try:
+            time = receipt_path(root, shard.name).stat().st_mtime
+        except OSError:
+            continue  # taken away to be made again
+        times.append((time, shard.stop - shard.start))
+    last = max((time for time, _ in times), default=0.0)
+    lately = sorted(one for one in times if one[0] > last - WINDOW_SECONDS)
+    if len(lately) < 3 or last <= lately[0][0]:
+        return None
+    # the first one's rows were made before its time
+    return sum(rows for _, rows in lately[1:]) / (last - lately[0][0])
+
+
+def _at_work(about: dict[str, Any]) -> list[str]:
+    """Who makes what is missing, and how fast."""
+    lines = []
+    if about.get("seconds_left") is not None:
+        lines.append(
+            f"  speed        {about['rows_per_second']:,.1f} rows/s lately, about "
+            f"{duration(about['seconds_left'])} left"
+        )
+    held = [Holding(**one) for one in about["at_work"]]
+    lines += [f"  {one.name:<12} {one.in_words()}" for one in held[:SHOWN]]
+    if len(held) > SHOWN:
+        lines.append(f"  and {len(held) - SHOWN:,} more")
+    if not held and about.get("missing_shards"):
+        lines.append(f"  at work      nobody: the {about['maker']} that began it goes on")
+    return lines
+
+
+def _in_words(about: dict[str, Any]) -> str:
     damage = [
         f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
         for one in about["damage"][:SHOWN]
     ]
     if len(about["damage"]) > SHOWN:
         damage.append(f"  damaged      {len(about['damage']) - SHOWN:,} more")
+    if "receipts" not in about and "fingerprint" not in about:
+        head = f"cache {about['path']}: nothing is there yet, its rows are being read"
+        return "\n".join([head, *_at_work(about)])
     if "fingerprint" not in about:
         head = f"cache {about['path']}: DAMAGED, its plan cannot be used"
         return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
     missing = about["missing_shards"]
-    state = "complete" if not missing else f"incomplete, {len(missing)} shards are missing"
+    state = "complete"
+    if missing:
+        state = f"incomplete, {len(missing)} shards are missing of {about['shards']:,}"
+        state += f"; {about['rows_done']:,} of {about['rows']:,} rows are there"
     if damage:
         there = about["shards"] - len(missing)
         state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
@@ -181,4 +267,4 @@ def in_words(about: dict[str, Any]) -> str:
                 + f"{split['bytes'] / 1e6:,.1f} MB"
             )
         lines.append(line)
-    return "\n".join([*lines, *damage])
+    return "\n".join([*lines, *_at_work(about), *damage])

@@ -1,41 +1,84 @@
-"""What ``gaam inspect`` says about runs."""
+"""What ``gaam inspect`` says about runs: what they are, what is begun, who is at work on it."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError
 from gaam_cache.format.digest import short_digest
+from gaam_cache.messages import duration, visible_values
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.counting import on_training_rows
-from gaam_decoder.runs.loading import sound_runs
-from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.loading import check_all, sound_runs
 from gaam_decoder.runs.run_files import repair
-from gaam_decoder.runs.run_folders import is_run, unfinished_runs
+from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
 from gaam_decoder.runs.summary import fit_in_words
+from gaam_decoder.unfinished.look import CLAIM_FOLDER, look
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """A run or a folder of runs as JSON values; what is damaged stands under ``damage``.
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a run is, or the runs of a folder, and how far those are that are not finished."""
+
+    about: dict[str, Any]
+    """JSON values: of a run, or with the kind 'runs' of all in a folder."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing that was begun is unfinished, and nobody is at work."""
+        return bool(self.about.get("complete", True))
+
+    @property
+    def damage(self) -> list[dict[str, str]]:
+        """Runs that are damaged: 'path', 'reason' and 'repair'."""
+        return list(self.about.get("damage", []))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return self.about
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        about: dict[str, Any] = visible_values(self.about)
+        return _of_folder(about) if about["kind"] == "runs" else _of_run(about)
+
+
+def inspect(path: Path) -> Inspection:
+    """Look at a run or a folder of runs; others may be training there.
 
     Raises:
-        NotFoundError: no finished run there, whole or damaged.
-        StorageError: one that cannot be read now.
+        NotFoundError: nothing was trained there, or is being trained.
+        StorageError: a run that cannot be read now.
     """
-    sound, damaged = sound_runs(path)
+    alone = is_run(path)
+    begun, held = look(path), holdings(path / CLAIM_FOLDER)
+    if alone or not (begun or held or unfinished_runs(path)):
+        sound, damaged = sound_runs(path)
+    else:
+        sound, damaged = check_all(run_folders(path))
     runs = []
     for run in sound:
         try:
-            runs.append(_describe_run(run))
+            importance = importance_of([run])
+            runs.append(run.to_dict() | {"importance": importance and importance.to_dict()})
         except CacheError as error:
             damaged[run.path] = error
-    if is_run(path) and runs:
-        return runs[0]
-    return {
+    if alone and runs:
+        return Inspection(runs[0])
+    alive = sum(not one.dead for one in held)
+    left = [work.seconds_left for work in begun if work.seconds_left is not None]
+    about = {
         "kind": "runs",
         "path": str(path.absolute()),
+        "complete": not unfinished_runs(path) and not alive,
         "unfinished": unfinished_runs(path),
+        "begun": [asdict(work) for work in begun],
+        "at_work": [asdict(one) for one in held],
+        "seconds_left": sum(left) / alive if alive and left and len(left) == len(begun) else None,
         "runs": runs,
         "damage": [
             {
@@ -46,24 +89,33 @@ def describe(path: Path) -> dict[str, Any]:
             for folder, error in sorted(damaged.items())
         ],
     }
+    return Inspection(about)
 
 
-def _describe_run(run: RunResult) -> dict[str, Any]:
-    importance = importance_of([run])
-    return run.to_dict() | {"importance": importance and importance.to_dict()}
+def _of_folder(about: dict[str, Any]) -> str:
+    blocks = [_of_run(run) for run in about["runs"]]
+    held = {one["name"]: Holding(**one).in_words() for one in about["at_work"]}
+    for work in about["begun"]:
+        done = f"{len(work['done'])} of {len(work['planned'])} seeds finished"
+        blocks.append(f"unfinished: {work['title']}: {done}")
+        for group in work["groups"]:
+            epoch = f" epoch {group['epoch']}/{work['epochs']}" if group["epoch"] else ""
+            who = held.pop(group["claim"], "nobody is at work on it")
+            blocks.append(f"  seeds {spell_numbers(group['seeds'])}{epoch}: {who}")
+    blocks += [f"  {name}: {who}" for name, who in held.items()]
+    if about["seconds_left"] is not None:
+        blocks.append(f"about {duration(about['seconds_left'])} left of what is begun")
+    if about["unfinished"] and not about["at_work"]:
+        blocks.append("nobody is at work: the same gaam train again goes on")
+    blocks += [
+        f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
+        "makes it again, 'gaam verify' says how"
+        for run in about["damage"]
+    ]
+    return "\n".join(blocks)
 
 
-def in_words(about: dict[str, Any]) -> str:
-    """The result of ``describe`` as lines for people."""
-    if about["kind"] == "runs":
-        blocks = [in_words(run) for run in about["runs"]]
-        blocks += [f"unfinished: {name}" for name in about["unfinished"]]
-        blocks += [
-            f"DAMAGED: {run['path']}: {run['reason']}; remove it: {run['repair']}; 'gaam train' "
-            "makes it again, 'gaam verify' says how"
-            for run in about["damage"]
-        ]
-        return "\n".join(blocks)
+def _of_run(about: dict[str, Any]) -> str:
     recipe = ", ".join(f"{k}={v}" for k, v in about["recipe"].items() if v is not None)
     lines = [
         f"run {about['path']}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gaam_cache import plugins
@@ -32,7 +32,8 @@ OF_SOME = {
 class Facts(NamedTuple):
     """What is said of an encoder when the work is done."""
 
-    label: str
+    encoder: str
+    """Its label."""
     dtype: str
     max_length: int
     leak: float | None
@@ -40,21 +41,6 @@ class Facts(NamedTuple):
     """What people call a row."""
     unit: str = "tokens"
     """What its length counts."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outline:
-    """What an encoder costs, as far as is known without its weights.
-
-    A text of T tokens takes ``linear T + quadratic T^2`` floating-point operations.
-    """
-
-    parameters: int
-    """All of them, embeddings too."""
-    linear: float
-    quadratic: float
-    counted: bool
-    """By running the model without weights; else from the number of its parameters."""
 
 
 class Encoder(ABC):
@@ -117,14 +103,9 @@ class Encoder(ABC):
         """Like ``open``, where the weights will not be needed and need not be there."""
         return cls.open(config)
 
-    def outline(self) -> Outline | None:
-        """Set what ``load`` sets, as far as can be told without weights, and say what it costs.
-
-        ``batching`` is assumed to be padded. None where nobody can count it; what ``load`` sets
-        is then measured.
-        """
+    def outline(self) -> None:
+        """Set ``num_layers`` and ``hidden_size``, without weights where that can be."""
         self.load()
-        return None
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
         """Learn from the rows of all splits what has to be known of them; most need nothing.

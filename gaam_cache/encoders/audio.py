@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import soxr
 import transformers
+from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
@@ -16,19 +17,17 @@ from gaam_cache.encoders._audio.features import Features
 from gaam_cache.encoders._audio.forward import SoundForward
 from gaam_cache.encoders._audio.hearing import Hearing
 from gaam_cache.encoders._audio.probe_sounds import probe_sounds
-from gaam_cache.encoders._base import Outline
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.outline import outline
 from gaam_cache.encoders._model.probe import Items
-from gaam_cache.encoders._model.weights import foreign, skeleton
+from gaam_cache.encoders._model.weights import skeleton
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
 
-COUNTED = (250, 500)
-"""Positions of two sounds whose operations are counted."""
+OUTLINE_POSITIONS = 500
+"""Of the sound by which the shape is told without weights."""
 
 
 class AudioEncoder(ModelEncoder):
@@ -136,21 +135,8 @@ class AudioEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def outline(self) -> Outline:
-        """Shape and cost from the configuration alone."""
-        hearing = self._hearing
-        with foreign(f"cannot build '{self.name}'", self._located.path):
-            found = outline(
-                self._model_config,
-                self.name,
-                part_of=audio_part,
-                inputs_of=hearing.zeros_of,
-                lengths=[hearing.width] if hearing.width else COUNTED,
-            )
-        num_layers, self.hidden_size, cost = found
-        self.num_layers = num_layers + 1 - self.first_layer
-        self.batching = "padded"
-        return cost
+    def _without_numbers(self) -> dict[str, Tensor]:
+        return self._hearing.zeros_of(self._hearing.width or OUTLINE_POSITIONS)
 
     def _forward_of(self, part: Any, model: Any) -> SoundForward:
         return SoundForward(

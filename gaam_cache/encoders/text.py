@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+import torch
 import transformers
+from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Outline
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
 from gaam_cache.encoders._model.probe import Items
-from gaam_cache.encoders._model.weights import foreign
 from gaam_cache.encoders._text.choices import choose_max_length
 from gaam_cache.encoders._text.forward import TextForward, text_part, vocabulary
-from gaam_cache.encoders._text.outline import outline_of_text
 from gaam_cache.encoders._text.probe_texts import SHORT_LENGTHS, probe_lengths, probe_texts
 from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders._text.prompted import PromptedTokens
 from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import excerpt
+
+OUTLINE_TOKENS = 128
+"""Of the text by which the shape is told without weights."""
 
 
 class TextEncoder(ModelEncoder):
@@ -104,14 +106,9 @@ class TextEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def outline(self) -> Outline:
-        """Shape and cost from the configuration alone."""
-        with foreign(f"cannot build '{self.name}'", self._located.path):
-            found = outline_of_text(self._model_config, self.max_length, self.name)
-        num_layers, self.hidden_size, cost = found
-        self.num_layers = num_layers + 1 - self.first_layer
-        self.batching = "padded"
-        return cost
+    def _without_numbers(self) -> dict[str, Tensor]:
+        length = min(OUTLINE_TOKENS, self.max_length)
+        return {"input_ids": torch.zeros((1, length), dtype=torch.long, device="meta")}
 
     def _forward_of(self, part: Any, model: Any) -> TextForward:
         size = self._vocabulary(part, model)

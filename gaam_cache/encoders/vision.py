@@ -6,20 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 import transformers
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Outline
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_reads
 from gaam_cache.encoders._model.encoder import ModelEncoder
 from gaam_cache.encoders._model.forward import Unusable
 from gaam_cache.encoders._model.probe import Items
-from gaam_cache.encoders._model.weights import foreign, skeleton
+from gaam_cache.encoders._model.weights import skeleton
 from gaam_cache.encoders._vision.forward import VisionForward, vision_part
-from gaam_cache.encoders._vision.outline import count_patches, outline_of_pictures
+from gaam_cache.encoders._vision.patches import count_patches
 from gaam_cache.encoders._vision.processor import ImageProcessor
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.sources._base import Rows
@@ -94,16 +95,9 @@ class VisionEncoder(ModelEncoder):
         """Never called for: a picture has patches."""
         return DataError("a picture without a patch", found=row.blob.where, where=where)
 
-    def outline(self) -> Outline:
-        """Shape and cost from the configuration alone."""
-        with foreign(f"cannot build '{self.name}'", self._located.path):
-            found = outline_of_pictures(
-                self._model_config, self._processor.shape, self.max_length, self.name
-            )
-        num_layers, self.hidden_size, cost = found
-        self.num_layers = num_layers + 1 - self.first_layer
-        self.batching = "padded"
-        return cost
+    def _without_numbers(self) -> dict[str, Tensor]:
+        shape = (1, *self._processor.shape)
+        return {"pixel_values": torch.zeros(shape, dtype=torch.bfloat16, device="meta")}
 
     def _part_of(self, model: Any) -> Any:
         return vision_part(model)

@@ -232,10 +232,33 @@ class Claims:
         self.close()
 
 
-def holders(folder: Path) -> dict[str, Holder]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holding:
+    """A piece of work that somebody claims, for whoever looks on."""
+
+    name: str
+    """Of the shard, or of the seeds."""
+    host: str
+    process: int
+    since: str
+    """UTC by the holder's clock."""
+    dead: bool
+    """Whether it is a process of this machine that has ended: the next worker takes over."""
+
+    def in_words(self) -> str:
+        """For people."""
+        gone = ", which has ended: the next worker makes it again" if self.dead else ""
+        return f"{self.host}, process {self.process}, since {self.since}{gone}"
+
+
+def holdings(folder: Path) -> list[Holding]:
     """Who claims what in a folder, by name; nothing where there is none."""
-    found = {name: _holder(folder / f"{name}{SUFFIX}") for name in _names(folder)}
-    return {name: holder for name, holder in found.items() if holder.pid}
+    found = [(name, _holder(folder / f"{name}{SUFFIX}")) for name in _names(folder)]
+    return [
+        Holding(name=name, host=one.host, process=one.pid, since=one.since, dead=one.is_dead)
+        for name, one in found
+        if one.pid
+    ]
 
 
 def _names(folder: Path) -> list[str]:

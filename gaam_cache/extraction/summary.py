@@ -18,6 +18,11 @@ from gaam_cache.sources._base import Rows
 
 FIRST_SKIPPED = 3
 """Rows of a split that were left out and are named."""
+OF_TALLY = (
+    *("tokens", "truncated", "padding_share", "batching_cost", "proven", "deviation"),
+    *("seconds", "write_seconds", "bytes", "smaller_batches"),
+)
+"""What a summary takes as it is counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,29 +159,13 @@ def summarize(
     return ExtractSummary(
         path=str(config.out),
         fingerprint=plan.fingerprint,
-        encoder=encoder.label,
-        noun=encoder.noun,
-        unit=encoder.unit,
-        dtype=encoder.dtype,
         num_layers=plan.num_layers,
         hidden_size=plan.hidden_size,
         rows=plan.rows,
         shards=sum(1 for _ in plan.shards()),
         shards_made=tally.shards,
         rows_made=tally.rows,
-        tokens=tally.tokens,
-        truncated=tally.truncated,
-        max_length=encoder.max_length,
-        padding_share=tally.padding_share,
         batching=tally.batching or plan.batching,
-        batching_cost=tally.batching_cost,
-        leak=encoder.leak,
-        proven=tally.proven,
-        deviation=tally.deviation,
-        seconds=tally.seconds,
-        write_seconds=tally.write_seconds,
-        bytes=tally.bytes,
-        smaller_batches=tally.smaller_batches,
         workers=workers,
         missing=0 if left is None else len(missing_shards(config.out, plan)),
         made_by=left,
@@ -185,4 +174,6 @@ def summarize(
             for name, part in rows.items()
             if part.skipped
         },
+        **encoder._asdict(),
+        **{name: getattr(tally, name) for name in OF_TALLY},
     )

@@ -84,13 +84,12 @@ def _in_words(arrays: dict[str, tuple[tuple[int, ...], str]]) -> str:
     return ", ".join(f"{key!r} {dtype} {shape}" for key, (shape, dtype) in sorted(arrays.items()))
 
 
-def missing_shards(root: Path, plan: Plan, *, files: bool = False) -> list[str]:
+def missing_shards(root: Path, plan: Plan) -> list[str]:
     """Names of the planned shards that have no receipt.
 
     Args:
         root: folder of the cache.
         plan: of it.
-        files: whether a shard that has a receipt and no file counts too.
 
     Raises:
         StorageError: the folder cannot be listed.
@@ -109,6 +108,4 @@ def missing_shards(root: Path, plan: Plan, *, files: bool = False) -> list[str]:
             hint="get the right to read there, or choose another folder with --out or --cache",
         ) from error
     done = {name.removesuffix(".json") for name in there if name.endswith(".json")}
-    if files:  # called by the shard and the beginning of its digest
-        done &= {name.rpartition("-")[0] for name in there if name.endswith(".h5")}
     return [shard.name for shard in plan.shards() if shard.name not in done]

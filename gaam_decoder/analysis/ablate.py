@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import (
@@ -31,13 +30,6 @@ from gaam_decoder.training.train import train
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]
-
-OF_TRAINING: dict[str, Any] = {
-    field.name: field.default
-    for field in dataclasses.fields(TrainConfig)
-    if field.name in ("compile", "seed_batch", "memory_share", "skip_impossible")
-}
-"""What no run says of itself; where one is ablated these are as usual."""
 
 
 def ablate(
@@ -117,33 +109,6 @@ def trainings(
     chosen = choose_layers(_ranked(run), num_layers, seed).values()
     folder = cache_of(run, None).root
     return [_config(run, folder, layers, run.attention, device) for layers in chosen]
-
-
-def trainings_to_be(
-    config: TrainConfig, cache: EmbeddingCache, *, num_layers: int = 3, seed: int = 0
-) -> list[TrainConfig]:
-    """What ``ablate`` of a run that is not there will train; on which layers is made up.
-
-    Args:
-        config: what trains one mechanism on all layers; of its rates one will be chosen.
-        cache: which it reads, or will.
-        num_layers: as of ``ablate``.
-        seed: as of ``ablate``.
-
-    Raises:
-        ConfigError: too few layers.
-    """
-    layers = tuple(range(cache.first_layer, cache.first_layer + cache.num_layers))
-    ranked = Importance(
-        layers=layers, seeds=(), contribution=layers, contribution_sd=None,
-        factor=layers, factor_sd=None,
-    )  # fmt: skip
-    one = dataclasses.replace(
-        config, lr=config.lrs[0], weight_decay=config.weight_decays[0], tune_seeds=None,
-        final=False, probe=False, **OF_TRAINING,
-    )  # fmt: skip
-    chosen = choose_layers(ranked, num_layers, seed).values()
-    return [dataclasses.replace(one, layers=numbers) for numbers in chosen]
 
 
 def _ranked(run: RunResult) -> Importance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaam_decoder.studying.estimating import costs_in_words, costs_values, estimate
+from gaam_decoder.studying.estimating import estimate
 from gaam_decoder.studying.outcome import Outcome, carry_out
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study, read_study
@@ -12,8 +12,6 @@ __all__ = [
     "Place",
     "Study",
     "carry_out",
-    "costs_in_words",
-    "costs_values",
     "estimate",
     "read_study",
 ]

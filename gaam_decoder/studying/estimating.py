@@ -1,65 +1,73 @@
-"""What the commands of a study would cost, as far as that can be told before they run."""
+"""What is missing of a study, and roughly what it takes, as far as that is known before it runs."""
 
 from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.errors import GaamError, GaamWarning, HubError, NotFoundError
-from gaam_cache.expected import ExpectedCache
-from gaam_cache.extraction.estimate import estimate_and_plan
+import gaam_cache
+from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
+from gaam_cache.extraction.estimate import in_bytes
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages import brief, duration
-from gaam_decoder.analysis.ablate import trainings, trainings_to_be
-from gaam_decoder.config import TrainConfig
-from gaam_decoder.planting.expected import expected_cache
+from gaam_decoder.analysis.ablate import trainings
 from gaam_decoder.studying.asked_runs import check_strangers
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study
-from gaam_decoder.studying.running import (
-    ablated,
-    arguments,
-    choice_of_layers,
-    config_of,
-    given,
-    typed,
-)
+from gaam_decoder.studying.running import ablated, arguments, choice_of_layers, config_of, typed
 from gaam_decoder.studying.step import Step
-from gaam_decoder.training.estimate import TrainEstimate
 from gaam_decoder.training.estimate import estimate as estimate_training
 
-NO_ESTIMATE = "no estimate"
 LONGEST_REASON = 400
-"""Characters of why there is none."""
-Caches = dict[str | None, EmbeddingCache]
-"""Of a study, by name: open, or what they are expected to be."""
+"""Characters of why there is no estimate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What one command would cost, in words; ``seconds`` where that can be known."""
+    """A command that is missing, and what it takes; ``seconds`` where that can be known."""
 
     command: str
     words: str
     seconds: float | None
 
 
-def estimate(study: Study, place: Place) -> Iterator[Cost]:
-    """What every step would cost, as the commands themselves would say; nothing is written.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StudyEstimate:
+    """What ``gaam study --dry-run`` says."""
 
-    A cache that is not there is taken to be what the step that makes it would make.
+    missing: tuple[Cost, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"seconds": self.seconds, "commands": [asdict(cost) for cost in self.missing]}
+
+    @property
+    def seconds(self) -> float:
+        """Of all of which that is known."""
+        return sum(cost.seconds or 0.0 for cost in self.missing)
+
+    def in_words(self) -> str:
+        """A line for all, and two for every command that is missing."""
+        if not self.missing:
+            return "nothing is missing"
+        unknown = sum(cost.seconds is None for cost in self.missing)
+        line = f"# roughly {duration(max(1, self.seconds))}" if self.seconds else "# time unknown"
+        line += f", {len(self.missing)} commands are missing"
+        line += f"; {unknown} of them have no estimate yet" if unknown else ""
+        return "\n".join([line, *(f"{cost.command}\n  # {cost.words}" for cost in self.missing)])
+
+
+def estimate(study: Study, place: Place) -> StudyEstimate:
+    """The commands that are missing, and what each takes; nothing is written.
 
     Raises:
         ConfigError: the folder holds runs that no step asks for.
     """
     check_folder(place.out, option="--out")
     check_strangers(study, place)
-    caches: Caches = {}
+    costs = []
     for step in study.steps:
         try:
             command = typed(arguments(step, study, place))
@@ -68,136 +76,45 @@ def estimate(study: Study, place: Place) -> Iterator[Cost]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", GaamWarning)  # whoever runs it is told
-                cost = _cost(step, command, study, place, caches)
+                found = _cost(step, study, place)
         except GaamError as error:
-            words = f"{NO_ESTIMATE}: {_why(error, given(step, study, place))}"
-            cost = Cost(command=command, words=words, seconds=None)
-        yield cost
+            said = (error.message, error.details.get("found"), error.details.get("to do"))
+            why = " ".join("; ".join(filter(None, said)).split())
+            found = f"no estimate: {brief(why, LONGEST_REASON)}", None
+        if found is not None:
+            costs.append(Cost(command=command, words=found[0], seconds=found[1]))
+    return StudyEstimate(missing=tuple(costs))
 
 
-def _why(error: GaamError, options: Mapping[str, Any]) -> str:
-    """Why there is no estimate, and what to do, in one line."""
-    absent = isinstance(error, (HubError, NotFoundError))
-    what, do = error.message, error.details.get("to do")
-    if absent and f"'{options.get('dataset')}'" in error.message:
-        what = f"the rows are not here ({what})"
-        do = "--dataset FOLDER names the same rows on this machine"
-    elif absent and f"'{options.get('encoder')}'" in error.message:
-        what = f"the encoder is not here ({what})"
-        do = "fetch it where there is a network, and let HF_HOME name the folder that keeps it"
-    elif found := error.details.get("found"):
-        what = f"{what} ({found})"
-    return brief(" ".join("; ".join(filter(None, (what, do))).split()), LONGEST_REASON)
-
-
-def _cost(
-    step: Step,
-    command: str,
-    study: Study,
-    place: Place,
-    caches: Caches,
-) -> Cost:
-    """Of one step; what it makes is put among the caches."""
-    if step.makes and (there := _complete(place.cache(step.makes))):
-        caches[step.makes] = there
-        words = "there is one, which the command compares with these options"
-        return Cost(command=command, words=words, seconds=0.0)
-    if step.reads and step.reads not in caches:
-        words = f"{NO_ESTIMATE} before the cache '{step.reads}' is there"
-        return Cost(command=command, words=words, seconds=None)
-    cache = caches.get(step.reads)
-    if step.command == "ablate":
-        return _of_ablation(step, command, study, place, caches)
-    config = config_of(step, study, place)
+def _cost(step: Step, study: Study, place: Place) -> tuple[str, float | None] | None:
+    """Of one step in words and seconds; None where nothing of it is missing."""
+    if step.makes:
+        if _is_there(place, step.makes):
+            return None
+        if step.command == "plant":
+            return "draws states and labels", None
+        extraction = gaam_cache.estimate(config_of(step, study, place))
+        words = f"about {duration(max(1, extraction.seconds))}, {in_bytes(extraction.bytes)}"
+        return words, extraction.seconds
+    if step.reads and not _is_there(place, step.reads):
+        return f"when the cache '{step.reads}' is there", None
     if step.command == "train":
-        unsure = cache is not None and not cache.fingerprint and config.runs.is_dir()
-        found = [estimate_training(config, cache)]
-        return _of_trainings(command, found, "up to " if unsure else "")
-    if step.command == "plant":
-        caches[step.makes] = expected_cache(config, cache)
-        words = f"{NO_ESTIMATE}: it draws states and labels, and trains nothing"
-        return Cost(command=command, words=words, seconds=None)
-    extraction, plan, labels = estimate_and_plan(config)
-    caches[step.makes] = ExpectedCache(config.out, plan, labels)
-    return Cost(command=command, words="", seconds=extraction.seconds)
-
-
-def _of_ablation(step: Step, command: str, study: Study, place: Place, caches: Caches) -> Cost:
-    """Of its trainings: which layers they are of follows from the run, where that is there."""
-    options = choice_of_layers(step)
-    at_most = ""
-    try:
-        run = ablated(step, study, place)
-        at_most = "up to "  # where its cache is not there nobody looks which layers these are
-        configs = trainings(run, device=place.device or "auto", **options)
-        return _of_trainings(command, [estimate_training(config) for config in configs])
-    except NotFoundError:
-        meant = _makes_run(step, study, place, caches)
-    if meant is None:
-        words = f"{NO_ESTIMATE} before its run is there"
-        return Cost(command=command, words=words, seconds=None)
-    config, cache = meant
-    configs = trainings_to_be(config, cache, **options)
-    found = [estimate_training(config, cache) for config in configs]
-    return _of_trainings(command, found, at_most)
-
-
-def _makes_run(
-    step: Step, study: Study, place: Place, caches: Caches
-) -> tuple[TrainConfig, EmbeddingCache] | None:
-    """What will train the run that is to be ablated, and on what."""
-    found = []
-    for other in study.steps:
-        if other.command == "train" and step.reads in (None, other.reads) and other.reads in caches:
-            config: TrainConfig = config_of(other, study, place)
-            if step.options["of"] in config.attn and None in config.layer_sets:
-                config = replace(config, attn=(step.options["of"],))
-                found.append((config, caches[other.reads]))
-    return max(found, key=lambda one: len(one[0].seeds), default=None)
-
-
-def _of_trainings(command: str, found: Sequence[TrainEstimate], at_most: str = "") -> Cost:
-    number = sum(run.num_seeds for one in found for run in one.runs)
-    what = f"{at_most}{number:,} trainings" if number else "is there"
-    seconds = sum(one.seconds / one.workers for one in found)
-    return Cost(command=command, words=what, seconds=seconds)
-
-
-def _complete(path: Path) -> EmbeddingCache | None:
-    """A cache of which every shard is there."""
-    try:
-        return open_cache(path)
-    except (GaamError, OSError):
+        configs = [config_of(step, study, place)]
+    else:
+        try:
+            run = ablated(step, study, place)
+        except NotFoundError:
+            return "when its run is there", None
+        configs = trainings(run, device=place.device or "auto", **choice_of_layers(step))
+    found = [one for config in configs if (one := estimate_training(config)).trainings]
+    if not found:
         return None
+    return "; ".join(one.total() for one in found), sum(one.seconds for one in found)
 
 
-def costs_values(costs: Sequence[Cost]) -> dict[str, Any]:
-    """JSON values of what the commands would cost; ``seconds`` is null where none is known."""
-    known = [cost.seconds for cost in costs if cost.seconds is not None]
-    return {
-        "seconds": sum(known) if known else None,
-        "unknown": len(costs) - len(known),
-        "commands": [
-            {"command": cost.command, "cost": cost.words, "seconds": cost.seconds} for cost in costs
-        ],
-    }
-
-
-def costs_in_words(costs: Sequence[Cost]) -> str:
-    """What the commands would cost, one after the other, and together."""
-    lines = []
-    for cost in costs:
-        about = f"about {duration(cost.seconds)}" if cost.seconds else ""
-        lines += [cost.command, f"  # {', '.join(part for part in (cost.words, about) if part)}"]
-    return "\n".join([*lines, f"# {_total(costs)}"])
-
-
-def _total(costs: Sequence[Cost]) -> str:
-    seconds = sum(cost.seconds or 0.0 for cost in costs)
-    unknown = sum(cost.seconds is None for cost in costs)
-    without = f"{unknown} of {len(costs)} commands have no estimate"
-    if not unknown:
-        return f"together about {duration(seconds)}" if seconds else "nothing is left to be made"
-    if not seconds:
-        return f"how long all of it takes is not known: {without}"
-    return f"about {duration(seconds)} and what is not known: {without}"
+def _is_there(place: Place, name: str) -> bool:
+    try:
+        gaam_cache.open_cache(place.cache(name))
+    except (GaamError, OSError):
+        return False
+    return True

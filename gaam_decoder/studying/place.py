@@ -15,7 +15,7 @@ from gaam_cache.errors import ConfigError
 ENGINE = ("engine", "devices", "address", "gpus_per_worker")
 """Who does the work of ``extract`` and ``train``."""
 OF = {
-    "extract": ("device", *ENGINE, "device_map"),
+    "extract": ("device", *ENGINE, "device_map", "tokens_per_second"),
     "train": ("device", *ENGINE, "memory_share", "track"),
     "ablate": ("device",),
 }

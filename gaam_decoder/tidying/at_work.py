@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gaam_cache.engines.sharing.entries import entries_of
 from gaam_cache.engines.sharing.holdings import Holding, holdings
+
 from gaam_cache.format.files import temporary_path
-from gaam_decoder.unfinished.look import LEASE_FOLDER
+from gaam_decoder.unfinished.look import CLAIM_FOLDER
 
 STALE_SECONDS = 600.0
 """Whoever is at work says so every 10 s (``lease.RENEW_SECONDS``): sixty words were missed."""
@@ -19,7 +20,7 @@ STALE_SECONDS = 600.0
 
 def at_work(runs: Path) -> list[Holding]:
     """Everybody who trains in a folder: alive here, or heard of lately from elsewhere."""
-    leases = runs / LEASE_FOLDER
+    leases = runs / CLAIM_FOLDER
     heard: dict[str, float] = {}
     for entry in entries_of(leases):
         with suppress(OSError):  # finished meanwhile

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.engines.sharing.processes import is_alive
+
 from gaam_decoder.runs.run_files import reading
 from gaam_decoder.runs.run_name import is_unfinished, work_of
 from gaam_decoder.tidying.at_work import STALE_SECONDS, at_work, clock_of, is_at

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaam_cache.engines.sharing.holdings import Holding
+
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.messages import visible
 from gaam_decoder.runs.counting import on_training_rows

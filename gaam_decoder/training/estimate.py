@@ -1,9 +1,10 @@
-"""What a training would do: a list, with an estimate of the time. Nothing is written."""
+"""What there is to train, and roughly how long it takes. Nothing is written."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -13,48 +14,65 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.format.targets import check_folder
 from gaam_cache.messages import duration
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_budget, spell_layers, spell_numbers
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.specs import row_title
-from gaam_decoder.training.finals import apart
-from gaam_decoder.training.items import (
-    Item,
-    families_of,
-    lacking_seeds,
-    plan_items,
+from gaam_decoder.specs import build
+from gaam_decoder.training.arithmetic.engine import (
+    COMPILER_SECONDS,
+    Engine,
+    choose_engine,
+    groups_of,
 )
-from gaam_decoder.training.reading import Reading
-from gaam_decoder.training.timing import Timed
+from gaam_decoder.training.finals import apart
+from gaam_decoder.training.group import Group
+from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
+from gaam_decoder.training.probe import fit_cost
+from gaam_decoder.training.rows.budget import num_rows
+from gaam_decoder.training.rows.data import TrainData, prepare_data
+from gaam_decoder.training.rows.loaded import Loaded
+
+TIMED_STEPS = 3
+LONGEST_SECONDS = 60.0
+"""Of all timing; what is left then has no time."""
+SHOWN = 30
+"""Runs that are listed for people."""
+COMPILED_SPEED = 4.0
+"""Of a compiled step, where the one that is timed has the speed 1. Measured on two cores: 1 for
+mechanisms of matrix products, 7 for gates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedRun:
-    """One row of the table to be."""
+    """One run to be."""
 
-    attention: str
-    head: str
-    pool: str
-    lr: float | None
-    """None where it is chosen among those above, and where a head is fitted at once."""
-    weight_decay: float | None
-    layers: str
-    """Layer numbers, or 'all'."""
-    train_rows: int | None
-    shots: int | None
-    """Rows that are learned from, or rows of every class; None is all."""
-    fold: str | None
-    shuffled: bool
-    """Whether labels are shuffled."""
-    shuffle: str
-    """Order of the training rows."""
-    final: bool
-    """Whether it is a final model, which is not evaluated."""
-    seeds: str
-    """Seeds still to be trained; empty where all are there."""
-    num_seeds: int
-    seconds: float
-    """Estimate, from a few steps of one seed that were timed."""
+    title: str
+    """Where one of several rates will be chosen, with one of them."""
+    recipe: dict[str, Any]
+    """The same."""
+    candidates: int
+    """How many rates those are; 1 where nothing is chosen."""
+    epochs: int | None
+    """None where the head is fitted at once."""
+    seeds: tuple[int, ...]
+    """Still to be trained."""
+    done: int
+    """Seeds that are there."""
+    seconds: float | None
+    """None where there was no time to time it."""
     how: str
+    """Seeds together, compiled or not."""
+
+    def in_words(self) -> str:
+        """One line."""
+        title = self.title
+        if self.candidates > 1:
+            title += f" or what else is best of {self.candidates}"
+        if not self.seeds:
+            return f"{title}: all seeds are there"
+        line = f"{title}: seeds {spell_numbers(self.seeds)}"
+        line += f", {self.epochs} epochs" if self.epochs else ""
+        line += f", {self.done} are there" if self.done else ""
+        return line + (f", {duration(self.seconds)}" if self.seconds is not None else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,62 +80,41 @@ class TrainEstimate:
     """Everything that a config asks for."""
 
     runs: tuple[EstimatedRun, ...]
-    reading: tuple[Reading, ...] = ()
-    """What the rows cost to read, each of different ones once."""
-    workers: int = 1
-    """With a device each that share the work."""
+
+    @property
+    def trainings(self) -> int:
+        """Seeds of all runs that are still to be trained."""
+        return sum(len(run.seeds) for run in self.runs)
 
     @property
     def seconds(self) -> float:
-        """Estimate for all, of one worker."""
-        return sum(run.seconds for run in self.runs)
+        """Of one worker, for what was timed."""
+        return sum(run.seconds or 0.0 for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        reading = [one.to_dict() for one in self.reading]
         runs = [asdict(run) for run in self.runs]
-        of_all = {"seconds": self.seconds, "workers": self.workers}
-        return of_all | {"runs": runs, "reading": reading}
+        return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
+
+    def total(self) -> str:
+        """All in one line."""
+        if not self.trainings:
+            return f"all {len(self.runs)} runs are there"
+        untimed = sum(run.seconds is None for run in self.runs)
+        line = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings"
+        line += f" in {sum(bool(run.seeds) for run in self.runs):,} of {len(self.runs):,} runs"
+        return line + (f"; {untimed} of these were not timed" if untimed else "")
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = []
-        for run in self.runs:
-            layers = run.layers if run.layers != "all" else None
-            what = row_title(
-                run.attention,
-                run.head,
-                pool=run.pool,
-                lr=run.lr,
-                weight_decay=run.weight_decay,
-                layers=layers,
-                budget=spell_budget(run.train_rows, run.shots),
-                fold=run.fold,
-                shuffled=run.shuffled,
-                shuffle=run.shuffle,
-                final=run.final,
-            )
-            if run.num_seeds:
-                seeds = f"seeds {run.seeds}, " if run.lr is not None else ""
-                what += f": {seeds}about {duration(run.seconds)}; {run.how}"
-            else:
-                what += ": all seeds are there" if run.lr is not None else ": it is there"
-            lines.append(what)
-        count = sum(run.num_seeds for run in self.runs)
-        total = f"{_some(count, 'training')} in {_some(len(self.runs), 'run')}"
-        total += f", about {duration(self.seconds)}"
-        if self.workers > 1:
-            share = duration(self.seconds / self.workers)
-            total += f" of one worker, {share} of {self.workers} with a device each"
-        return "\n".join([*lines, *(one.in_words() for one in self.reading), total])
+        lines = [f"  {run.in_words()}" for run in self.runs[:SHOWN]]
+        if len(self.runs) > SHOWN:
+            lines.append(f"  and {len(self.runs) - SHOWN:,} more, which --json lists")
+        return "\n".join([f"{self.total()}; nothing was written", *lines])
 
 
-def estimate(config: TrainConfig, cache: EmbeddingCache | None = None) -> TrainEstimate:
+def estimate(config: TrainConfig) -> TrainEstimate:
     """List what ``train`` would do and time a few steps of every decoder.
-
-    Args:
-        config: of the training.
-        cache: that of the config where it is open, or what it is expected to be.
 
     Raises:
         ConfigError: an argument does not fit the cache, or no folder of runs can be there.
@@ -126,65 +123,97 @@ def estimate(config: TrainConfig, cache: EmbeddingCache | None = None) -> TrainE
     """
     check_folder(config.runs, option="--runs")
     device = devices.resolve_device(config.device)
-    cache = open_cache(config.cache) if cache is None else cache
+    cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    steps = Timed(config, cache, device)
-    asked = config.seeds if config.tune_seeds is None else config.tune_seeds
-    runs = []
-    evaluated, grids = items, list[list[Item]]()
-    if config.tune_seeds is not None:
+    # what is trained with which seeds; of several candidates one will be
+    asked: list[tuple[list[Item], Sequence[int]]]
+    if config.tune_seeds is None:
+        asked = [([item], config.seeds) for item in items]
+    else:
         evaluated, finals = apart(items, config)
         grids = [*families_of(evaluated), *families_of(finals)]
         of_grids = {item.key for grid in grids for item in grid}
         grids += [[item] for item in finals if item.key not in of_grids]
-    for item in evaluated:
-        seeds = lacking_seeds(item, asked, runs_of_key(config.runs, item.key))
-        runs.append(_estimated([item], seeds, *steps.of(item, len(seeds))))
-    for candidates in grids:
+        asked = [([item], config.tune_seeds) for item in evaluated]
+        asked += [(grid, config.seeds) for grid in grids]
+    clock = _Clock(config, cache, device)
+    runs = []
+    for candidates, seeds in asked:
+        there = [runs_of_key(config.runs, item.key) for item in candidates]
         lacking = [
-            lacking_seeds(item, config.seeds, runs_of_key(config.runs, item.key))
-            for item in candidates
+            lacking_seeds(item, seeds, runs) for item, runs in zip(candidates, there, strict=True)
         ]
-        seeds = min(lacking, key=len)  # if it is that one
-        runs.append(_estimated(candidates, seeds, *steps.of(candidates[0], len(seeds))))
-    workers = _workers(config, device)
-    return TrainEstimate(runs=tuple(runs), reading=tuple(steps.reading), workers=workers)
+        fewest = min(lacking, key=len)  # if it is that one
+        item = candidates[lacking.index(fewest)]
+        seconds, how = clock.time(item, len(fewest))
+        runs.append(
+            EstimatedRun(
+                title=str(item),
+                recipe=item.recipe.to_dict(),
+                candidates=len(candidates),
+                epochs=None if item.recipe.fitted else item.epochs,
+                seeds=tuple(fewest),
+                done=len(seeds_of(item, seeds)) - len(fewest),
+                seconds=seconds,
+                how=how,
+            )
+        )
+    return TrainEstimate(runs=tuple(runs))
 
 
-def _estimated(
-    candidates: Sequence[Item], seeds: list[int], seconds: float, how: str
-) -> EstimatedRun:
-    """Of one item, or of the one that will be chosen."""
-    recipe, alone = candidates[0].recipe, len(candidates) == 1
-    return EstimatedRun(
-        attention=str(recipe.attention),
-        head=str(recipe.head),
-        pool=recipe.pool,
-        lr=recipe.lr if alone and not recipe.fitted else None,
-        weight_decay=recipe.weight_decay if alone and not recipe.fitted else None,
-        layers=spell_layers(recipe.layers),
-        train_rows=recipe.train_rows,
-        shots=recipe.shots,
-        fold=str(recipe.fold) if recipe.fold else None,
-        shuffled=recipe.shuffle_labels,
-        shuffle=recipe.shuffle,
-        final=recipe.final,
-        seeds=spell_numbers(seeds),
-        num_seeds=len(seeds),
-        seconds=seconds,
-        how=how if alone else f"the best of these {len(candidates)} on validation; {how}",
+class _Clock:
+    """Seconds of items, each decoder timed once."""
+
+    def __init__(self, config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> None:
+        self._config, self._cache, self._device = config, cache, device
+        self._loaded = Loaded(0.0)  # a few rows are read from disk
+        self._started = time.perf_counter()
+        self._per_row: dict[tuple[Any, ...], float] = {}
+
+    def time(self, item: Item, num_seeds: int) -> tuple[float | None, str]:
+        """Seconds of so many seeds, and how they will be run."""
+        if not num_seeds:
+            return 0.0, ""
+        if item.recipe.fitted:
+            seconds, _ = fit_cost(item.spec, num_rows(item.recipe, self._cache), self._device)
+            return seconds, f"fitted at once, {self._device}"
+        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+        engine = choose_engine(
+            item.spec,
+            item.recipe,
+            self._device,
+            num_seeds=num_seeds,
+            num_rows=len(data.train),
+            seed_batch=self._config.seed_batch,
+            compile=self._config.compile,
+        )
+        groups = groups_of(range(num_seeds), engine.seed_batch)
+        few = min(len(data.train), item.recipe.batch_size * TIMED_STEPS)
+        kind = item.spec, len(groups[0]), few
+        if kind not in self._per_row:
+            if time.perf_counter() - self._started > LONGEST_SECONDS:
+                return None, engine.in_words()
+            self._per_row[kind] = _seconds_per_row(item, data, engine, groups[0], few)
+        seconds = self._per_row[kind] * len(data.train) * item.epochs * len(groups)
+        if engine.compiled:
+            seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
+        return seconds, engine.in_words()
+
+
+def _seconds_per_row(
+    item: Item, data: TrainData, engine: Engine, seeds: list[int], few: int
+) -> float:
+    """Of seeds together, by training on a few rows twice; the first warms up."""
+    train = replace(data.train, rows=data.train.rows[:few], label_N=data.train.label_N[:few])
+    group = Group(
+        item.spec,
+        replace(data, train=train, selection=None),
+        item.recipe,
+        seeds,
+        loss_of=build(item.recipe.loss, "loss"),
+        engine=replace(engine, compiled=False),
     )
-
-
-def _workers(config: TrainConfig, device: torch.device) -> int:
-    """Workers with a device of their own; those of a CPU share its cores."""
-    if config.engine == "local" and device.type != "cuda":
-        return 1
-    if config.devices == "all":
-        return torch.cuda.device_count() if config.engine == "local" else 1
-    numbers = [number for number in config.devices.split(",") if number]
-    return len(numbers) if "," in config.devices else int(numbers[0])
-
-
-def _some(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+    group.train_epoch()
+    warm = group.seconds
+    group.train_epoch()
+    return (group.seconds - warm) / few

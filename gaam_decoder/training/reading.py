@@ -1,4 +1,4 @@
-"""Where the rows of a training lie, what an epoch reads from disk, and what a window mixes.
+"""What is slow or harmful in the order of training rows: those on disk, and what a window mixes.
 
 C classes, M rows of a block.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,72 +27,6 @@ MOST_APART = 0.1
 """Of ``unmixed``. Measured on 4,999 texts of AG News through MiniLM, sorted by class, with a linear
 head and ten seeds: with --select last, blocks that were off by 11% or more cost up to 5 points,
 those of 8% none; with --select val, which passes over epochs that end badly, none cost any."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
-    """What the rows of a recipe cost to read."""
-
-    shuffle: str
-    places: dict[str, str]
-    """Of the rows that train, choose and test, as far as there are: cuda, memory or disk."""
-    bytes: dict[str, int]
-    """Of the same rows."""
-    epoch_bytes: int
-    """That an epoch of all seeds reads from disk."""
-    window: str | None
-    """What ``shuffle`` could be instead, where every seed reads rows of its own."""
-    window_bytes: int | None
-    """That an epoch of all seeds would read with it."""
-    unmixed: str | None
-    """What is wrong with the blocks of a window."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
-    def in_words(self) -> str:
-        """One line."""
-        line = "rows: " + ", ".join(
-            f"{name} {_size(self.bytes[name])} {'on disk' if place == 'disk' else f'in {place}'}"
-            for name, place in self.places.items()
-        )
-        if self.epoch_bytes:
-            line += f"; an epoch of all seeds reads {_size(self.epoch_bytes)}"
-        if self.window is not None and self.window_bytes is not None:
-            line += f", with --set shuffle={self.window} {_size(self.window_bytes)}"
-        return line + (f"; {self.unmixed}" if self.unmixed else "")
-
-
-def reading_of(data: TrainData, recipe: Recipe, num_seeds: int, num_groups: int) -> Reading:
-    """What is read of a training.
-
-    Args:
-        data: its rows.
-        recipe: their order.
-        num_seeds: that read rows of their own where all are shuffled.
-        num_groups: in which they are trained, each of which reads a window for itself.
-    """
-    train, choosing = data.train, data.selection
-    parts = {"train": train}
-    if choosing is not None and choosing is not data.test:
-        parts["validation"] = choosing
-    if data.test is not None:
-        parts["test"] = data.test
-    from_disk = train.features.place == "disk"
-    evaluated = 0 if choosing is None else num_groups * _disk_bytes(choosing)
-    once = num_groups * _disk_bytes(train) + evaluated
-    each = num_seeds * _disk_bytes(train) + evaluated
-    window = window_for(train) if from_disk and recipe.window is None else None
-    return Reading(
-        shuffle=recipe.shuffle,
-        places={name: part.features.place for name, part in parts.items()},
-        bytes={name: len(part) * part.features.row_bytes for name, part in parts.items()},
-        epoch_bytes=each if recipe.window is None else once,
-        window=window,
-        window_bytes=None if window is None else once,
-        unmixed=unmixed(data, recipe),
-    )
 
 
 def window_for(train: Subset) -> str:
@@ -170,11 +102,6 @@ def unmixed(data: TrainData, recipe: Recipe) -> str | None:
         "what the last blocks lack, most with --select last: a larger window, rows shuffled before "
         "gaam extract, or smaller shards (shard-rows)"
     )
-
-
-def _disk_bytes(subset: Subset) -> int:
-    on_disk = subset.features.place == "disk"
-    return len(subset) * subset.features.row_bytes if on_disk else 0
 
 
 def _size(count: float) -> str:

@@ -6,14 +6,14 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from gaam_cache.format.files import write_file
 from gaam_cache.format.sealed import open_sealed, seal_parts
 from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05
@@ -80,7 +80,10 @@ def read(path: Path, *, with_tensors: bool = True) -> tuple[dict[str, Tensor], d
         with open_sealed(path) as file:
             found = TensorFile(file)
             about = json.loads(found.metadata["about"])
-            names = found if with_tensors else ()
-            return {name: torch.from_numpy(found.read(name)) for name in names}, about
+            if not with_tensors:
+                return {}, about
+            import torch
+
+            return {name: torch.from_numpy(found.read(name)) for name in found}, about
     except (IsADirectoryError, FileNotFoundError, KeyError) as error:
         raise ValueError(f"{path.name} is no file of gaam: {error}") from error

@@ -74,7 +74,7 @@ def inspect(cache: Path) -> None:
     """``gaam inspect``."""
     import gaam_cache.inspect
 
-    assert gaam_cache.inspect.describe(cache)["kind"] == "cache"
+    assert gaam_cache.inspect.inspect(cache).complete
 
 
 def verify_quick(cache: Path) -> None:

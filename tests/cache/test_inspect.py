@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from gaam_cache.engines._claims import Claims
+from gaam_cache.extraction.undone import CLAIM_FOLDER
+from gaam_cache.format.plan import read_plan
+from gaam_cache.format.receipt import receipt_path
+from gaam_cache.inspect import inspect
 from tests.cache.published import write_cache
 from tests.cache.reading.test_many_shards import number_everywhere
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
+DEAD = 2**22 + 1
+"""No process has this number."""
 
 
 @pytest.fixture
@@ -97,6 +104,59 @@ def test_an_incomplete_cache_is_no_damaged_one(cache: Path, gaam: Gaam) -> None:
     (cache / "shards" / "train-00001.json").unlink()
     outcome = gaam("inspect", cache)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.splitlines()[0].endswith(": incomplete, 1 shards are missing")
+    assert outcome.out.splitlines()[0].split(": ")[1].startswith("incomplete, 1 shards ")
     shutil.rmtree(cache / "shards")
-    assert gaam("inspect", cache).out.splitlines()[0].endswith("incomplete, 5 shards are missing")
+    assert (
+        gaam("inspect", cache)
+        .out.splitlines()[0]
+        .split(": ")[1]
+        .startswith("incomplete, 5 shards ")
+    )
+
+
+def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
+    shards = list(read_plan(cache).shards())
+    us = this_process()
+    others = {
+        shards[0].name: (us, False),
+        shards[1].name: (us._replace(pid=DEAD), True),
+        shards[2].name: (us._replace(host="node7", machine="another", pid=DEAD), False),
+    }
+    for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
+        receipt_path(cache, name).unlink()
+        with Claims(cache / CLAIM_FOLDER, us=holder) as claims:
+            claims.take(name)
+            found = inspect(cache)
+        about = json.loads(json.dumps(found.to_dict()))
+        assert (found.complete, found.damage) == (False, [])
+        assert about["missing_shards"] == list(others)[:count]
+        assert about["rows_done"] == 13 - sum(s.stop - s.start for s in shards[:count])
+        (held,) = about["at_work"]
+        assert (held["name"], held["process"], held["dead"]) == (name, holder.pid, dead)
+        assert str(holder.pid) in found.in_words()
+    assert inspect(cache).to_dict()["at_work"] == []  # given back
+
+
+def test_the_rate_is_that_of_the_receipts(cache: Path) -> None:
+    *done, left = read_plan(cache).shards()
+    for base in (1e6, 4e9):  # whatever the server's clock says
+        for place, shard in enumerate(done):
+            time = base + 10.0 * place
+            os.utime(receipt_path(cache, shard.name), (time, time))
+        receipt_path(cache, left.name).unlink(missing_ok=True)
+        with Claims(cache / CLAIM_FOLDER) as claims:
+            claims.take(left.name)
+            about = inspect(cache).to_dict()
+        rows = sum(s.stop - s.start for s in done[1:])
+        assert about["rows_per_second"] == pytest.approx(rows / (10.0 * (len(done) - 1)))
+        seconds = (left.stop - left.start) / about["rows_per_second"]
+        assert about["seconds_left"] == pytest.approx(seconds)
+
+
+def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
+    (tmp_path / "c").mkdir()
+    with Claims(tmp_path / "c" / CLAIM_FOLDER) as claims:
+        claims.take("rows")
+        about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)
+        assert str(os.getpid()) in gaam("inspect", tmp_path / "c").out
+    assert (about["complete"], about["at_work"][0]["process"]) == (False, os.getpid())

@@ -27,8 +27,8 @@ CONFIGS = {
     "plant": PlantConfig,
     "train": TrainConfig,
 }
-NOT_TYPED = {"import": {"files"}, "plant": {"out"}}
-"""Fields that are no option: these are arguments."""
+NOT_TYPED = {"import": {"files"}, "plant": {"out"}, "extract": {"tokens_per_second"}}
+"""Fields that are no option: arguments, and what a file says."""
 pytestmark = pytest.mark.parametrize("command", COMMANDS)
 
 

@@ -52,7 +52,7 @@ def test_import_train_report_and_all_that_looks_at_a_cache(gaam: Gaam, folder: P
     told = gaam("report").out
     assert "my encoder" in told
     assert "my topics" in told
-    for command in ("inspect", "status", "verify"):
+    for command in ("inspect", "verify"):
         assert gaam(command, "cache").code == 0
     inspected = gaam("inspect", "cache").out
     assert "my encoder, computed elsewhere; its layers: as in the files" in inspected

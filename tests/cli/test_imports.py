@@ -30,11 +30,10 @@ ALLOWED_FROM_CACHE = {
 ASKS = {
     "use": {"encode", "hub", "tables"},
     "rerun": {"rerun"},
-    "planting": {"expected", "importing"},
+    "planting": {"importing"},
     "studying": {
         "bundle",
         "config",
-        "expected",
         "extraction.estimate",
         "terminal.settings",
         "terminal.interruption",

@@ -20,6 +20,7 @@ from gaam_cache.encoders._locate import locate
 from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model.choices import check_depth, choose_dtype
 from gaam_cache.encoders._model.forward import Forward, Unusable
+from gaam_cache.encoders._model.outline import shape_of
 from gaam_cache.encoders._model.probe import Items, probe
 from gaam_cache.encoders._model.watched import Watched
 from gaam_cache.encoders._model.weights import (
@@ -129,6 +130,10 @@ class ModelEncoder(Encoder):
         """Of a model the part that is run."""
 
     @abstractmethod
+    def _without_numbers(self) -> dict[str, Tensor]:
+        """What the model is called with for one row, on torch's meta device."""
+
+    @abstractmethod
     def _forward_of(self, part: Any, model: Any) -> Forward:
         """How it is run."""
 
@@ -163,6 +168,18 @@ class ModelEncoder(Encoder):
             "layers": CONVENTIONS[self.first_layer],
             **self._settings(),
         }
+
+    def outline(self) -> None:
+        """Set ``num_layers`` and ``hidden_size`` by the configuration alone.
+
+        Raises:
+            ConfigError: neither the model nor its configuration tells them.
+        """
+        with foreign(f"cannot build '{self.name}'", self._located.path):
+            num_layers, self.hidden_size = shape_of(
+                self._model_config, self.name, self._part_of, self._without_numbers()
+            )
+        self.num_layers = num_layers + 1 - self.first_layer
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model.

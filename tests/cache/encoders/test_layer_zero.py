@@ -20,7 +20,6 @@ from gaam_cache.encoders._model.forward import Unusable, hooks
 from gaam_cache.encoders._text.forward import TextForward
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, NumericsError
-from gaam_cache.extraction.assumptions import Assumptions
 from gaam_cache.format.plan import read_plan
 from tests.cache.encoders.test_states import TEXTS, config_for
 from tests.cache.verification.test_verify import only_reason, spoil
@@ -84,9 +83,9 @@ def test_a_cache_with_layer_zero_is_another_cache(tiny_config: ExtractConfig) ->
 def test_a_dry_run_counts_it(layer_zero: bool, tiny_config: ExtractConfig) -> None:
     config = replace(tiny_config, layer_zero=layer_zero)
     timed = gaam_cache.estimate(config)
-    assumed = gaam_cache.estimate(config, assumed=Assumptions(assume_tokens_per_second=1000.0))
+    named = gaam_cache.estimate(replace(config, tokens_per_second=1000.0))
     rows = sum(timed.rows.values())
-    assert timed.bytes == assumed.bytes == rows * (3 + layer_zero) * 32 * 2
+    assert timed.bytes == named.bytes == rows * (3 + layer_zero) * 32 * 2
 
 
 @pytest.mark.parametrize("layer_zero", ZERO)

@@ -18,7 +18,7 @@ from gaam_cache.engines._claims import (
     Claim,
     Claims,
     Holder,
-    holders,
+    holdings,
     is_alive,
     this_process,
 )
@@ -63,10 +63,8 @@ def test_a_name_is_claimed_once_and_free_when_done(owners: list[Claims], tmp_pat
     assert isinstance(holder, Holder)
     assert "one, process 7" in holder.in_words()
     assert isinstance(two.take("y"), Claim)
-    assert {name: one.host for name, one in holders(tmp_path / "claims").items()} == {
-        "x": "one",
-        "y": "two",
-    }
+    held = [(one.name, one.host) for one in holdings(tmp_path / "claims")]
+    assert held == [("x", "one"), ("y", "two")]
     first.done()
     assert isinstance(two.take("x"), Claim)
     first.done()  # too late: it is no longer ours
@@ -173,7 +171,7 @@ def test_where_the_folder_cannot_be_used_everything_is_free(tmp_path: Path) -> N
         claim.done()
         ours.clear_dead()
         assert ours.alive() == set()
-        assert holders(tmp_path / "file") == {}
+        assert holdings(tmp_path / "file") == []
 
 
 def test_clearing_removes_what_is_done_or_dead_and_nothing_else(
@@ -186,13 +184,13 @@ def test_clearing_removes_what_is_done_or_dead_and_nothing_else(
     (folder / f".d.claim.{2**22 + 1}.ab12.tmp").touch()
     (folder / f".d.claim.{os.getpid()}.ab12.tmp").touch()
     three.clear({"a"})
-    assert sorted(holders(folder)) == ["b", "c"]
+    assert [one.name for one in holdings(folder)] == ["b", "c"]
     assert len(list(folder.glob("*.tmp"))) == 1
     assert three.others_at_work("b")
     assert not one.others_at_work("b")
     clock.now += LONG
     three.clear_dead()
-    assert holders(folder) == {}
+    assert holdings(folder) == []
     assert not isinstance(two.take("c"), Holder)
 
 

@@ -22,7 +22,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.repair import extract_again
 from gaam_cache.format.files import canonical_json
 from gaam_cache.format.sealed import SEAL, sealed_text
-from gaam_cache.inspect import describe, in_words
+from gaam_cache.inspect import inspect
 from tests.cache.published import write_kept_cache, write_random_cache
 from tests.cache.verification.test_damage import everything
 
@@ -101,10 +101,10 @@ def judge(cache: Path, sound: dict[str, bytes]) -> str:
             return "left to verify"
         assert isinstance(extract_again(cache, opened.plan), str)
         verdict = "without consequence"
-    about = describe(cache)
-    assert bool(about["damage"]) == (verdict == "refused"), about
-    json.dumps(about, allow_nan=False)
-    in_words(about)
+    found = inspect(cache)
+    assert bool(found.damage) == (verdict == "refused"), found
+    json.dumps(found.to_dict(), allow_nan=False)
+    found.in_words()
     return verdict
 
 

@@ -13,7 +13,6 @@ import pytest
 import gaam_cache
 import gaam_decoder
 import gaam_decoder.inspect
-import gaam_decoder.status
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning
@@ -47,14 +46,14 @@ def test_final_adds_one_model_after_what_is_evaluated(
         ("gaam", "linear"),
         ("none", "linear"),  # and none of the probe
     ]
-    assert [run.final for run in estimate.runs] == [not run.evaluated for run in runs]
-    assert sum(run.num_seeds for run in estimate.runs) == sum(len(run.seeds) for run in runs)
+    assert [run.title for run in estimate.runs] == [run.title for run in runs]
+    assert estimate.trainings == sum(len(run.seeds) for run in runs)
     assert estimate.in_words().count("final model") == 2
     alone = replace(config, final=False, folds=None, test_split="none")
     for again in (config, alone):
         kept = gaam_decoder.train(again, on_run=lambda run: pytest.fail("trained again"))
         assert [run.path for run in kept if not run.evaluated] == [run.path for run in runs[-2:]]
-    assert all(run.num_seeds == 0 for run in gaam_decoder.estimate(config).runs)
+    assert gaam_decoder.estimate(config).trainings == 0
 
 
 def test_a_final_model_has_all_rows_of_train_and_those_of_folds_do_not(
@@ -136,9 +135,9 @@ def test_of_a_grid_only_what_validation_chose_becomes_a_final_model(
     (final,) = (run for run in runs if not run.evaluated)
     assert (final.recipe["lr"], final.seeds) == (scores[max(scores)], (0, 1))
     assert runs[-1].path == final.path
-    planned = [run for run in estimate.runs if run.final]
-    assert [(run.lr, run.num_seeds) for run in planned] == [(None, 2)]
-    assert sum(run.num_seeds for run in estimate.runs) == sum(len(run.seeds) for run in runs)
+    planned = [run for run in estimate.runs if "final model" in run.title]
+    assert [(run.candidates, len(run.seeds)) for run in planned] == [(3, 2)]
+    assert estimate.trainings == sum(len(run.seeds) for run in runs)
     again = gaam_decoder.train(config, on_run=lambda run: pytest.fail("trained again"))
     assert [run.path for run in again] == [run.path for run in runs]
     tables = gaam_decoder.report(config.runs).tables
@@ -210,9 +209,8 @@ def test_seeds_that_wait_for_others_of_a_final_model_are_kept(
     monkeypatch.setattr(seed_groups, "train_group", watched)
     with pytest.raises(KeyboardInterrupt):
         gaam_decoder.train(config)
-    assert (
-        "final model: 1 of 2 seeds finished" in gaam_decoder.status.status(config.runs).in_words()
-    )
+    said = gaam_decoder.inspect.inspect(config.runs).in_words()
+    assert "final model: 1 of 2 seeds finished" in said
     (run,) = gaam_decoder.train(config)
     assert trained == [0, -1, 1]
     assert run.seeds == (0, 1)

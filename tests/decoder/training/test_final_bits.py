@@ -10,8 +10,6 @@ import pytest
 import torch
 
 import gaam_decoder
-import gaam_decoder.inspect
-import gaam_decoder.status
 from gaam_cache import plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.heads._fitted import FittedHead

@@ -14,7 +14,7 @@ import gaam_decoder
 from gaam_cache.cache import EmbeddingCache, Split, open_cache
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_decoder import TrainConfig
-from gaam_decoder.inspect import describe, in_words
+from gaam_decoder.inspect import inspect
 from gaam_decoder.runs.verify import train_command, verify
 from tests.conftest import Outcome
 
@@ -57,7 +57,7 @@ def test_a_kept_column_keeps_its_rows_together_and_is_recorded(config: TrainConf
         assert run.groups == {"kind": "column", "source": "session"}
         about = json.loads((run.path / "run.json").read_text())
         assert about["groups"] == run.groups
-    assert "by the kept column session" in in_words(describe(runs[0].path))
+    assert "by the kept column session" in inspect(runs[0].path).in_words()
     assert "--groups session" in train_command(runs[0])
     assert verify(config.runs).good
 

@@ -169,9 +169,8 @@ def test_a_sweep_has_a_probe_of_its_own_at_its_end(attention: str, config: Train
     runs = gaam_decoder.train(config)
     found = [(run.attention, run.head) for run in runs]
     assert found == [(attention, "linear"), ("gaam", "linear"), ("none", "lbfgs")]
-    assert [(run.attention, run.head) for run in planned] == found
-    assert planned[-1].num_seeds == 1
-    assert planned[-1].lr is None
+    assert [run.title for run in planned] == [run.title for run in runs]
+    assert planned[-1].seeds == (0,)
 
 
 def test_it_is_added_for_every_pooling_set_of_layers_and_fold_and_once_for_all_rates(

@@ -51,7 +51,7 @@ def test_a_sweep_is_the_product_and_is_resumed_by_skipping(config: TrainConfig) 
 def test_sets_of_layers_are_part_of_the_product(config: TrainConfig) -> None:
     config = replace(config, attn=("gaam", "none"), layers=((1, 2), (3, 4, 5), None))
     estimate = gaam_decoder.estimate(config)
-    assert [run.layers for run in estimate.runs] == ["1-2", "3-5", "all"] * 2
+    assert [run.recipe["layers"] for run in estimate.runs] == ["1-2", "3-5", None] * 2
     assert "none + linear, pool mean, lr 0.01, layers 3-5: seeds 0-1" in estimate.in_words()
     runs = gaam_decoder.train(config)
     assert [run.recipe["layers"] for run in runs] == ["1-2", "3-5", None] * 2
@@ -83,12 +83,9 @@ def test_a_plan_lists_what_is_missing_and_writes_nothing(config: TrainConfig) ->
     gaam_decoder.train(replace(config, seeds=(1,)))
     before = sorted(config.runs.rglob("*"))
     estimate = gaam_decoder.estimate(replace(config, attn=("gaam", "mha"), seeds=(0, 1, 2)))
-    assert [(run.attention, run.seeds, run.num_seeds) for run in estimate.runs] == [
-        ("gaam", "0,2", 2),
-        ("mha", "0-2", 3),
-    ]
-    assert all(run.seconds > 0 for run in estimate.runs)
-    assert "5 trainings in 2 runs" in estimate.in_words()
+    assert [(run.seeds, run.done) for run in estimate.runs] == [((0, 2), 1), ((0, 1, 2), 0)]
+    assert all(run.seconds for run in estimate.runs)
+    assert estimate.trainings == 5
     assert sorted(config.runs.rglob("*")) == before
 
 
@@ -118,7 +115,7 @@ def test_folds_of_unequal_sizes_share_a_compiled_step(config: TrainConfig) -> No
 def test_a_plan_says_what_will_be_compiled(config: TrainConfig, head: str) -> None:
     run = gaam_decoder.estimate(replace(config, head=head, epochs=100_000)).runs[0]
     assert ", compiled, float32" in run.how
-    assert run.seconds > engine.COMPILER_SECONDS
+    assert (run.seconds or 0) > engine.COMPILER_SECONDS
 
 
 @pytest.mark.parametrize("count", [2, 5])

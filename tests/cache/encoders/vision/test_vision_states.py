@@ -106,10 +106,8 @@ def test_states_equal_transformers_one_picture_at_a_time(
 def test_shape_without_weights_is_that_with_them(name: str, folders: dict[str, Path]) -> None:
     config = ExtractConfig(encoder=str(folders[name]), device="cpu")
     encoder = VisionEncoder.open_outline(config)
-    cost = encoder.outline()
+    encoder.outline()
     assert (encoder.num_layers, encoder.hidden_size) == (3, 32)
-    assert cost.counted
-    assert cost.linear > 0
 
 
 @pytest.mark.parametrize("name", [name for name, one in FAMILIES.items() if not one.prefix])

@@ -1,20 +1,12 @@
-"""What a picture costs, and how many patches it has.
+"""How many patches a picture has.
 
 C channels, H height, W width.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-import torch
-import transformers
-from torch import Tensor
-
-from gaam_cache.encoders._base import Outline
-from gaam_cache.encoders._model.outline import outline
-from gaam_cache.encoders._vision.forward import vision_part
 from gaam_cache.errors import ConfigError
 
 
@@ -46,23 +38,3 @@ def count_patches(part_config: Any, shape: tuple[int, ...], name: str) -> int:
             found=f"{shape[1]} x {shape[2]}, as its image processor makes them",
         )
     return patches
-
-
-def outline_of_pictures(
-    model_config: transformers.PretrainedConfig, shape: tuple[int, ...], patches: int, name: str
-) -> tuple[int, int, Outline]:
-    """Layers, hidden size and cost, without any weight; raises as ``outline``.
-
-    Args:
-        model_config: of the encoder.
-        shape: (C, H, W) of a picture.
-        patches: of every picture.
-        name: what the user calls it.
-    """
-    inputs_of = partial(_picture, shape)
-    return outline(model_config, name, part_of=vision_part, inputs_of=inputs_of, lengths=(patches,))
-
-
-def _picture(shape: tuple[int, ...], length: int) -> dict[str, Tensor]:  # noqa: ARG001 all are one
-    pixels = torch.zeros((1, *shape), dtype=torch.bfloat16, device="meta")
-    return {"pixel_values": pixels}
