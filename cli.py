@@ -19,12 +19,10 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages.foreign_text import tell, visible_values
 from gaam_cache.terminal import interruption, next_step, settings, watching
-from gaam_cache.terminal.asking import consent
 from gaam_cache.terminal.progress import Progress, show_progress, show_warnings
 from gaam_cache.terminal.refusal import as_refusal
 from gaam_cache.terminal.streams import careful_streams, write_stdout
 from gaam_cache.terminal.usage import Command, Commands
-from gaam_cache.terminal.usual import GroupWithUsual
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.planting.plant_config import PlantConfig
 
@@ -503,15 +501,12 @@ def predict(
         _print_json(found.to_dict()) if as_json else tell(found.in_words())
 
 
-_RUN = typer.Argument(metavar="RUN...", help="Folders of runs, or their names within --runs.", show_default=False)  # fmt: skip
-_Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
 _Attn = Annotated[Strings, _option("--attn", metavar="NAME[:key=value]", help="Only these mechanisms: a name is every form of it; repeatable.")]  # fmt: skip
 _Head = Annotated[Strings, _option("--head", metavar="NAME[:key=value]", help="Only these heads; repeatable.")]  # fmt: skip
 _Layers = Annotated[Strings, _option("--layers", metavar="19-21|all", help="Only runs on these sets of layers; repeatable.")]  # fmt: skip
 _Rates = Annotated[Strings, _option("--lr", metavar="1e-4,3e-4", help="Only runs with these learning rates; repeatable.")]  # fmt: skip
 _Cache = Annotated[Optional[str], _option("--cache", metavar="DIR|FINGERPRINT", help="Only runs on this cache.")]  # noqa: UP045  # fmt: skip
 _Since = Annotated[Optional[str], _option("--since", metavar="DATE|3d|12h", help="Only runs of then or later (UTC).")]  # noqa: UP045  # fmt: skip
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command(cls=_Command)
@@ -628,27 +623,8 @@ def study(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(cls=_Command)
-def rerun(
-    what: Annotated[list[str], typer.Argument(metavar="RUN...|SIGNATURE|FILE.json", help="Runs, folders of runs, the line below a table, or a report in JSON.")],
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Print the commands that give runs, or a table, again; '| sh' in an empty folder runs them."""
-    from gaam_decoder.rerun.rerun import rerun
-
-    found = rerun(what)
-    if as_json:
-        _print_json(found.to_dict())
-    else:
-        tell(found.script())
-
-
-runs_app = typer.Typer(cls=GroupWithUsual, help="List, rename, move and remove runs.")
-app.add_typer(runs_app, name="runs")
-
-
-@runs_app.command("list", cls=_Command)
-def runs_list(
+@app.command("runs", cls=_Command)
+def runs_(
     folders: Annotated[Optional[list[Path]], typer.Argument(metavar="FOLDER...", help="Folders of runs (default: runs).", show_default=False)] = None,  # noqa: UP045
     attn: _Attn = None,
     head: _Head = None,
@@ -658,83 +634,18 @@ def runs_list(
     since: _Since = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """List runs, damaged and unfinished ones too; 'gaam runs' alone does it."""
-    from gaam_decoder import tidying
+    """List runs, damaged and unfinished ones too."""
+    from gaam_decoder.runs.listing import list_runs
 
-    filters = tidying.Filters.of(
-        attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since
-    )
-    listing = tidying.list_runs(folders or [Path("runs")], filters)
+    listing = list_runs(
+        folders or [Path("runs")],
+        attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since,
+    )  # fmt: skip
     if as_json:
         _print_json(listing.to_dict())
     else:
-        tell(tidying.table(listing))
+        tell(listing.in_words())
     raise typer.Exit(3 if listing.damage else 0)
-
-
-@runs_app.command("rename", cls=_Command)
-def runs_rename(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or its name within --runs.")],
-    name: Annotated[str, typer.Argument(help="New readable name; the ending, which says what was trained, stays.")],
-    runs: _Runs = Path("runs"),
-) -> None:  # fmt: skip
-    """Give a run another name; trainings and reports find it as before."""
-    from gaam_decoder import tidying
-
-    renamed = tidying.rename(run, name, runs=runs)
-    tell(f"renamed: {renamed} (the end of the name says which run it is, and stays)")
-
-
-@runs_app.command("move", cls=_Command)
-def runs_move(
-    *,
-    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
-    to: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of runs that gets them.")],
-    runs: _Runs = Path("runs"),
-    attn: _Attn = None,
-    head: _Head = None,
-    cache: _Cache = None,
-    since: _Since = None,
-    yes: _Yes = False,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Move runs to another folder, also to another disk: each whole, or not at all."""
-    from gaam_decoder import tidying
-
-    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
-    _after_consent(tidying.moving(names or [], filters, runs, to), yes, as_json)
-
-
-@runs_app.command("remove", cls=_Command)
-def runs_remove(
-    names: Annotated[Optional[list[Path]], _RUN] = None,  # noqa: UP045
-    runs: _Runs = Path("runs"),
-    attn: _Attn = None,
-    head: _Head = None,
-    cache: _Cache = None,
-    since: _Since = None,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Unfinished work that nobody is at, instead of runs.")] = False,
-    yes: _Yes = False,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Remove runs from the disk, each whole; what goes is listed, and asked for."""
-    from gaam_decoder import tidying
-
-    filters = tidying.Filters.of(attn=attn, head=head, cache=cache, since=since)
-    plan = tidying.removal_of_unfinished if unfinished else tidying.removal
-    _after_consent(plan(names or [], filters, runs), yes, as_json)
-
-
-def _after_consent(plan: Any, yes: bool, as_json: bool) -> None:
-    """Do what was planned, if that is wanted."""
-    if not consent(plan.in_words(), yes=yes):
-        tell("nothing was done", to=sys.stderr)
-        raise typer.Exit(1)
-    plan.carry_out()
-    if as_json:
-        _print_json(plan.to_dict())
-    else:
-        tell(plan.done_in_words())
 
 
 @app.command(cls=_Command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages.foreign_text import tell, visible
+from gaam_cache.messages.foreign_text import visible
 
 
 def can_ask(option: str, *, yes: bool) -> None:
@@ -32,19 +32,3 @@ def confirmed(question: str, *, yes: bool) -> bool:
         return True
     print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
-
-
-def consent(what: str, *, yes: bool) -> bool:
-    """Show what is to be done, and ask whether it is wanted.
-
-    Args:
-        what: lines for people.
-        yes: whether the answer was given before; then nothing is shown.
-
-    Raises:
-        ConfigError: no terminal.
-    """
-    if not yes:
-        tell(what, to=sys.stderr)
-    can_ask("this", yes=yes)
-    return confirmed("go on?", yes=yes)

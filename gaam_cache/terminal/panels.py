@@ -17,7 +17,7 @@ OTHER = "Options"
 WORKERS = ("engine", "devices", "address", "gpus_per_worker", "rank")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "The three commands": ("extract", "train", "report"),
-    "Look after caches and runs": ("import", "status", "inspect", "verify", "runs", "rerun"),
+    "Look after caches and runs": ("import", "status", "inspect", "verify", "runs"),
     "Understand": ("describe", "ablate", "plant", "study"),
     "Use and share": ("predict", "export"),
 }

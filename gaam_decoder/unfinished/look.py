@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.format.digest import digest_of
+from gaam_decoder.runs.run_name import LEASE_FOLDER as LEASE_FOLDER
 from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.unfinished.checkpoint import read
-
-LEASE_FOLDER = ".leases"
-"""In a folder of runs: who trains what."""
 
 
 def lease_of(work: str, group: Sequence[int]) -> str:
