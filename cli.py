@@ -518,7 +518,7 @@ def report(
     lr: _Rates = None,
     cache: _Cache = None,
     since: _Since = None,
-    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + "; csv-seeds: a line for each seed, html: one page with pictures, without scripts and requests, latex: booktabs.", default="terminal")] = None,
+    format: Annotated[str | None, _option("--format", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + "; html: one page with pictures, without scripts and requests, latex: booktabs.", default="terminal")] = None,
     baseline: Annotated[str | None, _option("--baseline", metavar="NAME[:key=value,...]", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).")] = None,
     score: Annotated[str | None, _option("--score", metavar="NAME", help=", ".join(plugins.names("gaam_decoder.stats.scores")) + ": what is compared; of ece nothing is claimed.", default="accuracy")] = None,
     temperature: Annotated[bool, typer.Option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch, for log loss, Brier score and ECE.")] = False,
@@ -530,7 +530,6 @@ def report(
     tune_seeds: Annotated[str | None, _option("--tune-seeds", metavar="0-4", help="Seeds that choose between them (default: those that were trained to, else all).")] = None,
     figures: Annotated[Path | None, _option("--figures", metavar="DIR", help="Also write the pictures as PDF and PNG.")] = None,
     out: Annotated[Path | None, _option("--out", "-o", help="Write to this file instead of stdout.")] = None,
-    signature: Annotated[bool, typer.Option("--signature", help="Print only the line of every table that 'gaam rerun' takes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
@@ -560,9 +559,6 @@ def report(
         top=top,
         pairs=pairs,
     )
-    if signature:
-        tell("\n".join(found.signatures()))
-        return
     if figures:
         saved = found.save_figures(figures)
         tell(f"{len(saved)} pictures in {figures}", to=sys.stderr)

@@ -96,7 +96,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "report": {
         FIRST: (
             *("format", "score", "baseline", "margin", "pairs", "temperature"),
-            *("out", "figures", "signature"),
+            *("out", "figures"),
         ),
         "Which runs": ("attn", "head", "layers", "lr", "cache", "since"),
         "Which rows": ("sort", "top"),
