@@ -27,9 +27,8 @@ class Signature(Writer):
 
 
 def signature(table: Table) -> str:
-    """Version, cache, and a digest of mechanisms, recipes, cache and seeds, however they lie."""
+    """Version, and a digest of recipes, cache and seeds, in however many runs they lie."""
     seeds = sorted({(run.key, seed) for run in all_runs(table) for seed in run.seeds})
-    digest = digest_of(json.dumps(seeds).encode())
-    cache = short_digest(table.cache["fingerprint"])
-    count = f"{len({key for key, _ in seeds})} recipes, {len(seeds)} seeds"
-    return f"gaam {gaam_cache.__version__} | cache {cache} | {count} | {short_digest(digest)}"
+    digest = short_digest(digest_of(json.dumps(seeds).encode()))
+    recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
+    return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"
