@@ -357,11 +357,10 @@ def runs(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """List runs, damaged and unfinished ones too."""
-    from gaam_decoder import tidying
+    from gaam_decoder.runs.listing import list_runs
 
-    filters = tidying.Filters.of(**_filters(attn, head, where))
-    listing = tidying.list_runs(folders or [Path("runs")], filters)
-    _print_json(listing.to_dict()) if as_json else tell(tidying.table(listing))
+    listing = list_runs(folders or [Path("runs")], **_filters(attn, head, where))
+    _show(listing, as_json)
     raise typer.Exit(3 if listing.damage else 0)
 
 

@@ -16,8 +16,9 @@ from gaam_decoder.runs.counting import on_training_rows
 from gaam_decoder.runs.loading import check_all, sound_runs
 from gaam_decoder.runs.run_files import repair
 from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
+from gaam_decoder.runs.run_name import CLAIM_FOLDER
 from gaam_decoder.runs.summary import fit_in_words
-from gaam_decoder.unfinished.look import CLAIM_FOLDER, look
+from gaam_decoder.unfinished.look import look
 
 
 @dataclass(frozen=True, slots=True)

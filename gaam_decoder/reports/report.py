@@ -12,7 +12,6 @@ from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
 from gaam_decoder.reports.notes.selected import selected
-from gaam_decoder.reports.signature import signature
 from gaam_decoder.reports.table.base import Format, Table
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.reports.table.layout import check, laid_out
@@ -63,10 +62,6 @@ class Report:
             StorageError: the file system refused; a file that was there is as it was.
         """
         write_report(report_format(format), self.tables, Path(file))
-
-    def signatures(self) -> list[str]:
-        """The signature of every table that has rows of its own; ``gaam rerun`` takes it."""
-        return [line for line in map(signature, self.tables) if line]
 
     def beside(self, format: str) -> list[str]:
         """What nobody may miss and that format does not say in words: what was left out.

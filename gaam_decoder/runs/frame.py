@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.counting import first_runs, on_training_rows
 from gaam_decoder.runs.filters import published
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.stats.scores._base import Answers
 
 if TYPE_CHECKING:
     import pandas
 
+PACKAGE = "gaam_decoder.stats.scores"
+SCORES = {name: name.replace("-", "_") for name in plugins.names(PACKAGE)}
+"""Every score that a report may compare, and its column."""
 COLUMNS: dict[str, str] = {
     "run": "string",
     "attention": "category",
@@ -40,8 +45,8 @@ COLUMNS: dict[str, str] = {
     "evaluated": "bool",
     "on_training_rows": "bool",
     "shuffled_labels": "bool",
-    "accuracy": "float64",
-    "macro_f1": "float64",
+    "test_rows": "Int64",
+    **dict.fromkeys(("accuracy", "macro_f1", *SCORES.values()), "float64"),
     "selection_accuracy": "float64",
     "majority_accuracy": "float64",
     "parameters": "Int64",
@@ -56,7 +61,7 @@ COLUMNS: dict[str, str] = {
 """Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
 ``train_rows`` and ``shots`` where it learned from all rows,
 ``lr``, ``weight_decay``, ``loss`` and ``epoch`` where a head is fitted at once, ``failed`` (why)
-where a seed finished, accuracies and ``majority_accuracy`` where a run was not evaluated.
+where a seed finished, scores and ``majority_accuracy`` where a run was not evaluated.
 ``parameters`` are all of a decoder, ``created`` is when the run was published, and
 ``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
 a report takes the seed from this run: not from a second one that has it too, and not from a final
@@ -76,7 +81,7 @@ def frame(runs: Sequence[RunResult]) -> pandas.DataFrame:
         raise ConfigError(
             "a table of runs needs pandas", found=str(error), hint="pip install pandas"
         ) from error
-    rows = list(_rows(runs))
+    rows = list(records(runs))
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     typed = {name: _typed(columns[name], kind, pandas) for name, kind in COLUMNS.items()}
     return pandas.DataFrame(typed)
@@ -101,16 +106,21 @@ def _typed(values: list[Any], kind: str, pandas: Any) -> Any:
     return pandas.Series(values, dtype=kind)
 
 
-def _rows(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
+def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
+    """A row per run and seed, by the names of ``COLUMNS``.
+
+    Raises:
+        CacheError: a run is damaged.
+    """
     of_key: dict[str, list[RunResult]] = {}
     for run in runs:
         of_key.setdefault(run.key, []).append(run)
     counting = {key: first_runs(same) for key, same in of_key.items()}
     for run in runs:
-        of_run = _of_run(run)
+        of_run, scores = _of_run(run), _scores(run)
         for seed in run.seeds:
             counts = run.evaluated and counting[run.key][seed] is run
-            yield {**of_run, **_of_seed(run, seed), "counts": counts}
+            yield {**of_run, **scores.get(seed, {}), **_of_seed(run, seed), "counts": counts}
 
 
 def _of_run(run: RunResult) -> dict[str, Any]:
@@ -125,6 +135,7 @@ def _of_run(run: RunResult) -> dict[str, Any]:
         "evaluated": run.evaluated,
         "on_training_rows": on_training_rows(recipe),
         "shuffled_labels": run.shuffled,
+        **dict.fromkeys(("test_rows", "accuracy", "macro_f1", *SCORES.values())),
         "majority_accuracy": run.majority_accuracy,
         "parameters": run.parameters["total"],
         "attention_parameters": run.parameters["attention"],
@@ -137,22 +148,27 @@ def _of_run(run: RunResult) -> dict[str, Any]:
     }
 
 
+def _scores(run: RunResult) -> dict[int, dict[str, float | None]]:
+    """Every score of every finished seed; None where these rows and classes have none."""
+    if not (run.evaluated and run.finished):
+        return {}
+    scores = {of: plugins.load(PACKAGE, name, kind="score")() for name, of in SCORES.items()}
+    answers = [Answers(logits_NC, run.labels) for logits_NC in run.finished_logits()]
+    return {
+        seed: {of: score.value(one) for of, score in scores.items()} | {"test_rows": one.num_rows}
+        for seed, one in zip(run.finished, answers, strict=True)
+    }
+
+
 def _of_seed(run: RunResult, seed: int) -> dict[str, Any]:
     failed = run.failed.get(seed)
-    found: dict[str, Any] = dict.fromkeys(("accuracy", "macro_f1", "selection_accuracy"))
-    if failed is None:
-        place = run.finished.index(seed)
-        if run.evaluated:
-            found["accuracy"] = float(run.accuracy[place])
-            found["macro_f1"] = float(run.macro_f1[place])
-        found["selection_accuracy"] = _selection_accuracy(run, seed)
     return {
         "seed": seed,
         "tuning_seed": seed in run.tuning_seeds,
         "failed": failed,
         "epoch": None if failed is not None or run.fit else run.epochs[seed],
         "seconds": run.seconds[seed],
-        **found,
+        "selection_accuracy": None if failed is not None else _selection_accuracy(run, seed),
     }
 
 

@@ -7,6 +7,7 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
     runs/laplace-linear-1f9c2a7b-s0-9/
       run.json             what was run, where, on what, per seed how it went, and size and SHA-256
                            of the other files; it carries its own digest and is written last
+      config.toml          the settings, resolved: gaam train --config trains the run again
       log.jsonl            one line per seed and epoch
       weights.safetensors  every parameter of every seed, stacked: (S, ...)
       test.safetensors     logits (S, N, C), labels (N,), of a fold the numbers of its rows (N,),

@@ -25,6 +25,8 @@ RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
 VALIDATION_FILE = "validation.safetensors"
 ALL_FILES = (*RUN_FILES, VALIDATION_FILE)
 """Those that every run has, and the one of runs whose epoch rows of train chose."""
+CONFIG_FILE = "config.toml"
+"""What ``gaam train --config`` takes to train the run again; runs of 0.1 have none."""
 CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """When a run was published, UTC."""
 _ABOUT: dict[str, type] = {
@@ -137,7 +139,8 @@ def check_about(content: Mapping[str, Any]) -> None:
         _require(fits, f"seed {entry['seed']} keeps epoch {epoch} of {recipe['epochs']}")
     _require(len({entry["seed"] for entry in seeds}) == len(seeds), "a seed is there twice")
     there = set(content["files"])
-    _require(there in (set(RUN_FILES), set(ALL_FILES)), f"files: {', '.join(there)}")
+    fits = there - {VALIDATION_FILE, CONFIG_FILE} == set(RUN_FILES)
+    _require(fits, f"files: {', '.join(there)}")
     fits = VALIDATION_FILE not in there or recipe["select"] == "val"
     _require(fits, "logits of rows that chose, where none did")
     for name, about in content["files"].items():

@@ -8,21 +8,19 @@ from pathlib import Path
 
 from gaam_cache.format.digest import digest_of
 
-_ENDING = re.compile(r"-([0-9a-f]{8})-s\d[0-9a-fx_-]*\Z")
+_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""
 _PARTIAL = ".partial"
+CLAIM_FOLDER = ".claims"
+"""In a folder of runs: who trains what."""
 LONGEST_FRONT = 80
 """Characters of the readable part."""
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     """Folder name of a run: readable in front, unambiguous behind."""
-    return f"{readable(f'{attention}-{head}')}{ending(key, seeds)}"
-
-
-def readable(text: str) -> str:
-    """The part of a name that is for people, of what file systems and shells let alone."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)[:LONGEST_FRONT]
+    front = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
+    return f"{front[:LONGEST_FRONT]}{ending(key, seeds)}"
 
 
 def ending(key: str, seeds: Sequence[int]) -> str:
@@ -44,26 +42,9 @@ def is_named_as_run(name: str) -> bool:
     return _ENDING.search(name) is not None
 
 
-def ending_of(name: str) -> str:
-    """What ``ending`` gave to a name; nothing where it is not named as a run."""
-    found = _ENDING.search(name)
-    return found[0] if found else ""
-
-
-def key_digits(name: str) -> str | None:
-    """The first digits of the key of a run, as its name says; None where it is not named so."""
-    found = _ENDING.search(name)
-    return found[1] if found else None
-
-
 def unfinished_name(work: str) -> str:
     """What the folder of unfinished work is called, which begins with a dot."""
     return f".{work}{_PARTIAL}"
-
-
-def is_unfinished(name: str) -> bool:
-    """Whether a folder of that name holds unfinished work."""
-    return name.startswith(".") and name.endswith(_PARTIAL)
 
 
 def work_of(name: str) -> str:

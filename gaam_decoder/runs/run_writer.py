@@ -19,6 +19,7 @@ from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_p
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.sealed import sealed_text
 from gaam_decoder.runs.run_checks import (
+    CONFIG_FILE,
     CREATED_FORMAT,
     LOG_FILE,
     TEST_FILE,
@@ -39,6 +40,8 @@ def write_run(
     about: dict[str, Any],
     rows: NDArray[np.int64] | None = None,
     held: Arrays | None = None,
+    *,
+    config: str,
 ) -> Path:
     """Publish a finished run by one rename; a run of that name that is there already wins.
 
@@ -50,6 +53,7 @@ def write_run(
         about: the part of run.json that the seeds share.
         rows: numbers of the test rows in the train split, (N,), of a fold.
         held: labels and rows of those that choose, (V,) each, where they are a part of train.
+        config: the settings that train it again, as TOML.
     """
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
@@ -73,6 +77,7 @@ def write_run(
         WEIGHTS_FILE: tensor_parts(weights, order),
         TEST_FILE: tensor_parts(test, order),
         LOG_FILE: [log.encode()],
+        CONFIG_FILE: [config.encode(errors="replace")],  # of a path that is no UTF-8
     }
     logits = [r.validation_logits for r in results if r.validation_logits is not None]
     if held is not None and len(logits) == len(results):  # a seed of an earlier version has none

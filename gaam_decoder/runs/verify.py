@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,11 +10,9 @@ from typing import Any
 
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import visible
-from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import WEIGHTS_FILE
+from gaam_decoder.runs.run_checks import CONFIG_FILE, WEIGHTS_FILE
 from gaam_decoder.runs.run_files import repair
 from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
 from gaam_decoder.runs.run_reader import read_run
@@ -100,15 +97,19 @@ def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerific
     hashed = 0
     for done, folder in enumerate(found):
         report(done, len(found), f"run {folder.name}")
-        again = TRAIN_AGAIN
+        command = f"{repair(folder)} && {TRAIN_AGAIN}"
         try:
             run = read_run(folder)
-            again = train_command(run)
+            if CONFIG_FILE in run.files:
+                run.check_digest(CONFIG_FILE)
+                kept = f"{run.path.name}.toml"
+                keep = shlex.join(["mv", str(folder / CONFIG_FILE), kept])
+                train = ["gaam", "train", "--config", kept, "--runs", str(folder.parent)]
+                command = f"{keep} && {repair(folder)} && {shlex.join(train)}"
             check_run(run)
         except CacheError as error:
             reason = " ".join(error.details["found"].split())
-            command = f"{repair(folder)} && {again}"
-            bad.append(BadRun(name=visible(folder.name), reason=reason, repair=command))
+            bad.append(BadRun(name=visible(folder.name), reason=reason, repair=visible(command)))
         else:
             good.append(folder.name)
             hashed += sum(about["bytes"] for about in run.files.values())
@@ -137,26 +138,3 @@ def check_run(run: RunResult) -> None:
         tensors = TensorFile(file)
         for name in tensors:
             run_checks.check_stacked(name, tensors.shape(name), len(run.seeds))
-
-
-def train_command(run: RunResult) -> str:
-    """The command line that makes a run again, as far as the run knows it."""
-    parts = ["gaam", "train", "--attn", run.attention, "--head", run.head]
-    parts += ["--cache", str(run.cache.get("path", "cache")), "--runs", str(run.path.parent)]
-    seeds = spell_numbers(run.seeds)
-    parts += ["--seeds", seeds if "-" in seeds or "," in seeds else f"{seeds},"]
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-    recipe = dict(run.recipe)
-    if not run.fit:
-        parts.append("--no-probe")  # that run alone
-    if fold := recipe.pop("fold", None):
-        number, _, count = str(fold).partition("/")
-        recipe |= {"fold": number, "folds": count}
-    for name, value in sorted(recipe.items()):
-        if value == defaults.get(name) or value is None:
-            continue
-        parts.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            source = run.groups.get("source", "THE_FILE_OF_GROUPS")
-            parts.append(source if name == "groups" else str(value))
-    return visible(shlex.join(parts))

@@ -82,8 +82,7 @@ def _refuse_strangers(
             "one another",
             found=_listed(strangers),
             where=str(folder.absolute()),
-            hint=f"gaam runs move NAME... FOLDER --runs {folder} --yes puts them elsewhere, all "
-            "their seeds with them; or --out another folder",
+            hint="mv them elsewhere, or --out another folder",
         )
 
 

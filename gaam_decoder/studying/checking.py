@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gaam_cache.errors import CacheError
 from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
-from gaam_decoder.studying.remarking import (
-    REMARKED,
-    REMARKED_OF_ALL,
-    counted,
-    remarks_of_all,
-    remarks_of_row,
-    shown,
-)
 
-FREE = ("per_seed", "p", "p_holm", "p_equivalent_holm")
-"""Of single seeds, whose mean is compared, and what decides verdicts, of which others are said."""
-NOT_COMPARED = ("gaam", "sha256", "label", "conclusion", "claims", "sections", "on_these_test_rows")
-"""The version, names that may hold the rate that was chosen, sentences that repeat what is
-compared, and numbers that decide nothing."""
+NOT_COMPARED = (
+    *("gaam", "sha256", "files", "machines", "caches", "encoder", "dataset", "label"),
+    *("conclusion", "claims", "sections", "per_seed", "on_these_test_rows"),
+    *("p", "p_holm", "p_equivalent_holm", "verdict", "within_margin"),
+    *("tuned", "lr", "undertrained"),
+)
+"""Names and sentences, single seeds, whose mean is compared, and what falls on either side of a
+bound: verdicts, the rate that validation chose, marks of under-training."""
 SETTINGS = ("select", "layers", "train_rows", "shots", "pool", "epochs", "dtype")
 """What, beside mechanism and head, makes two rows two."""
 TOLERATED = ("mean", "std", "macro_f1", "difference")
@@ -34,13 +29,10 @@ NAMED = {"mean": "accuracy", "std": "standard deviation", "macro_f1": "macro f1"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """What differs beyond the tolerances, and what is worth a word although it does not."""
+    """What differs beyond the tolerances."""
 
     differences: tuple[str, ...]
-    remarks: tuple[str, ...]
     num_rows: int
-    changed: Mapping[str, int] = field(default_factory=dict)
-    """What is otherwise and no difference, and how often: in how many rows, what is theirs."""
 
 
 def compare(
@@ -53,8 +45,7 @@ def compare(
     """Compare results with those that are recorded, row by row.
 
     Settings, seeds and counts have to be the very same; accuracies, macro-F1 and differences may
-    differ by the tolerances. A verdict that has changed while its difference is within the
-    tolerance is a remark: a p value near 0.05 falls on either side.
+    differ by the tolerances. Verdicts are not compared: a p value near 0.05 falls on either side.
 
     Args:
         recorded: what ``results.json`` beside the recipe holds.
@@ -90,27 +81,15 @@ def _compared(
     old, report_of = _by_row(before)
     new, _ = _by_row(after)
     percent = Unit(score_of(DEFAULT))
-    differences = list(_of_values("", _top(recorded), _top(found), tolerances, percent))
+    differences = list(_of_values("", recorded, found, tolerances, percent))
     differences += [f"{who}: is not there" for who in old if who not in new]
     differences += [f"{who}: is not recorded" for who in new if who not in old]
-    remarks = dict(remarks_of_all(recorded, found))
     both = [who for who in old if who in new]
-    of_rows = []
     for who in both:
         unit = units.get(report_of[who], percent)
         differences += _of_values(f"{who}: ", old[who], new[who], tolerances, unit)
-        of_rows.append(dict(remarks_of_row(f"{who}: ", old[who], new[who])))
-    return Checked(
-        differences=tuple(differences),
-        remarks=(*remarks, *(line for row in of_rows for line in row)),
-        num_rows=sum(who.endswith("]") for who in both),
-        changed=counted(remarks, of_rows),
-    )
-
-
-def _top(values: Mapping[str, Any]) -> dict[str, Any]:
-    apart = ("reports", *REMARKED_OF_ALL)
-    return {name: value for name, value in values.items() if name not in apart}
+    num_rows = sum(who.endswith("]") for who in both)
+    return Checked(differences=tuple(differences), num_rows=num_rows)
 
 
 def _by_row(reports: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -183,7 +162,7 @@ def _of_values(
 ) -> Iterator[str]:
     """A line for every value that has to be the same and is not."""
     for name in dict.fromkeys((*old, *new)):
-        if name in (*FREE, *REMARKED, *NOT_COMPARED):
+        if name in ("reports", *NOT_COMPARED):
             continue
         was, now, said = old.get(name), new.get(name), NAMED.get(name, name.replace("_", " "))
         if name in ("accuracy", "comparison") and (was is None) == (now is None):
@@ -201,7 +180,11 @@ def _of_values(
                 who_of = f"{who}{bound} bound of the {said}"
                 yield from _beyond(who_of, before, after, tolerance, of)
         elif was != now:
-            yield f"{who}{said} {shown(now)}, recorded: {shown(was)}"
+            yield f"{who}{said} {_shown(now)}, recorded: {_shown(was)}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def _beyond(

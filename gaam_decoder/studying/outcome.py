@@ -15,7 +15,6 @@ from gaam_decoder.studying.checking import Checked, compare
 from gaam_decoder.studying.place import Place, own_rank
 from gaam_decoder.studying.recipe import Study
 from gaam_decoder.studying.record import RESULTS, recorded
-from gaam_decoder.studying.remarking import changed_in_words
 from gaam_decoder.studying.results import PAGE, SEEDS, make, save
 from gaam_decoder.studying.running import run
 
@@ -48,8 +47,6 @@ class Outcome:
             values["check"] = {
                 "rows": self.checked.num_rows,
                 "differences": list(self.checked.differences),
-                "remarks": list(self.checked.remarks),
-                "changed": dict(self.checked.changed),
             }
         return values
 
@@ -70,7 +67,6 @@ class Outcome:
         if self.written:
             lines.append(f"recorded: {len(self.written)} files in {self.written[0].parent}")
         if self.checked is not None:
-            lines += [f"note: {line}" for line in self.checked.remarks]
             lines += [f"differs: {line}" for line in self.checked.differences]
             number = len(self.checked.differences)
             told = (
@@ -78,8 +74,7 @@ class Outcome:
                 if number
                 else "as recorded, within the tolerances"
             )
-            more = f"; {changed}" if (changed := changed_in_words(self.checked.changed)) else ""
-            lines.append(f"check of {self.checked.num_rows} rows: {told}{more}")
+            lines.append(f"check of {self.checked.num_rows} rows: {told}")
         return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from gaam_cache.messages import items, pipes
+from gaam_cache.messages import items
 from gaam_decoder.reports.formats.markdown import Markdown
 from gaam_decoder.reports.notes.claims import LEAD, conclusion
 from gaam_decoder.reports.pictures.picture import Picture
@@ -18,8 +18,6 @@ from gaam_decoder.reports.writing.page import DARK, LIGHT
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.studying.recipe import Asked, Study
 
-CHECKLIST = "checklist"
-"""A section of every report, and of a page once."""
 PAIRS = "pairs"
 MOST_PICTURES = 4
 """Of a table: a page that people read."""
@@ -66,7 +64,6 @@ def page(
                 if f"{name}-light.svg" in drawn:
                     parts.append(_shown(name, picture.title))
         parts.append(_lowered(_text(report)))
-    parts += _checklist([(asked.title, report.tables) for asked, report, _ in made])
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -106,30 +103,8 @@ def _shown(name: str, title: str) -> str:
 
 def _text(report: Report) -> str:
     stream = io.StringIO()
-    Markdown(without=(CHECKLIST,), folded=True).write(report.tables, stream)
+    Markdown(folded=True).write(report.tables, stream)
     return stream.getvalue()
-
-
-def _checklist(made: Sequence[tuple[str, Sequence[Table]]]) -> Iterator[str]:
-    """That of all tables, once: an answer that not all of them give names those that do."""
-    given: dict[str, list[dict[str, str]]] = {}
-    for title, tables in made:
-        for number, table in enumerate(tables, 1):
-            for section in sections(table):
-                if section.name == CHECKLIST:
-                    name = f"{title}, table {number}" if len(tables) > 1 else title
-                    given[name] = section.values
-    answers = [(one["item"], one["answer"]) for values in given.values() for one in values]
-    lines = []
-    for item in dict.fromkeys(item for item, _ in answers):
-        for answer in dict.fromkeys(answer for other, answer in answers if other == item):
-            who = [name for name in given if {"item": item, "answer": answer} in given[name]]
-            said = answer if len(who) == len(given) else f"{'; '.join(who)}: {answer}"
-            lines.append([item, said])
-    if lines:
-        yield "## Checklist of experiments"
-        yield "The items of the NeurIPS checklist that concern experiments, answered from the runs."
-        yield "\n".join(pipes(["item", "answer"], lines, ("item", "answer")))
 
 
 def _lowered(markdown: str) -> str:

@@ -20,6 +20,7 @@ from gaam_cache.format.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.final_models import all_runs
+from gaam_decoder.runs.frame import COLUMNS, records
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study
@@ -27,8 +28,8 @@ from gaam_decoder.studying.record import DIGEST, FILES, RESULTS, digest, digest_
 from gaam_decoder.studying.running import arguments, typed
 
 SEEDS, PAGE = "seeds.csv", "README.md"
-LEFT_OUT = ("seconds", "left_out")
-"""Columns of ``seeds.csv`` that are no result."""
+LEFT_OUT = ("seconds", "created", "path")
+"""Columns of a table of runs that ``seeds.csv`` has not: they are no result."""
 SECTIONS = ("pairs", "omnibus", "gates", "axes", "importance")
 """Of a report, whose first line is kept."""
 COMPARED = (
@@ -195,17 +196,14 @@ def _machines(made: list[Made]) -> list[dict[str, Any]]:
 
 
 def _seeds(made: list[Made]) -> str:
-    """A line for every seed of every row of every report."""
+    """A line for every seed of every run of every report, as ``load_runs().to_frame()`` has it."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    header: list[str] | None = None
+    columns = ["report", *(name for name in COLUMNS if name not in LEFT_OUT)]
+    writer = csv.DictWriter(stream, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
     for one in made:
-        fields, *lines = csv.reader(io.StringIO(one.report.text("csv-seeds")))
-        kept = [place for place, name in enumerate(fields) if name not in LEFT_OUT]
-        if header is None:
-            header = ["report", *(fields[place] for place in kept)]
-            writer.writerow(header)
-        writer.writerows([one.asked.name, *(line[place] for place in kept)] for line in lines)
+        runs = dict.fromkeys(run for table in one.report.tables for run in all_runs(table))
+        writer.writerows({"report": one.asked.name, **row} for row in records(list(runs)))
     return stream.getvalue()
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+import gaam_cache
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.format.encoding import Encoding
@@ -19,6 +22,8 @@ from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
+from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.recipe import OF_STEPS
 from gaam_decoder.runs.run_name import run_name
 from gaam_decoder.runs.run_writer import write_run
 from gaam_decoder.runs.seed_result import SeedResult
@@ -87,7 +92,50 @@ def publish(
     chose = None
     if (subset := choosing(data, recipe)) is not None:
         chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
-    return write_run(config.runs, name, results, label_N, about, rows, chose)
+    again = _config(item, seeds, engine, config, cache)
+    return write_run(config.runs, name, results, label_N, about, rows, chose, config=again)
+
+
+def _config(
+    item: Item, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
+) -> str:
+    """The TOML that trains one run again, whatever chose its rates: its settings, resolved.
+
+    All that decide its numbers are there, not only those that differ from a default: a default,
+    a preset or a variable may be another one where the file is read. What is None is left out.
+    """
+    recipe = item.recipe
+    values: dict[str, Any] = {
+        "attn": str(recipe.attention),
+        "head": str(recipe.head),
+        "loss": str(recipe.loss),
+        "cache": str(cache.root.absolute()),
+        "runs": str(config.runs.absolute()),
+        # of one seed a list: a number alone is how many
+        "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
+        "layers": spell_layers(recipe.layers),
+        "fold": recipe.fold and recipe.fold.number,
+        "folds": recipe.fold and recipe.fold.of,
+        "groups": recipe.groups and recipe.groups.to_dict()["source"],
+        "final": False,
+        "probe": False,
+        "device": engine.device.partition(":")[0],
+        "seed_batch": engine.seed_batch,  # with compile: the last bits are of seeds together
+        "compile": "on" if engine.compiled else "off",
+    }
+    none = {*OF_STEPS, "seed_batch", "compile"} if recipe.fitted else set()
+    lines = [
+        f"# gaam {gaam_cache.__version__}: everything that decides the numbers of this run",
+        "# Train it again: gaam train --config config.toml --runs ANOTHER_FOLDER",
+        "# Change a copy of this file, never the file itself: it is a part of the run.",
+        "[train]",
+    ]
+    for name in (field.name for field in fields(TrainConfig) if field.name not in none):
+        value = values[name] if name in values else getattr(recipe, name, None)
+        if value is not None:
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{name} = {text}")
+    return "\n".join([*lines, ""])
 
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:

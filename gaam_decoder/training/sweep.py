@@ -18,6 +18,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_folders import runs_of_key
+from gaam_decoder.runs.run_name import CLAIM_FOLDER
 from gaam_decoder.runs.run_writer import temporary_runs
 from gaam_decoder.runs.tuning import choose
 from gaam_decoder.training.failures import check_failures
@@ -27,7 +28,6 @@ from gaam_decoder.training.seed_groups import Shared, work_name
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_item import train_item
 from gaam_decoder.training.wanted import reporting_items, tried_items
-from gaam_decoder.unfinished.look import CLAIM_FOLDER
 
 WINNERS = "winners"
 """Stands in the tracker for items that are not known before the seeds that choose are trained."""

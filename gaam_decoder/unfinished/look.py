@@ -11,9 +11,6 @@ from gaam_cache.format.digest import digest_of
 from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.unfinished.checkpoint import read
 
-CLAIM_FOLDER = ".claims"
-"""In a folder of runs: who trains what."""
-
 
 def claim_of(work: str, group: Sequence[int]) -> str:
     """What the claim of a group of seeds is called."""

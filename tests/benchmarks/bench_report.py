@@ -104,7 +104,7 @@ def make_runs(folder: Path, *, num_runs: int, num_seeds: int, num_rows: int) -> 
             "majority_accuracy": 0.25,
         }
         name = run_name(attention, "linear", key, range(num_seeds))
-        write_run(folder, name, results, torch.from_numpy(label_N), about)
+        write_run(folder, name, results, torch.from_numpy(label_N), about, config="")
 
 
 def _seconds(name: str, runs: Path, program: str, processor: list[float]) -> float:

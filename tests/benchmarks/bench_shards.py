@@ -55,7 +55,7 @@ def open_it(cache: Path) -> None:
 def resume(cache: Path) -> None:
     """What ``gaam extract`` does with a cache that is there, before it loads the encoder."""
     from gaam_cache.engines.lease import Leases
-    from gaam_cache.engines.undone import LEASE_FOLDER, order_of_work
+    from gaam_cache.engines.undone import CLAIM_FOLDER, order_of_work
 
     from gaam_cache.extraction.repair import discard_broken
     from gaam_cache.format.layout import missing_shards
@@ -67,7 +67,7 @@ def resume(cache: Path) -> None:
     missing = set(missing_shards(cache, plan))
     todo = order_of_work([s for s in plan.shards() if s.name in missing], alone=True)
     if not todo:
-        Leases(cache / LEASE_FOLDER).clear({shard.name for shard in plan.shards()})
+        Leases(cache / CLAIM_FOLDER).clear({shard.name for shard in plan.shards()})
 
 
 def inspect(cache: Path) -> None:

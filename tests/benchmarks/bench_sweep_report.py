@@ -86,7 +86,7 @@ def _write(folder: Path, number: int, attention: str, head: str, **changes: Any)
         "majority_accuracy": float(np.bincount(label_N).max() / ROWS),
     }  # fmt: skip
     name = run_name(attention, head, about["key"], range(SEEDS))
-    write_run(folder, name, results, torch.from_numpy(label_N), about, rows)
+    write_run(folder, name, results, torch.from_numpy(label_N), about, rows, config="")
 
 
 def _seed(generator: Any, seed: int, better: float, hard_N: Any, label_N: Any, recipe: Any) -> Any:

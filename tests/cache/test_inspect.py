@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines._claims import Claims
+from gaam_cache.engines._claims import Claims, this_process
 from gaam_cache.extraction.undone import CLAIM_FOLDER
 from gaam_cache.format.plan import read_plan
 from gaam_cache.format.receipt import receipt_path

@@ -102,10 +102,7 @@ def arguments(
         "predict": [next(runs.glob("gaam*")), *rows],
         "report": [runs],
         "study": [tmp_path / "planted", "--dry-run"],
-        "runs list": [runs],
-        "runs rename": [next(runs.glob("gaam*")), "other"],
-        "runs move": [next(runs.glob("gaam*")), tmp_path / "new" / "m", "--yes"],
-        "runs remove": [next(runs.glob("gaam*")), "--yes"],
+        "runs": [runs],
         "export": [next(runs.glob("gaam*")), tmp_path / "new" / "e", "--quiet"],
         "inspect": [runs],
         "describe": [],
@@ -144,7 +141,7 @@ def test_no_value_of_any_option_is_a_traceback(
             inner.mkdir(parents=True)
             monkeypatch.chdir(inner)
             rest = without(arguments[command], name)
-            for made in ("new/c", "new/m", "new/e", "runs"):  # by another value
+            for made in ("new/c", "new/e", "runs"):  # by another value
                 shutil.rmtree(tmp_path / made, ignore_errors=True)
             shutil.copytree(tmp_path / "kept", tmp_path / "runs")
             if command == "train" and name in ("--fold", "--groups"):

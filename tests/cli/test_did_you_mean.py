@@ -49,7 +49,6 @@ PACKAGES = (
         (["train", "--epoch", "3"], "--epochs"),
         (["report", "--format", "html5"], "did you mean 'html'"),
         (["report", "--format", "md"], "did you mean 'markdown'"),
-        (["report", "--format", "csv_seeds"], "did you mean 'csv-seeds'"),
         (["describe", "--attn", "Gaussian"], "did you mean 'gaam'"),
         (["extract", "--pool", "Mean"], "did you mean 'mean'"),
         (["extract", "--dtype", "bf16"], "bfloat16"),

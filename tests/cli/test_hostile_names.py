@@ -120,7 +120,7 @@ COMMANDS: list[list[str]] = [
     ["report", "RUNS", "--baseline", "NAME"],
     ["report", "RUNS", "--since", "NAME"],
     ["runs", "NAME"],
-    ["runs", "remove", "--cache", "NAME"],
+    ["runs", "RUNS", "--cache", "NAME"],
     ["verify", "NAME"],
     ["train", "--attn", "NAME"],
     ["train", "--cache", "NAME"],

@@ -29,7 +29,6 @@ ALLOWED_FROM_CACHE = {
 
 ASKS = {
     "use": {"encode", "hub", "tables"},
-    "rerun": {"rerun"},
     "planting": {"importing"},
     "studying": {
         "bundle",

@@ -28,7 +28,6 @@ OUTPUTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("report", "out"): ("file", ["runs", "--out", "@"], "gaam_decoder.report"),
     ("report", "figures"): ("folder", ["runs", "--figures", "@"], "gaam_decoder.report"),
     ("export", "out"): ("folder", [RUN, "@"], "gaam_decoder.export_run"),
-    ("runs move", "to"): ("folder", [RUN, "@", "--yes"], "cli.consent"),
 }
 """A file or a folder, the words of a command with @ for what it writes, and where work begins."""
 DRY = {
@@ -38,7 +37,7 @@ DRY = {
     "study": "gaam_decoder.studying.estimating.arguments",
 }
 """Commands that say what they would do, and where that begins."""
-READ = {"prompt_file", "config", "cache", "file", "files", "run", "runs", "folders", "names"}
+READ = {"prompt_file", "config", "cache", "file", "files", "run", "runs", "folders"}
 READ |= {"path", "from_cache"}
 """What is read or looked at, or is given another name where it is."""
 IN_THE_WAY = {
@@ -115,7 +114,7 @@ def test_what_is_in_the_way_is_said_before_any_work(
 
 def test_folders_above_are_made(gaam: Gaam, here: Path) -> None:
     """Of what is quick to write; other tests make caches, runs and exports so."""
-    for key in (("report", "out"), ("predict", "out"), ("runs move", "to")):
+    for key in (("report", "out"), ("predict", "out")):
         _, words, _ = OUTPUTS[key]
         written = [word.replace("@", f"new/{key[0]}/b") for word in words]
         outcome = gaam(*key[0].split(), *written)

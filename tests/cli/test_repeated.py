@@ -35,8 +35,7 @@ REPEATABLE = {
     | {"--tune-seeds", "--train-rows", "--shots"},
     "predict": {"--text-column"},
     "report": CHOOSING,
-    "runs list": CHOOSING,
-    **{f"runs {name}": {"--attn", "--head"} for name in ("move", "remove")},
+    "runs": CHOOSING,
 }
 
 

@@ -90,7 +90,7 @@ def test_where_nothing_can_be_announced_the_results_are_the_same(
     """
     runs = tmp_path / "runs"
     runs.mkdir()
-    IN_THE_WAY[what](runs / ".leases")
+    IN_THE_WAY[what](runs / ".claims")
     command = arguments(bench, runs, "0-9")
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda _: trainers.run(command), range(2)))
@@ -101,7 +101,7 @@ def test_where_nothing_can_be_announced_the_results_are_the_same(
     again = trainers.run(command)
     assert (again.code, again.err) == (0, "")
     assert made(runs) == made(bench.root / "grouped")
-    assert {path.name for path in runs.glob(".*")} <= {".leases"}
+    assert {path.name for path in runs.glob(".*")} <= {".claims"}
 
 
 def flip(place: int) -> Callable[[Path], object]:

@@ -107,7 +107,8 @@ class Csv(Format):
         """Write a header and one line per row of every table.
 
         Behind the fixed columns come four for every parameter that any mechanism learns. What
-        single seeds did is in the format csv-seeds. A final model is a line without accuracies.
+        single seeds did is in ``load_runs(...).to_frame()``. A final model is a line without
+        accuracies.
         """
         lines = [
             line | {"left_out": left_out(table)} for table in tables for line in self._lines(table)

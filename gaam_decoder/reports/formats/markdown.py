@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages import items, pipes, plain
@@ -22,13 +22,11 @@ class Markdown(Format):
     """Pipe tables as GitHub reads them.
 
     Args:
-        without: names of sections that are left out.
         folded: whether a section shows its first line alone until it is opened, where HTML folds it
             too; for forges, which know ``<details>``.
     """
 
-    def __init__(self, without: Collection[str] = (), *, folded: bool = False) -> None:
-        self._without = without
+    def __init__(self, *, folded: bool = False) -> None:
         self._folded = folded
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
@@ -57,8 +55,7 @@ class Markdown(Format):
             if below := learned_table.notes(table.rows):
                 parts += ["", *items(below)]
         for section in sections(table):
-            if section.name not in self._without:
-                parts += ["", *_section(section, folded=self._folded and section.folded)]
+            parts += ["", *_section(section, folded=self._folded and section.folded)]
         return "\n".join(parts) + "\n"
 
 

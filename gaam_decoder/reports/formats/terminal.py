@@ -8,10 +8,8 @@ from typing import TextIO
 
 from rich.console import Console
 
-from gaam_cache.format.digest import short_digest
 from gaam_cache.messages import brief
 from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.condensed import WHOLE, condensed, condensed_notes, joined
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table import final_models, layout
 from gaam_decoder.reports.table.base import SEPARATE, Format, Table
@@ -23,8 +21,6 @@ PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
 LEAST_WIDTH = 80
 """On a narrower screen lines wrap: in a narrower table numbers would be cut."""
-UNSHOWN = ("sd and the first 95% interval", "on these rows:", "MDD:")
-"""How notes begin that explain other columns; title and signature say of which cache a table is."""
 ALIASES = ("text", "txt", "table", "console")
 
 
@@ -36,9 +32,6 @@ class Terminal(Format):
         known = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
         console = Console(file=stream, width=None if known else PLAIN_WIDTH, highlight=False)
         console.width = max(console.width, LEAST_WIDTH)
-        if layout.large(tables):
-            _write_large(layout.summarised(tables), console)
-            return
         for number, table in enumerate(tables):
             if number:
                 console.print()
@@ -56,8 +49,6 @@ class Terminal(Format):
             say(console, hidden)
         for line in final_models.lines(table):
             say(console, line)
-        if table.covered:  # what there is to say stands below the table over all folds
-            return
         compared = sheets.differences(table)
         if compared:
             say(console, compared.caption, style="bold")
@@ -78,7 +69,7 @@ def _write_learned(table: Table, console: Console) -> None:
         return
     rich_table = empty([*learned_table.HEADER[:-1], "sd of\nmedians"])
     rich_table.columns[1].justify = "left"
-    names = terminal_tables.names(table, folded=True)
+    names = terminal_tables.names(table)
     for place in table.places:
         if lines := learned_table.cells(table.rows[place]):
             stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
@@ -89,65 +80,6 @@ def _write_learned(table: Table, console: Console) -> None:
     say(console, "sd of medians: over seeds, of each seed's median")
     for note in learned_table.notes(table.rows):
         say(console, note)
-
-
-def _write_large(tables: Sequence[Table], console: Console) -> None:
-    """What fits a few screens of a report of many rows; nothing that warns is left out."""
-    said: set[str] = set()
-    whole = [table for table in tables if not table.covered]
-    unshown: dict[str, None] = {}
-    for number, table in enumerate(whole):
-        if number:
-            console.print()
-        say(console, table.title(), style="bold")
-        if lead := conclusion(table):
-            say(console, lead)
-        if table.rows:
-            found = terminal_tables.accuracies(table, folded=False)
-            console.print(fitting(*found, console, flat=True), "")
-        if hidden := layout.left_out(table):
-            say(console, hidden)
-        for line in condensed(final_models.lines(table), [final.label for final in table.finals]):
-            say(console, line)
-        if compared := sheets.differences(table):
-            say(console, compared.caption, style="bold")
-            found = terminal_tables.differences(table, compared, folded=False)
-            console.print(fitting(*found, console, flat=True), "")
-        for line in _large_notes(table, said):
-            say(console, line)
-        for section in sections(table):
-            whole_line = f"{section.heading}: {section.lead}"
-            if section.folded and not section.finding and not section.verbatim:
-                unshown[section.heading.lower()] = None
-            elif not section.folded or section.verbatim or whole_line not in said:
-                _write_section(section, console)
-            said.add(whole_line)
-    _write_end(tables, list(unshown), console)
-
-
-def _large_notes(table: Table, said: set[str]) -> list[str]:
-    """Notes that are no explanation of what is not shown, short ones together."""
-    heads = {row.head for row in table.rows if not table.shows_head(row)}
-    unshown = (*UNSHOWN, f"cache {short_digest(table.cache['fingerprint'])}")
-    found = [f"head: {brief(heads.pop())}"] if heads else []
-    found += [
-        note for note in condensed_notes(table, said)
-        if not (note.startswith(unshown) and table.rows)
-    ]  # fmt: skip
-    return joined(found)
-
-
-def _write_end(tables: Sequence[Table], unshown: list[str], console: Console) -> None:
-    """What a large report does not show, and what does."""
-    if parts := [table.where for table in tables if table.covered]:
-        unshown.append(f"{len(parts)} tables of parts of these ({brief('; '.join(parts))})")
-    if any(row.learned for table in tables if not table.covered for row in table.rows):
-        unshown.append("ranges of the learned parameters")
-    if (separate := sum(not table.covered for table in tables)) > 1:
-        say(console, f"{separate} separate tables: {SEPARATE}")
-    if unshown:
-        say(console, f"not shown: {', '.join(unshown)}")
-    say(console, f"this is short: {WHOLE}, --format csv all rows, --top N the best of them here")
 
 
 def _write_section(section: Section, console: Console) -> None:

@@ -19,9 +19,7 @@ NAMED = 3
 
 
 def conclusion(table: Table) -> str:
-    """One sentence; '' where another table says it."""
-    if table.covered:
-        return ""
+    """One sentence."""
     if not table.rows:
         return f"{LEAD}nothing of accuracies, for nothing was evaluated"
     made = [(label, c) for label, c in zip(table.labels(), table.comparisons, strict=True) if c]

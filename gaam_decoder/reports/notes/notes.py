@@ -160,9 +160,6 @@ def _intervals(table: Table) -> Iterator[str]:
 
 def _comparisons(table: Table) -> Iterator[str]:
     found = [comparison for comparison in table.comparisons if comparison is not None]
-    if table.covered:
-        yield "this is not compared by itself: see the table over all folds"
-        return
     if table.baseline is None:
         if len(table.rows) > 1:
             yield (

@@ -35,21 +35,21 @@ DETAILED = 12
 Floats = NDArray[np.float64]
 
 
-def pictures(table: Table) -> Iterator[Picture]:
-    """All pictures of a table, in the order in which they are shown; none without rows."""
+def pictures(table: Table, detailed: int = DETAILED) -> Iterator[Picture]:
+    """All pictures of a table, in the order in which they are shown; none without rows.
+
+    Args:
+        table: of which.
+        detailed: most accurate rows that get pictures of their own.
+    """
     if not table.rows:
         return
     yield from overviews(table)
-    if has_curves(table):
+    if table.rows[0].folds == 1:  # curves of one training each
         yield from curves(table)
     labels = table.labels()
-    for index in most_accurate(table, DETAILED):
+    for index in most_accurate(table, detailed):
         yield from row_pictures(table.rows[index], labels[index], table.cache["class_names"])
-
-
-def has_curves(table: Table) -> bool:
-    """Whether there are learning curves of one training each."""
-    return bool(table.rows) and table.rows[0].folds == 1
 
 
 def overviews(table: Table) -> Iterator[Picture]:

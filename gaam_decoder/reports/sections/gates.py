@@ -72,7 +72,6 @@ class Gates(Writer):
             name="gates",
             heading="Learned gates",
             lead=lead,
-            finding=planted is not None,
             lines=tuple(lines),
             sheets=() if planted is None else (_sheet(shown, planted, table.cache["planted"]),),
             pictures=(_picture(shown[:MOST], planted),),

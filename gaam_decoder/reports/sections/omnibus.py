@@ -11,7 +11,6 @@ from gaam_decoder import stats
 from gaam_decoder.reports.comparisons.pairs import Group
 from gaam_decoder.reports.pictures.picture import Picture, slug
 from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.layout import MOST_ROWS
 from gaam_decoder.reports.writing.numbers import p_value
 from gaam_decoder.reports.writing.section import Section, Writer
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 MOST_PICTURES = 2
 """Those of most rows are drawn."""
 MOST_SAID = 2
-"""Groups of a table of many rows that the lead speaks of one by one; of more it counts, and the
-lines speak of each."""
+"""Groups that the lead speaks of one by one; of more it counts, and the lines speak of each."""
 ERRORS = "1 to 99"
 """Of 100 experiments in which none differ, those in which Friedman's test says otherwise: three
 and six mechanisms, 6 and 20 seeds, 300 and 2,000 rows, by
@@ -45,7 +43,7 @@ class Omnibus(Writer):
         if not groups:
             return None
         tests = [_friedman(group) for group in groups]
-        counts = len(table.rows) > MOST_ROWS and len(groups) > MOST_SAID
+        counts = len(groups) > MOST_SAID
         each = [_said(group, axis, len(groups) > 1) for group in groups]
         return Section(
             name="omnibus",

@@ -49,7 +49,6 @@ class Scores(Writer):
                 *recall[1],
             ),
             sheets=(_every(table, units), recall[0]),
-            finding=False,
         )
 
 

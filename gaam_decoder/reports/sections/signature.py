@@ -1,14 +1,18 @@
-"""The line that is enough to train a table again."""
+"""One line that identifies the runs of a table."""
 
 from __future__ import annotations
 
-from gaam_decoder.reports.signature import signature
+import json
+
+import gaam_cache
+from gaam_cache.format.digest import digest_of, short_digest
 from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.reports.writing.section import Section, Writer
 
 
 class Signature(Writer):
-    """Stands last but for the checklist."""
+    """Stands last."""
 
     place = 80
 
@@ -17,7 +21,14 @@ class Signature(Writer):
         return Section(
             name="signature",
             heading="Signature",
-            lead="gaam rerun prints the commands that give this table again, from the signature, "
-            "from a run, or from a report in JSON",
+            lead="who trains the same runs, by the config.toml of each, gets the same line",
             verbatim=signature(table),
         )
+
+
+def signature(table: Table) -> str:
+    """Version, and a digest of recipes, cache and seeds, in however many runs they lie."""
+    seeds = sorted({(run.key, seed) for run in all_runs(table) for seed in run.seeds})
+    digest = short_digest(digest_of(json.dumps(seeds).encode()))
+    recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
+    return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"

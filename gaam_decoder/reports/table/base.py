@@ -42,8 +42,6 @@ class Table:
     """What differences are to; None where nothing is compared."""
     asked: bool = False
     """Whether somebody asked for this baseline."""
-    covered: bool = False
-    """Whether these rows are a part of those of another table, in which they are compared."""
     incomplete: tuple[str, ...] = ()
     """What is not among the rows, because folds of it are missing."""
     comparisons: tuple[Comparison | None, ...] = ()

@@ -88,17 +88,16 @@ def build_tables(
         )
     compared, num_tests = against_baseline.correct(
         [
-            [None] * len(rows)
-            if chosen is None or tested.covered
-            else against_baseline.compare(rows, chosen, margin)
-            for tested, rows in zip(found, row_lists, strict=True)
+            [None] * len(rows) if chosen is None else against_baseline.compare(rows, chosen, margin)
+            for rows in row_lists
         ],
         [c for table in family for c in table.comparisons],
     )
-    apart = [[] if tested.covered else rows for tested, rows in zip(found, row_lists, strict=True)]
-    of_layers = LayerFamily(apart, [table.layers.family for table in family[:1] if table.layers])
+    of_layers = LayerFamily(
+        row_lists, [table.layers.family for table in family[:1] if table.layers]
+    )
     every_pair = PairFamily(
-        apart,
+        row_lists,
         pairs,
         margin,
         [table.pairs.family for table in family[:1] if table.pairs],
@@ -113,12 +112,9 @@ def build_tables(
             rows=tuple(rows),
             baseline=chosen if any(against_baseline.is_of(row, chosen) for row in rows) else None,
             asked=baseline is not None,
-            covered=tested.covered,
             incomplete=tested.incomplete,
             comparisons=comparisons,
-            against_probe=(None,) * len(rows)
-            if tested.covered
-            else against_probe(rows, margin, _probed(family, tested.where, rows)),
+            against_probe=against_probe(rows, margin, _probed(family, tested.where, rows)),
             num_tests=num_tests,
             pairs=TablePairs(every_pair, place),
             layers=TableLayers(of_layers, place),

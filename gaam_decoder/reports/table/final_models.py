@@ -58,9 +58,7 @@ def placed(
     for same in by_key.values():
         fingerprint = same[0].cache["fingerprint"]
         near = [
-            place
-            for place, table in enumerate(tables)
-            if not table.covered and table.cache["fingerprint"] == fingerprint
+            place for place, table in enumerate(tables) if table.cache["fingerprint"] == fingerprint
         ]
         rows = {place: _rows_of(same[0], tables[place].rows) for place in near}
         expected = tuple(

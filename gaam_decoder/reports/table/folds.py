@@ -1,15 +1,15 @@
 """Which runs are tested on the same rows, and which of them are the folds of one cross-validation.
 
-Rows of different folds are different test rows. A fold is a table of its own; where all folds of a
-mechanism are there, its test rows are put one after the other, so that every row of the split is
-tested once, by decoders that did not learn from it. Cross-validations with other folds of the same
-rows are repeats, and one table too.
+Rows of different folds are different test rows. Where all folds of a mechanism are there, its test
+rows are put one after the other, so that every row of the split is tested once, by decoders that
+did not learn from it; else a fold is a table of its own. Cross-validations with other folds of the
+same rows are repeats, and one table too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gaam_cache.format.digest import digest_of
@@ -29,8 +29,6 @@ class TestedRows:
 
     where: str
     groups: tuple[tuple[Part, ...], ...]
-    covered: bool = False
-    """Whether these are a part of a cross-validation, or of several, that is shown as a whole."""
     incomplete: tuple[str, ...] = ()
     """Of a whole cross-validation: what is not in it, because a fold is missing."""
 
@@ -43,7 +41,7 @@ class TestedRows:
 
 
 def by_test_rows(runs: Sequence[RunResult], apart: Container[str] = ()) -> list[TestedRows]:
-    """Everything that may stand in one table, whole cross-validations before their folds.
+    """Everything that may stand in one table; a fold alone where none has all folds.
 
     Args:
         runs: all of them.
@@ -55,11 +53,7 @@ def by_test_rows(runs: Sequence[RunResult], apart: Container[str] = ()) -> list[
     whole = _whole(runs, apart)
     repeated = _repeated(whole, apart)
     tables = list(repeated.values())
-    tables += [
-        replace(tested, covered=True) if key[:-1] in repeated else tested
-        for key, tested in whole.items()
-    ]
-    of_whole: list[tuple[tuple[int, int], TestedRows]] = []
+    tables += [tested for key, tested in whole.items() if key[:-1] not in repeated]
     for by_key in found.values():
         parts = tuple(by_key.values())
         first = parts[0][0]
@@ -68,14 +62,9 @@ def by_test_rows(runs: Sequence[RunResult], apart: Container[str] = ()) -> list[
             where = f"test split '{first.recipe.get('test_split', 'test')}'"
         else:
             where = f"fold {fold[0]} of {fold[1]}{_split(first)}"
-        groups = tuple((part,) for part in parts)
-        if fold is not None and _partition(first)[:-1] in repeated:
-            continue  # a fold of a repeat is too small a part to be shown
-        if fold is not None and _partition(first) in whole:
-            of_whole.append((fold, TestedRows(where=where, groups=groups, covered=True)))
-        else:
-            tables.append(TestedRows(where=where, groups=groups))
-    return tables + [tested for _, tested in sorted(of_whole, key=lambda pair: pair[0])]
+        if fold is None or _partition(first) not in whole:  # else a part of what is there
+            tables.append(TestedRows(where=where, groups=tuple((part,) for part in parts)))
+    return tables
 
 
 def fold_of(run: RunResult) -> tuple[int, int] | None:

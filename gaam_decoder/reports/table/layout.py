@@ -15,11 +15,6 @@ from gaam_cache.messages import did_you_mean
 from gaam_decoder.reports.comparisons.against_baseline import counterpart
 from gaam_decoder.reports.table.base import Table
 
-MOST_ROWS = 20
-"""Rows that a screen shows at a glance; a report of more is a large one, which is folded."""
-MOST_LINES = 10
-"""Rows that a screen shows of a large report, beside the baseline."""
-
 _Key = Callable[[Table, int], Any]
 
 
@@ -96,31 +91,6 @@ def leading(table: Table, most: int, sort: str = "score") -> tuple[int, ...]:
     ranked = _ranked(table, "score" if sort == "name" else sort)
     kept = ranked[:most]
     return tuple(sorted({*kept, *_baselines(table, kept)}))
-
-
-def best_of_each(table: Table, most: int) -> tuple[int, ...]:
-    """Places of the best row of each mechanism and head, or of the best of these, in order."""
-    best: dict[tuple[str, str, bool], int] = {}
-    for place in _ranked(table, "score"):
-        row = table.rows[place]
-        best.setdefault((row.attention, row.head, row.shuffled), place)
-    kept = list(best.values())[:most]
-    return tuple(sorted({*kept, *_baselines(table, kept)}))
-
-
-def large(tables: Sequence[Table]) -> bool:
-    """Whether a report has so many rows that it has to be folded; not where a number was asked."""
-    if any(table.shown is not None for table in tables):
-        return False
-    return sum(len(table.rows) for table in tables) > MOST_ROWS
-
-
-def summarised(tables: Sequence[Table], most: int = MOST_LINES) -> list[Table]:
-    """The tables with the best of each mechanism of each that has more than ``most`` rows."""
-    return [
-        replace(table, shown=best_of_each(table, most)) if len(table.rows) > most else table
-        for table in tables
-    ]
 
 
 def left_out(table: Table) -> str:

@@ -14,9 +14,7 @@ from gaam_decoder.reports.writing.sheets import Sheet
 INTERVAL = "95% CI\n"
 
 
-def fitting(
-    headers: list[str], rows: list[list[str]], console: Console, *, flat: bool = False
-) -> RichTable:
+def fitting(headers: list[str], rows: list[list[str]], console: Console) -> RichTable:
     """A table; where the screen is too narrow for it, the second interval is below the first.
 
     The two stand beside one another.
@@ -25,7 +23,6 @@ def fitting(
         headers: of the columns but for the first.
         rows: of cells.
         console: whose screen it is.
-        flat: whether headers stand on one line where there is room.
     """
     widest = [max(column, key=_width) for column in zip(*rows, strict=True)]
 
@@ -33,8 +30,6 @@ def fitting(
         wide = console.options.update(width=1000)
         return console.measure(_drawn(names, [widest]), options=wide).maximum <= console.width
 
-    if flat and fits(names := [header.replace("\n", " ") for header in headers]):
-        return _drawn(names, rows)
     if fits(headers):
         return _drawn(headers, rows)
     of_intervals = [place for place, name in enumerate(headers) if name.startswith(INTERVAL)]

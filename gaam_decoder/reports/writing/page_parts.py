@@ -1,4 +1,4 @@
-"""Pieces of a page: a table, a picture, a list, and what a reader has to open."""
+"""Pieces of a page: a table, a picture, a list."""
 
 from __future__ import annotations
 
@@ -62,16 +62,6 @@ def list_html(lines: Sequence[str]) -> str:
     return f"<ul>{items}</ul>" if lines else ""
 
 
-def part(heading: str, body: str, *, folded: bool = False, key: str = "") -> str:
-    """A heading and what stands below it, which is hidden until it is opened where it is folded.
-
-    Args:
-        heading: text.
-        body: of the page.
-        folded: whether it is.
-        key: what links name.
-    """
-    if not folded:
-        return f"<h3>{escape(heading)}</h3>{body}"
-    name = f' id="{key}"' if key else ""
-    return f"<details{name}><summary><h3>{escape(heading)}</h3></summary>{body}</details>"
+def part(heading: str, body: str) -> str:
+    """A heading and what stands below it."""
+    return f"<h3>{escape(heading)}</h3>{body}"

@@ -32,8 +32,6 @@ class Section:
     """What has to be read with it."""
     sheets: tuple[Sheet, ...] = ()
     pictures: tuple[Picture, ...] = ()
-    finding: bool = True
-    """Whether the lead says what was found, not only what there is to see."""
     folded: bool = True
     """Whether a page shows it only when it is opened."""
     values: Any = None
@@ -52,8 +50,8 @@ class Writer(ABC):
 
 
 def sections(table: Table) -> list[Section]:
-    """All sections of a table, in their order; none without rows or for a part of another table."""
-    if not table.rows or table.covered:
+    """All sections of a table, in their order; none without rows."""
+    if not table.rows:
         return []
     writers: list[Writer] = [
         plugins.load(PACKAGE, name, kind="section")() for name in plugins.names(PACKAGE)

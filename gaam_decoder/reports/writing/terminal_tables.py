@@ -34,17 +34,12 @@ DIFFERENCE = {
     "pairs": "pairs",
 }
 
-OF_LARGE = ("accuracy %", "sd", "95% CI + rows", "macro-F1 %", "seeds", "difference", "p Holm",
-            "verdict", "pairs", "p training")  # fmt: skip
-"""Columns of a large report, whose names are long."""
 
-
-def accuracies(table: Table, *, folded: bool = True) -> tuple[list[str], list[list[str]]]:
+def accuracies(table: Table) -> tuple[list[str], list[list[str]]]:
     """Headers and rows of cells, the decoder not among the headers."""
-    named = names(table, folded=folded)
+    named = names(table)
     sheet = sheets.accuracies(table)
     columns = _columns(table)
-    columns = columns if folded else {k: v for k, v in columns.items() if k in OF_LARGE}
     shown = columns | ({"published %": "publ.\n%"} if "published %" in sheet.header else {})
     if "published %" in shown:
         shown.pop("s/seed", None)  # what others found is of more interest than the time
@@ -72,24 +67,19 @@ def _columns(table: Table) -> dict[str, str]:
     return dict(instead.get(name, (name, short)) for name, short in ACCURACY.items())
 
 
-def differences(
-    table: Table, sheet: Sheet, *, folded: bool = True
-) -> tuple[list[str], list[list[str]]]:
+def differences(table: Table, sheet: Sheet) -> tuple[list[str], list[list[str]]]:
     """The same of differences, which ``sheet`` has in all columns."""
-    named = names(table, folded=folded)
+    named = names(table)
     labels = [named[place] for place in table.places if table.comparisons[place] is not None]
-    columns = DIFFERENCE if folded else {k: v for k, v in DIFFERENCE.items() if k in OF_LARGE}
-    shown = columns | ({"p training": "p\ntraining"} if "p training" in sheet.header else {})
+    shown = DIFFERENCE | ({"p training": "p\ntraining"} if "p training" in sheet.header else {})
     rows = []
     for label, cells in zip(labels, sheet.dicts(), strict=True):
         rows.append([label, *(cells[name] for name in shown)])
     return list(shown.values()), rows
 
 
-def names(table: Table, *, folded: bool) -> list[str]:
-    """Names of all rows, over several lines or in one."""
-    if not folded:
-        return table.labels()
+def names(table: Table) -> list[str]:
+    """Names of all rows, over several lines."""
     return [
         _label(row, table, settings)
         for row, settings in zip(table.rows, table.settings(), strict=True)

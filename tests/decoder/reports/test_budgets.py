@@ -14,7 +14,6 @@ from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.comparisons.against_baseline import same_recipe
 from gaam_decoder.reports.notes.notes import notes
-from gaam_decoder.reports.signature import read, signature
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import AG_NEWS, MakeRun, answers
@@ -133,14 +132,6 @@ def test_few_rows_that_chose_are_named(make_run: MakeRun, count: int) -> None:
     for select in ("test", "last"):
         run = make_run("none", right, path="4", cache=held, select=select)
         assert "rows chose the epoch" not in " ".join(notes(table_of([run])))
-
-
-def test_a_signature_names_every_size_and_all(make_run: MakeRun) -> None:
-    sized = [size for size in SIZES if "shots" not in size]
-    for among in (sized, sized[1:], sized[:1]):
-        found = read(signature(table_of([of_size(make_run, "none", size) for size in among])))
-        expected = {str(size.get("train_rows", "-")) for size in among}
-        assert set(found.get("train-rows", ("-",))) == expected
 
 
 def test_other_training_sets_are_as_small_as_these(make_run: MakeRun) -> None:

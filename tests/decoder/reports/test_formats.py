@@ -14,7 +14,6 @@ import pytest
 
 from gaam_cache import plugins
 from gaam_decoder.reports.formats.csv import Csv
-from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.markdown import Markdown
@@ -147,21 +146,6 @@ def test_csv_and_json_hold_the_same_numbers() -> None:
                 assert line[name] == ("" if found[name] is None else str(found[name]))
             assert float(line["mcnemar_p_holm"]) == found["mcnemar"]["p_holm"]
     assert sum(row["comparison"] is not None for row in rows) == 2
-
-
-def test_csv_of_seeds_has_a_line_for_each() -> None:
-    tables = wide_tables()
-    lines, content = io.StringIO(), io.StringIO()
-    CsvSeeds().write(tables, lines)
-    Json().write(tables, content)
-    found = list(csv.DictReader(io.StringIO(lines.getvalue())))
-    rows = json.loads(content.getvalue())["rows"]
-    assert len(found) == 12 * len(rows)
-    accuracy = [float(line["accuracy"]) if line["accuracy"] else None for line in found]
-    assert accuracy == [value for row in rows for value in row["accuracy"]["per_seed"]]
-    [failed] = [line for line in found if line["failed"]]
-    assert (failed["seed"], failed["accuracy"]) == ("3", "")
-    assert failed["attention"] == "generalized-gaussian:location=median"
 
 
 def test_markdown_tables_are_whole() -> None:

@@ -128,8 +128,7 @@ def same_for_all(shape: Callable[[str], Any], format: str) -> None:
         assert shape(text) == expected, what
 
 
-@pytest.mark.parametrize("format", ["csv", "csv-seeds"])
-def test_spreadsheets_see_cells_and_no_formula(format: str) -> None:
+def test_spreadsheets_see_cells_and_no_formula() -> None:
     def shape(text: str) -> Any:
         lines = list(csv.reader(io.StringIO(text), strict=True))
         assert len({len(line) for line in lines}) == 1
@@ -144,7 +143,7 @@ def test_spreadsheets_see_cells_and_no_formula(format: str) -> None:
         return len(lines[0]), numbers
 
     counted = {"accuracy_mean", "difference", "seed", "accuracy", "p_holm", "seeds"}
-    same_for_all(shape, format)
+    same_for_all(shape, "csv")
 
 
 def test_negative_numbers_stay_numbers_for_a_spreadsheet() -> None:
@@ -178,10 +177,8 @@ def test_markdown_has_no_structure_but_ours() -> None:
             if kind == "text":  # what a program that makes links of text would look at
                 linked = r"://|\bwww\.|@|mailto:|xmpp:|#[0-9]"
                 assert not re.search(linked, content, re.IGNORECASE), content
-            if kind == "code_inline":  # a signature, and no name is more than a word of it
-                assert re.fullmatch(
-                    r"gaam [\w.]+(\|[\w:=,.+/<>()%~-]+( [\w:=,.+/<>()%~-]+)+)+", content
-                )
+            if kind == "code_inline":  # a signature, which has no names
+                assert re.fullmatch(r"gaam [\w.]+ \| \d+ recipes, \d+ seeds \| \w{12}", content)
         return [kind for kind, _ in found if kind != "text"]
 
     same_for_all(shape, "markdown")

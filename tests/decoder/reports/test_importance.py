@@ -16,13 +16,10 @@ from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.comparisons.layers import Beside
 from gaam_decoder.reports.pictures.pictures import save_pictures
-from gaam_decoder.reports.signature import signature
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
-from gaam_decoder.reports.writing import page_parts
 from gaam_decoder.reports.writing.section import Section, sections
 from tests.decoder.reports.conftest import answers, build_run
-from tests.hostile_strings import HOSTILE, flooded, harmful
 
 LAYERS = 6
 FORMATS = [name for name in plugins.names("gaam_decoder.reports.formats") if "csv" not in name]
@@ -302,29 +299,3 @@ def test_pictures_are_saved_and_show_the_means(tmp_path: Any) -> None:
     assert [text.get_text() for text in axes.texts] == [str(n) for n in one.layers]
     names = [path.name for path in save_pictures([table], tmp_path)]
     assert "importance-accuracy-gaam-none.pdf" in names
-
-
-def test_a_signature_is_the_same_with_importance_and_without() -> None:
-    with_maps = build_tables([*singles(), whole()])
-    without = build_tables([*singles(), whole(attention_map=None)])
-    assert signature(with_maps[0]) == signature(without[0])
-
-
-def test_names_are_shown_and_not_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_parts, "inline_svg", lambda draw, *, key, alt: "<svg></svg>")
-    for what, name in HOSTILE.items():
-        right = answers(2, 0.5, 1, num_rows=20)
-        runs = singles((1, 2, 3, 4), mechanism=name, right=right, head=name)
-        runs.append(build_run(f"{name}-b", right, attention_map=gate(2), head=name))
-        (table,) = build_tables(runs)
-        found = section_of(table)
-        assert found is not None, what
-        for format in FORMATS:
-            stream = io.StringIO()
-            plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
-                [table], stream
-            )
-            text = stream.getvalue()
-            assert not harmful(text), what
-            assert not flooded(text), what
-            text.encode()

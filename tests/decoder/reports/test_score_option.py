@@ -20,7 +20,7 @@ from tests.decoder.reports.conftest import build_run
 
 CLASSES = tuple(f"class {number}" for number in range(12))
 SCORES = all_scores()
-FORMATS = ("terminal", "markdown", "latex", "html", "json", "csv", "csv-seeds")
+FORMATS = ("terminal", "markdown", "latex", "html", "json", "csv")
 
 
 def run(attention: str, strength: float, *, num_seeds: int = 7, **settings: object) -> RunResult:
@@ -86,7 +86,7 @@ def test_no_format_writes_what_is_not_there(name: str) -> None:
             if name == "ece":
                 assert "undecided" not in text, (make.__name__, format)
                 if format in ("json", "csv") or make is not few:
-                    assert ("no claim" in text) or format == "csv-seeds", (make.__name__, format)
+                    assert "no claim" in text, (make.__name__, format)
 
 
 @cache
@@ -103,7 +103,7 @@ def test_every_format_names_the_score(name: str, format: str) -> None:
     title = SCORES[name].title
     if not format.startswith("csv"):
         assert title in text
-    if name != "accuracy" and format not in ("csv", "csv-seeds"):
+    if name != "accuracy" and format != "csv":
         assert "in accuracy points" not in text
         assert f"(--score {name})" in text or format == "latex"
     if format == "csv":
@@ -164,7 +164,7 @@ def test_folds_and_repeats_are_rows_of_one_test() -> None:
                     vars(one)["test_rows"] = np.arange(200) + 200 * fold
                     parts.append(one)
         for name, score in SCORES.items():
-            [table] = [t for t in build_tables(parts, score=name) if not t.covered]
+            [table] = build_tables(parts, score=name)
             row = table.rows[0]
             assert (row.folds, row.repeats) == (2, repeats)
             by_row = row.scores.chosen.scored.by_row

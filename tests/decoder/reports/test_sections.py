@@ -99,9 +99,8 @@ def test_pictures_of_sections_are_saved(table: Table, tmp_path: Any) -> None:
     assert {"picture-first.pdf", "picture-later.png"} <= names
 
 
-def test_a_table_without_rows_or_within_another_has_none(table: Table) -> None:
+def test_a_table_without_rows_has_none(table: Table) -> None:
     from dataclasses import replace
 
     assert [section.name for section in sections(table)] == ["first", "later"]
     assert not sections(replace(table, rows=()))
-    assert not sections(replace(table, covered=True))

@@ -264,9 +264,8 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands(apart: bool) ->
             run = build_run(name, answers(6, 0.8, fold), lr=best[fold], fold=f"{fold}/3",
                             path=f"{name}{fold}", validation=0.1, **kind)  # fmt: skip
             runs.append(run)
-    whole, *folds = build_tables(runs)
+    (whole,) = build_tables(runs)
     assert whole.where.startswith("all 3 folds")
-    assert len(folds) == 3
     assert [row.attention for row in whole.rows] == ["gaam", "none"]
     for row in whole.rows:
         assert [tuning.chosen["lr"] for tuning in row.tunings] == [*best.values()]
@@ -276,8 +275,6 @@ def test_each_fold_chooses_for_itself_and_the_whole_table_stands(apart: bool) ->
     assert whole.comparisons[0].seeds == tuple(range(6))
     assert whole.incomplete == ()
     assert whole.settings() == [f"lr={BY_FOLD}{AT_EDGE}"] * 2
-    for table, lr in zip(folds, best.values(), strict=True):
-        assert rates(table) == [("gaam", lr), ("none", lr)]
 
 
 def test_json_says_how_a_rate_was_chosen() -> None:

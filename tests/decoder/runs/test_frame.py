@@ -78,6 +78,10 @@ def test_every_seed_of_every_run_is_a_row_that_says_what_the_run_says(runs: Runs
             assert pandas.isna(row["failed"])
             assert row["accuracy"] == run.accuracy[run.finished.index(seed)]
             assert row["macro_f1"] == run.macro_f1[run.finished.index(seed)]
+            logits_NC = run.logits[run.seeds.index(seed)].astype(np.float64)
+            of_label_N = logits_NC[np.arange(row["test_rows"]), run.labels]
+            loss = np.mean(np.log(np.exp(logits_NC).sum(1)) - of_label_N)
+            assert row["log_loss"] == pytest.approx(loss)
             assert np.isnan(row["selection_accuracy"]) == (run.select == "last")
             assert (pandas.isna(row["epoch"])) == bool(run.fit)
             assert np.isnan(row["lr"]) == bool(run.fit)

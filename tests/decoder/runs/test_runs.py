@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import random
 from collections.abc import Callable
@@ -23,10 +21,10 @@ from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
-from gaam_decoder.reports.formats.csv_seeds import CsvSeeds
 from gaam_decoder.reports.pictures.pictures import _log
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.frame import records
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import DTYPES, TensorFile, tensor_parts
 from gaam_decoder.runs.verify import check_run
@@ -225,10 +223,8 @@ def test_the_first_run_that_holds_a_seed_counts_everywhere(order: int) -> None:
     np.testing.assert_allclose(row.scores.accuracy, [0.1, 0.1, 0.9])
     assert row.failed == {0: "lost"}
     assert row.seconds == {0: 1.0, 1: 1.0, 2: 1.0, 3: 9.0}
-    stream = io.StringIO()
-    CsvSeeds().write([table], stream)
-    lines = list(csv.DictReader(io.StringIO(stream.getvalue())))
-    assert [float(line["seconds"]) for line in lines] == [1, 1, 1, 9]
+    counting = [one for one in records(runs) if one["counts"]]
+    assert {one["seed"]: one["seconds"] for one in counting} == row.seconds
     found = importance_of(runs)
     assert found is not None
     assert found.seeds == (1, 2, 3)

@@ -54,7 +54,7 @@ def at_once(here: Path) -> bool:
 
 
 def while_it_trains(here: Path) -> bool:
-    return any((here / RUNS).glob(".leases/*"))
+    return any((here / RUNS).glob(".claims/*"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell no process of the other")

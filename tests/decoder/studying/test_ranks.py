@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaam_cache.engines.sharing.ranks import find_rank
+from gaam_cache.engines._ranks import find_rank
 from gaam_decoder.studying import running
 from gaam_decoder.studying.place import environment
 from tests.decoder.studying.tiny_study import (

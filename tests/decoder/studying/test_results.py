@@ -27,17 +27,6 @@ def test_machine_and_every_cache_are_recorded(here: Path) -> None:
     assert recorded["caches"] == caches
 
 
-def test_a_page_has_the_checklist_once(here: Path) -> None:
-    page = (here / "tiny/README.md").read_text()
-    assert page.count("Checklist of experiments") == 1
-    of_all = [line for line in page.splitlines() if line.startswith("| licences |")]
-    assert len(of_all) == len(set(of_all)) == 3
-    claims = [line for line in page.splitlines() if line.startswith("| claims |")]
-    assert any("Both, table 1" in line for line in claims)
-    assert any("Both, table 2" in line for line in claims)
-    assert all("One" in line or "Both" in line for line in claims)
-
-
 def test_a_page_begins_with_what_one_may_conclude_of_every_report(here: Path) -> None:
     page = (here / "tiny/README.md").read_text()
     results = json.loads((here / "tiny/results.json").read_text())
