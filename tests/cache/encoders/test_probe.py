@@ -218,7 +218,7 @@ def test_padded_batches_and_the_proof_are_said(
     summary = gaam_cache.extract(tiny_config)
     assert (summary.batching, summary.batching_cost, summary.leak) == ("padded", 1.0, None)
     assert summary.proven == 2 * 9
-    assert 0 < summary.deviation < proof_limit("float32", "float16")
+    assert 0 < summary.deviation < proof_limit("float32")
     assert "18 rows encoded again alone" in summary.in_words()
 
 
@@ -254,7 +254,7 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encode = TextEncoder.encode
-    limit = proof_limit(dtype, storage_dtype)
+    limit = proof_limit(dtype)
 
     def spoiled(self: TextEncoder, items: Sequence[list[int]]) -> dict[str, torch.Tensor]:
         pooled = {name: states.clone() for name, states in encode(self, items).items()}
