@@ -24,6 +24,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError, NumericsError
 from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_batches
 from gaam_cache.extraction.proof import choose_rows
+from gaam_cache.extraction.states import StateMaker
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import read_plan
@@ -270,6 +271,18 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     assert "train.csv, row" in str(caught.value)
     assert "--batch-tokens 1" in str(caught.value)
     assert not list((config.out / "shards").glob("*.json"))
+
+
+def test_rows_that_changed_places_on_their_way_stop_the_extraction(
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assemble = StateMaker._assemble
+    monkeypatch.setattr(
+        StateMaker, "_assemble", lambda *arguments: np.roll(assemble(*arguments), 1, axis=0)
+    )
+    with pytest.raises(NumericsError, match="was not published"):
+        gaam_cache.extract(tiny_config)
+    assert not list((tiny_config.out / "shards").glob("*.json"))
 
 
 @given(
