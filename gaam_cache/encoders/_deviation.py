@@ -43,11 +43,11 @@ def relative(states: NDArray[Any], alone: NDArray[Any], storage_dtype: str = "fl
     return np.where(np.isfinite(share), share, math.inf)
 
 
-def proof_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """The largest deviation of a stored state from one computed alone by the same process."""
-    return STORAGE_TOLERANCE[storage_dtype] + OTHER_ROWS * ROUNDING[compute_dtype]
+def proof_limit(compute_dtype: str) -> float:
+    """The largest deviation of a state, not yet stored, from one computed alone beside it."""
+    return OTHER_ROWS * ROUNDING[compute_dtype]
 
 
 def recompute_limit(compute_dtype: str, storage_dtype: str) -> float:
-    """The same where the second computation may happen on another machine."""
+    """The same of a stored state, where the second computation may happen on another machine."""
     return STORAGE_TOLERANCE[storage_dtype] + ELSEWHERE * OTHER_ROWS * ROUNDING[compute_dtype]

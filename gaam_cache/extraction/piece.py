@@ -46,7 +46,8 @@ class Piece:
         """Number of rows."""
         return self.stop - self.start
 
-    def where(self, row: int) -> str:
-        """The place of a row of the piece, counted from 0, for messages."""
-        place = self.start + row
-        return f"{self.origin}, {self.places[place] if self.places else f'row {place + 1}'}"
+    def where(self, *rows: int) -> str:
+        """The place of a row of the piece, counted from 0, or of a first and a last one."""
+        found = [self.start + row for row in rows]
+        places = [self.places[row] if self.places else f"row {row + 1}" for row in found]
+        return f"{self.origin}, {' to '.join(places)}"

@@ -1,5 +1,7 @@
 """A shard proves itself: some of its rows are encoded again, alone, before it is published.
 
+What is compared is what the encoder computed, before it is rounded to the storage type.
+
 N rows, L layers, D hidden size.
 """
 
@@ -11,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.encoders._deviation import relative
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import Lengths
 from gaam_cache.format.plan import Batching
@@ -21,10 +22,10 @@ FEWEST = 2
 
 
 class Deviation(NamedTuple):
-    """How far a stored state is from that of its text alone."""
+    """How far a state is from that of its text alone."""
 
     share: float
-    """``|stored - alone| / |alone|``."""
+    """``|state - alone| / |alone|``; infinite where what was stored is not that state."""
     layer: int
     """From 0."""
     row: int
@@ -46,15 +47,6 @@ def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[
     ends = (0, len(others) - 1) if count > 2 else (len(others) // 2,) * 2
     steps = np.linspace(*ends, count - 1).round().astype(int)
     return [first, *(others[step] for step in steps)]
-
-
-def largest_deviation(
-    stored_LD: NDArray[Any], alone_LD: NDArray[Any], storage_dtype: str
-) -> Deviation:
-    """Of one row; bfloat16 comes as its bits in uint16."""
-    share_L = relative(as_numbers(stored_LD, storage_dtype), alone_LD, storage_dtype)
-    layer = int(share_L.argmax())
-    return Deviation(float(share_L[layer]), layer, 0)
 
 
 def as_numbers(stored: NDArray[Any], storage_dtype: str) -> NDArray[Any]:

@@ -5,6 +5,7 @@ N rows, B rows of a batch, L layers, D hidden size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from gaam_cache.devices import NoRoom, attempt
 from gaam_cache.encoders._base import Encoder
-from gaam_cache.encoders._deviation import proof_limit
+from gaam_cache.encoders._deviation import proof_limit, relative
 from gaam_cache.encoders._host_copy import CopyBack, bits
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import NumericsError
@@ -29,12 +30,12 @@ from gaam_cache.extraction.batching import (
 )
 from gaam_cache.extraction.job import warn
 from gaam_cache.extraction.piece import Piece
-from gaam_cache.extraction.proof import choose_rows, largest_deviation, unproven
+from gaam_cache.extraction.proof import Deviation, choose_rows, unproven
 from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.unstorable import Unstorable, unstorable
 from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.finite import first_not_finite
+from gaam_cache.format.finite import LOST, check_digits, first_not_finite
 from gaam_cache.format.receipt import NUMPY_DTYPES
 
 
@@ -44,6 +45,11 @@ class EncodedBatch(NamedTuple):
     rows: NDArray[np.int64]
     states: dict[str, Tensor]
     """Pooling -> (B, L, D) in the storage type, on the host."""
+    digits: dict[str, Tensor]
+    """Pooling -> (2, L): how many lost their digits, how many are not 0; none where nothing is
+    rounded."""
+    exact: dict[int, dict[str, Tensor]]
+    """Row in the piece, of those that prove it, -> pooling -> (L, D) before it was rounded."""
 
 
 class Encoded(NamedTuple):
@@ -52,6 +58,14 @@ class Encoded(NamedTuple):
     batches: list[EncodedBatch]
     alone: dict[int, dict[str, Tensor]]
     """Row in the piece -> pooling -> (1, L, D) float32, on the host."""
+
+
+def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
+    """(2, L): how many numbers lost their digits when they were rounded, how many are not 0."""
+    layers = x_BLD.unbind(1)  # one at a time: of all at once there may be no room for copies
+    both = zip(layers, stored_BLD.unbind(1), strict=True)
+    lost = [((y - x).abs_() > LOST * x.abs()).count_nonzero() for x, y in both]
+    return torch.stack([*lost, *(x.count_nonzero() for x in layers)]).view(2, -1)
 
 
 class StateMaker:
@@ -115,7 +129,8 @@ class StateMaker:
             batches = token_budget_batches(
                 size_N, self._batch_tokens, self.batching, inputs.extents
             )
-            encoded = self._encode_batches(inputs, batches, tick)
+            chosen = choose_rows(length_N, batches)
+            encoded = self._encode_batches(inputs, batches, chosen, tick)
             if isinstance(encoded, list):
                 break
             self._batch_tokens = smaller(encoded, piece, self._batch_tokens)
@@ -127,7 +142,7 @@ class StateMaker:
         self.tally.padded_cost += padded_cost
         self.tally.truncated += sum(inputs.truncated)
         alone = {}
-        for row in choose_rows(length_N, batches):
+        for row in chosen:
             encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
             pooled = attempt(encode_alone, self._encoder.device)
             if isinstance(pooled, NoRoom):
@@ -136,19 +151,23 @@ class StateMaker:
         return Encoded(encoded, alone)
 
     def _encode_batches(
-        self, inputs: Inputs, batches: list[NDArray[np.int64]], tick: Callable[[int], None]
+        self,
+        inputs: Inputs,
+        batches: list[NDArray[np.int64]],
+        chosen: list[int],
+        tick: Callable[[int], None],
     ) -> list[EncodedBatch] | TooLarge:
         """States of every batch, or the one that there is no memory for; then none is counted."""
         encoded, tally, done = [], self.tally, 0
         before = tally.rows, tally.tokens, tally.padded_tokens
         length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
-            encode = partial(self._encode_batch, items)
+            encode = partial(self._encode_batch, items, batch, chosen)
             states = attempt(encode, self._encoder.device)
             if isinstance(states, NoRoom):
                 tally.rows, tally.tokens, tally.padded_tokens = before
                 return TooLarge(states, batch.tolist(), size_N[batch].tolist())
-            encoded.append(EncodedBatch(batch, states))
+            encoded.append(states)
             done += len(batch)
             tally.rows += len(batch)
             tally.tokens += int(length_N[batch].sum())
@@ -156,11 +175,20 @@ class StateMaker:
             tick(done)
         return encoded
 
-    def _encode_batch(self, items: Sequence[Any]) -> dict[str, Tensor]:
+    def _encode_batch(
+        self, items: Sequence[Any], batch: NDArray[np.int64], chosen: list[int]
+    ) -> EncodedBatch:
         """On their way to the host, in the storage type."""
-        dtype = getattr(torch, self._encoding.storage_dtype)
-        pooled = self._encoder.encode(items)
-        return {name: self._copies.start(x.to(dtype)) for name, x in pooled.items()}
+        dtype, start = getattr(torch, self._encoding.storage_dtype), self._copies.start
+        encoded = EncodedBatch(batch, {}, {}, {row: {} for row in chosen if row in batch})
+        for name, x_BLD in self._encoder.encode(items).items():
+            stored_BLD = x_BLD.to(dtype)
+            encoded.states[name] = start(stored_BLD)
+            if dtype != x_BLD.dtype:
+                encoded.digits[name] = start(_digits(x_BLD, stored_BLD))
+            for row, exact in encoded.exact.items():
+                exact[name] = start(x_BLD[int((batch == row).argmax())].clone())
+        return encoded
 
     def wait(self) -> None:
         """Wait for all that was encoded to be on the host."""
@@ -173,13 +201,14 @@ class StateMaker:
 
         Raises:
             Unstorable: a state that the storage type cannot hold.
-            NumericsError: a state that is not that of its row alone.
+            NumericsError: a state that is not that of its row alone, or a layer of states that are
+                too small for the storage type.
         """
         self.wait()
         states = {
             name: self._assemble(piece, encoded.batches, name) for name in self._encoding.pooling
         }
-        self._prove(piece, states, encoded.alone)
+        self._prove(piece, states, encoded)
         return states
 
     def _assemble(self, piece: Piece, encoded: list[EncodedBatch], pooling: str) -> NDArray[Any]:
@@ -187,28 +216,35 @@ class StateMaker:
         encoding = self._encoding
         shape = (piece.count, encoding.num_layers, encoding.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[encoding.storage_dtype])
-        for batch, tensors in encoded:
-            states[batch] = bits(tensors[pooling])
+        for batch in encoded:
+            states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, encoding.storage_dtype)) is not None:
             raise Unstorable(piece, pooling, bad)
+        counts = [batch.digits[pooling] for batch in encoded if pooling in batch.digits]
+        if counts and not self._further:  # else the decoders learned from such states
+            check_digits(
+                torch.stack(counts).sum(0).numpy(),
+                encoding.storage_dtype,
+                first_layer=encoding.first_layer,
+                where=piece.where(0, piece.count - 1),
+            )
         return states
 
-    def _prove(
-        self,
-        piece: Piece,
-        states: dict[str, NDArray[Any]],
-        alone: dict[int, dict[str, Tensor]],
-    ) -> None:
-        """Compare what is about to be used with states that were computed alone."""
-        dtype = self._encoding.storage_dtype
-        worst = max(
-            largest_deviation(states[name][row], x_BLD[0].numpy(), dtype)._replace(row=row)
-            for row, pooled in alone.items()
-            for name, x_BLD in pooled.items()
-        )
-        self.tally.proven += len(alone)
+    def _prove(self, piece: Piece, states: dict[str, NDArray[Any]], encoded: Encoded) -> None:
+        """Compare states with those that were computed alone, and what is stored with both."""
+        dtype = getattr(torch, self._encoding.storage_dtype)
+        worst = Deviation(0.0, 0, 0)
+        for batch in encoded.batches:
+            for row, pooled in batch.exact.items():
+                for name, x_LD in pooled.items():
+                    share_L = relative(x_LD.numpy(), encoded.alone[row][name][0].numpy())
+                    stored_LD = bits(x_LD.to(dtype))
+                    share_L[(states[name][row] != stored_LD).any(axis=-1)] = math.inf
+                    layer = int(share_L.argmax())
+                    worst = max(worst, Deviation(float(share_L[layer]), layer, row))
+        self.tally.proven += len(encoded.alone)
         self.tally.deviation = max(self.tally.deviation, worst.share)
-        limit = proof_limit(self._encoder.dtype, dtype)
+        limit = proof_limit(self._encoder.dtype)
         if worst.share > limit:
             raise unproven(
                 worst,

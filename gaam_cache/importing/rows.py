@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import DataError
 from gaam_cache.format.digest import digest_of
+from gaam_cache.format.finite import check_digits
 from gaam_cache.format.plan import MAX_VALUE_BYTES
 from gaam_cache.import_config import IMPORTED
 from gaam_cache.importing.containers._base import STRINGS, Array
@@ -98,17 +99,21 @@ def look_at(
     """Read and check every number once.
 
     Raises:
-        NumericsError: one that is not finite, or that cannot be stored.
+        NumericsError: one that is not finite, or that cannot be stored; or a layer of numbers that
+            are too small for the storage type.
         DataError: a file is damaged.
     """
     found = {}
     total, done = sum(map(len, materials.values())), 0
     for split, material in materials.items():
         joined, states = bytearray(), material.states
+        digits_2L = np.zeros((2, states.num_layers), np.int64)
         for start in range(0, len(material), states.block_rows()):
             report(done + start, total, f"checking '{split}'")
             stop = min(start + states.block_rows(), len(material))
-            joined += digests_of(states.stored(start, stop, storage_dtype))
+            joined += digests_of(states.stored(start, stop, storage_dtype, digits_2L))
+        where = f"{origins[split]}, row 1 to row {len(material)}"
+        check_digits(digits_2L, storage_dtype, first_layer=1, where=where)
         done += len(material)
         found[split] = ImportedRows(
             inputs=RowDigests(joined),

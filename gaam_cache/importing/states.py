@@ -15,7 +15,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.format.plan import MAX_SHARD_BYTES
 from gaam_cache.format.receipt import ITEM_BYTES, NUMPY_DTYPES
 from gaam_cache.importing.containers._base import Array
-from gaam_cache.importing.storing import READABLE, check_storable, stored
+from gaam_cache.importing.storing import READABLE, check_finite, count_digits, stored
 
 BLOCK_BYTES = 8 * 2**20
 """Of states that are read and converted at a time: enough that a read costs more than asking."""
@@ -124,8 +124,12 @@ class States:
         """Rows to read at a time."""
         return max(1, BLOCK_BYTES // (self.num_layers * self.hidden_size * 8))
 
-    def stored(self, start: int, stop: int, storage_dtype: str) -> NDArray[Any]:
+    def stored(
+        self, start: int, stop: int, storage_dtype: str, digits: NDArray[np.int64] | None = None
+    ) -> NDArray[Any]:
         """Rows as they are stored, (n, L, D); bfloat16 as its bits.
+
+        To ``digits``, (2, L), are added those that lost their digits, and those that are not 0.
 
         Raises:
             NumericsError: a number that is not finite, or that cannot be stored.
@@ -135,17 +139,24 @@ class States:
         out = np.empty(shape, NUMPY_DTYPES[storage_dtype])
         for first in range(start, stop, self.block_rows()):
             last = min(first + self.block_rows(), stop)
-            self._store(out[first - start : last - start], first, last, storage_dtype)
+            self._store(out[first - start : last - start], first, last, storage_dtype, digits)
         return out
 
-    def _store(self, out: NDArray[Any], start: int, stop: int, storage_dtype: str) -> None:
+    def _store(
+        self,
+        out: NDArray[Any],
+        start: int,
+        stop: int,
+        storage_dtype: str,
+        digits: NDArray[np.int64] | None,
+    ) -> None:
         whole = self.axes == "nld"
         for layer in range(1 if whole else self.num_layers):
             array = self.arrays[layer if len(self.arrays) > 1 else 0]
             given = array.read(start, stop, layer if self.axes == "lnd" else None)
             given_NLD = given if whole else given[:, None]
             kept = stored(given_NLD, array.dtype, storage_dtype)
-            check_storable(
+            check_finite(
                 given_NLD,
                 kept,
                 array.dtype,
@@ -154,4 +165,7 @@ class States:
                 layer=layer,
                 where=array.where,
             )
-            out[:, slice(None) if whole else slice(layer, layer + 1)] = kept
+            layers = slice(None) if whole else slice(layer, layer + 1)
+            out[:, layers] = kept
+            if digits is not None and array.dtype != storage_dtype:
+                digits[:, layers] += count_digits(given_NLD, kept, array.dtype, storage_dtype)

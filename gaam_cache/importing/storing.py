@@ -1,4 +1,4 @@
-"""States as they were given -> states as they are stored: rounded, and nothing worse.
+"""States as they were given -> states as they are stored: finite, and no digits lost.
 
 N rows, L layers, D features.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import NumericsError
-from gaam_cache.format.finite import EXPONENT_BITS, first_not_finite
+from gaam_cache.format.finite import EXPONENT_BITS, LOST, first_not_finite
 from gaam_cache.format.receipt import NUMPY_DTYPES
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
@@ -57,7 +57,7 @@ def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def check_storable(
+def check_finite(
     given: NDArray[Any],
     kept: NDArray[Any],
     dtype: str,
@@ -67,7 +67,7 @@ def check_storable(
     layer: int,
     where: str,
 ) -> None:
-    """Refuse what is not finite, what the storage type cannot hold, and what it makes vanish.
+    """Refuse what is not finite, and what the storage type cannot hold.
 
     Args:
         given: (N, L, D) as it was given.
@@ -84,20 +84,31 @@ def check_storable(
     if (bad := first_not_finite(kept, storage_dtype)) is not None:
         value = float(as_float32(given[bad]) if dtype == "bfloat16" else given[bad])
         raise _unstorable(bad, value, storage_dtype, row, layer, where)
-    if dtype == storage_dtype or dtype == "float16":
-        return
-    numbers = as_float32(kept) if storage_dtype == "bfloat16" else kept
-    gone_NL = given.any(axis=-1) & ~numbers.any(axis=-1)
-    if gone_NL.any():
-        n, at = (int(i) for i in np.unravel_index(int(gone_NL.argmax()), gone_NL.shape))
-        largest = np.abs(as_float32(given[n, at]) if dtype == "bfloat16" else given[n, at]).max()
-        raise NumericsError(
-            f"all states of layer {layer + at + 1} become 0 in {storage_dtype}",
-            expected="states that are more than rounding to zero leaves",
-            found=f"numbers of at most {float(largest):g}",
-            where=f"{where}, row {row + n + 1}",
-            hint="--storage-dtype float32 and a new --out",
-        )
+
+
+def count_digits(
+    given: NDArray[Any], kept: NDArray[Any], dtype: str, storage_dtype: str
+) -> NDArray[np.int64]:
+    """(2, L): how many numbers lost their digits when they were stored, how many are not 0.
+
+    Looks at those near 0 alone: of what is stored as K steps of the type, half a step is more than
+    ``LOST`` where K is at most 50.
+
+    Args:
+        given: (N, L, D) as it was given.
+        kept: the same as it is stored.
+        dtype: of what was given.
+        storage_dtype: of what is stored.
+    """
+    steps = kept.view(f"<u{kept.dtype.itemsize}")
+    sign = steps.dtype.type(1 << (8 * kept.dtype.itemsize - 1))
+    near = np.nonzero((steps & ~sign) <= int(0.5 / LOST))
+    exact = as_float32(given[near]) if dtype == "bfloat16" else given[near]
+    rounded = as_float32(kept[near]) if storage_dtype == "bfloat16" else kept[near]
+    lost = near[1][np.abs(rounded - exact) > LOST * np.abs(exact)]
+    zero_L = np.bincount(near[1][exact == 0], minlength=kept.shape[1])
+    nonzero_L = len(kept) * kept.shape[2] - zero_L
+    return np.stack([np.bincount(lost, minlength=kept.shape[1]), nonzero_L])
 
 
 def _unstorable(

@@ -24,6 +24,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, ConfigError, NumericsError
 from gaam_cache.extraction.batching import BATCHINGS, strictest, token_budget_batches
 from gaam_cache.extraction.proof import choose_rows
+from gaam_cache.extraction.states import StateMaker
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import ShardWorker
 from gaam_cache.format.plan import read_plan
@@ -216,7 +217,7 @@ def test_padded_batches_and_the_proof_are_said(
     summary = gaam_cache.extract(tiny_config)
     assert (summary.batching, summary.batching_cost, summary.leak) == ("padded", 1.0, None)
     assert summary.proven == 2 * 9
-    assert 0 < summary.deviation < proof_limit("float32", "float16")
+    assert 0 < summary.deviation < proof_limit("float32")
     assert "18 rows encoded again alone" in summary.in_words()
 
 
@@ -252,7 +253,7 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encode = TextEncoder.encode
-    limit = proof_limit(dtype, storage_dtype)
+    limit = proof_limit(dtype)
 
     def spoiled(self: TextEncoder, items: Sequence[list[int]]) -> dict[str, torch.Tensor]:
         pooled = {name: states.clone() for name, states in encode(self, items).items()}
@@ -268,6 +269,18 @@ def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     assert "train.csv, row" in str(caught.value)
     assert "--set batch-tokens=1" in str(caught.value)
     assert not list((config.out / "shards").glob("*.json"))
+
+
+def test_rows_that_changed_places_on_their_way_stop_the_extraction(
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assemble = StateMaker._assemble
+    monkeypatch.setattr(
+        StateMaker, "_assemble", lambda *arguments: np.roll(assemble(*arguments), 1, axis=0)
+    )
+    with pytest.raises(NumericsError, match="was not published"):
+        gaam_cache.extract(tiny_config)
+    assert not list((tiny_config.out / "shards").glob("*.json"))
 
 
 @given(

@@ -12,7 +12,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._deviation import proof_limit, relative
+from gaam_cache.encoders._deviation import recompute_limit, relative
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import GaamWarning, ShortOfMemoryError
 from gaam_cache.terminal import as_refusal
@@ -72,7 +72,7 @@ def test_a_budget_that_is_too_large_is_halved_until_it_fits_and_stays_so(
     assert f"{summary.smaller_batches} tokens" in summary.in_words()
     assert len(refused) < 10, "what did not fit is tried again with every shard"
     away = relative(states(config), states(replace(config, out=config.out.with_name("roomy"))))
-    assert away.max() <= proof_limit("float32", "float16")
+    assert away.max() <= recompute_limit("float32", "float16")
     monkeypatch.undo()
     same = replace(config, out=config.out.with_name("same"), batch_tokens=summary.smaller_batches)
     other = gaam_cache.extract(same)

@@ -234,16 +234,16 @@ def test_what_the_storage_type_cannot_hold_is_refused_and_what_it_rounds_is_not(
                 assert f"cannot be stored as {storage}" in str(error)
 
 
-def test_a_layer_that_would_vanish_is_refused(tmp_path: Path) -> None:
-    small = TRAIN.copy()
-    small[5, 1] *= 1e-12
-    error = refused(tmp_path, {"X": small, "y": labels(9)}, storage_dtype="float16")
-    assert "all states of layer 2 become 0" in str(error)
-    assert "row 6" in str(error)
-    zero = TRAIN.copy()
-    zero[5, 1] = -0.0
-    zero[4, 1, 1:] = 1e-12
-    save(tmp_path / "train.npz", {"X": zero, "y": labels(9)})
+def test_a_layer_of_which_more_than_a_hundredth_would_vanish_is_refused(tmp_path: Path) -> None:
+    small = np.random.default_rng(0).normal(size=(250, 2, 4)).astype(np.float32)
+    small[5:7, 1] = 0
+    small[7:9, 1] = small[9, 1, :2] = 1e-12
+    error = refused(tmp_path / "f", {"X": small, "y": labels(250)}, storage_dtype="float16")
+    assert isinstance(error, NumericsError)
+    assert "layer 2" in str(error)
+    assert "row 1 to row 250" in str(error)
+    small[9, 1] = 1  # 8 of 992
+    save(tmp_path / "train.npz", {"X": small, "y": labels(250)})
     run(tmp_path / "train.npz", out=tmp_path / "c", storage_dtype="float16")
 
 
