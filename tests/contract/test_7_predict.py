@@ -37,7 +37,7 @@ NAMES = json.loads(run("describe", "--json").out)
 MECHANISMS = [one["name"] for one in NAMES["mechanism"]]
 HEADS = [one["name"] for one in NAMES["head"]]
 FLOAT16 = 5e-4
-"""Of a probability, where states are stored as float16: in another batch a few are rounded apart."""
+"""Of a probability, where states are stored as float16: other batches round a few otherwise."""
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
@@ -105,15 +105,9 @@ def exact(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def train(cache: Path, runs: Path, **changes: Any) -> list[RunResult]:
-    base: dict[str, Any] = {
-        "attn": ("gaam",),
-        "seeds": ("2",),
-        "epochs": 2,
-        "batch_size": 24,
-        "lr": 0.02,
-    }
-    base |= {"compile": "off", "probe": False} | changes
-    return gaam_decoder.train(TrainConfig(cache=cache, runs=runs, **base))
+    changes = {"attn": ("gaam",), "seeds": ("2",), "epochs": 2, "batch_size": 24} | changes
+    config = TrainConfig(cache=cache, runs=runs, compile="off", probe=False, **changes)
+    return gaam_decoder.train(config)
 
 
 @pytest.mark.parametrize("source", FORMATS)
