@@ -168,7 +168,7 @@ def test_a_mistake_is_one_message(mistake: str, gaam: Gaam, place: Path) -> None
     assert files_of(place) == before, "nothing is written"
 
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html", "card")
+FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html", "card", "screens")
 ODD = re.compile("[\0\ud800-\udfff]|.{4000}|^\\s*$")
 KEPT = [name for name in HOSTILE.values() if not ODD.search(name)]
 """What a cache takes as a name; others it refuses, since UTF-8 or HDF5 have no such text."""
@@ -184,9 +184,9 @@ def harmless(text: str) -> str:
 def reports_of(names: list[str], folder: Path) -> dict[str, str]:
     """Reports of decoders on caches whose encoders, data sets and classes have these names.
 
-    Of every cache one run is exported: their cards are one more format.
+    Of every cache one run is exported, and reported alone: two more formats.
     """
-    cards, labels = [], np.arange(24) % 2
+    cards, screens, labels = [], [], np.arange(24) % 2
     train, test = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
     for number, (one, two) in enumerate(zip(names[::2], names[1::2], strict=True)):
         cache = folder / f"{number}"
@@ -198,13 +198,15 @@ def reports_of(names: list[str], folder: Path) -> dict[str, str]:
             attn=("none", "layer-mean"), cache=cache, runs=folder / "runs", seeds=("2",), epochs=1,
             compile="off", probe=False,
         )  # fmt: skip
-        gaam_decoder.export_run(gaam_decoder.train(config)[0].path, folder / f"card{number}")
+        result = gaam_decoder.train(config)[0]
+        gaam_decoder.export_run(result.path, folder / f"card{number}")
         cards.append((folder / f"card{number}" / "README.md").read_text("utf-8"))
+        screens.append(run("report", result.path).out)
     for command in ("inspect 0", "inspect runs", "runs runs"):
         first, name = command.split()
         harmless(run(first, folder / name).out)
-    reports = {to: run("report", folder / "runs", "--format", to).out for to in FORMATS[:-1]}
-    return reports | {"card": "".join(cards)}
+    reports = {to: run("report", folder / "runs", "--format", to).out for to in FORMATS[:-2]}
+    return reports | {"card": "".join(cards), "screens": "".join(screens)}
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +277,7 @@ PICTURE = {"g", "path", "text", "tspan", "use", "defs", "clippath", "rect"}
 SHAPES: dict[str, Callable[[str], Any]] = {
     "terminal": terminal, "markdown": tokens, "latex": commands, "csv": cells,
     "json": lambda text: len(json.loads(text)), "html": lambda text: Tags(text).seen,
-    "card": card,
+    "card": card, "screens": terminal,
 }  # fmt: skip
 
 
