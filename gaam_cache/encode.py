@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from gaam_cache.encoders._inputs import Inputs
     from gaam_cache.extraction.tally import Tally
 
-__all__ = ["Encoding", "Placed", "RowEncoder"]
+__all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]
 
-_OPENING = threading.Lock()
-"""Held while an encoder is opened: transformers sets what all threads share."""
+OPENING = threading.Lock()
+"""Held while an encoder is opened or a decoder is built: transformers sets the default type of all
+threads while it loads weights, and parameters are of that type."""
 
 
 class _Prepared(NamedTuple):
@@ -83,7 +84,7 @@ class RowEncoder:
         from gaam_cache.extraction.again import open_again
         from gaam_cache.extraction.tally import Tally
 
-        with _OPENING:
+        with OPENING:
             config, opened = open_again(encoding, encoder, device, batch_tokens)
         return cls(encoding, config, opened, Tally())
 

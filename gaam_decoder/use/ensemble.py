@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from gaam_cache.encode import OPENING
 from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.training.arithmetic.engine import LOWER
@@ -41,7 +42,8 @@ class Ensemble(nn.Module):
         super().__init__()
         self.spec = spec
         self.dtype = dtype
-        self.decoder = build_decoder(spec, seed=0)
+        with OPENING:
+            self.decoder = build_decoder(spec, seed=0)
         self._stackable = self.decoder.attention.stackable and self.decoder.head.stackable
         for name in self.decoder.state_dict():  # without buffers that are no part of it
             path, _, last = name.rpartition(".")
