@@ -122,8 +122,7 @@ class Crossed:
 
     def __init__(self, d: Floats, unseen: float | None = None) -> None:
         (seeds, rows), of_seed, of_row = d.shape, d.mean(1), d.mean(0)
-        self.sums, self.mean, self.unseen, self.rows = d.sum(0), d.mean(), unseen, rows
-        self.of_seed = of_seed
+        self.sums, self.mean, self.of_seed, self.unseen = d.sum(0), d.mean(), of_seed, unseen
         self.df = np.array([max(seeds - 1, 1), rows - 1])
         rest = ((d - of_seed[:, None] - of_row + d.mean()) ** 2).sum() / self.df.prod()
         by_seeds = max(rows * of_seed.var(ddof=1), rest) if seeds > 1 else 0
@@ -137,14 +136,14 @@ class Crossed:
 
     def more(self, theta: float) -> float:
         """Variance of rows, at the likeliest shares that differ by theta, that was not seen."""
-        size, low = abs(theta), 1e-14
+        size, low = min(abs(theta), 1 - 1e-9), 1e-14
         b, w = (side.mean() for side in self.sides[:: 1 if theta >= 0 else -1])
 
         def slope(q: float) -> float:
             return b / (q + size) + w / q - 2 * (1 - b - w) / (1 - size - 2 * q)
 
         q = brentq(slope, low, (1 - size) / 2 - low, xtol=1e-15) if slope(low) > 0 else 0
-        return 1.107 * max(0.0, 2 * q + size - size**2 - (b + w - (b - w) ** 2)) / self.rows
+        return 1.107 * max(0.0, 2 * q + size - size**2 - (b + w - (b - w) ** 2)) / (self.df[1] + 1)
 
     def tail(self, distance: float, theta: float = 0.0) -> float:
         if distance < 0:
@@ -183,7 +182,7 @@ class Crossed:
 
     def share(self) -> list[float]:
         """Wilson's interval, of as many rows as have the variance: the score test inverted."""
-        rows = min(self.rows, self.mean * (1 - self.mean) / self.variances.sum())
+        rows = min(self.df[1] + 1, self.mean * (1 - self.mean) / self.variances.sum())
         k = self.distance(0.025) ** 2 / self.variances.sum() / rows
         return [brentq(lambda x: (x - self.mean) ** 2 - k * x * (1 - x), end, self.mean)
                 for end in (0, 1)]  # fmt: skip
@@ -261,16 +260,24 @@ def test_claims_and_their_corrections(score: str, key: str, folder: Path) -> Non
         close(here["p_equivalent"], max(test(d, at, alternative=to).pvalue for at, to in sides))
 
 
+def test_claims_of_any_hits() -> None:
+    for seed in range(24):  # among them seeds that differ by less than luck
+        rng = np.random.default_rng(seed)
+        mine, theirs = rng.random((2, 2 + seed % 7, 20 + 20 * seed)) < rng.choice((0.5, 0.9, 0.99))
+        told, one = claim(mine, theirs, margin=0.1), Crossed(mine * 1.0 - theirs)
+        close([told.p, told.p_equivalent], [one.p(), one.p_equivalent(0.1)], 1e-5)
+        close(told.interval, one.interval(1), 1e-5)
+
+
 def test_what_other_training_sets_would_give(folder: Path) -> None:
     """The corrected resampled t test over three folds (Nadeau and Bengio 2003)."""
     logits, label, ends = answers(folder / "folds")
     none = logits["none", "linear"].argmax(2) == label
     for row in report(folder / "folds")["rows"]:
         d = 1.0 * (logits[row["attention"], "linear"].argmax(2) == label) - none
-        d, found = np.array([one.mean() for one in np.split(d, ends, 1)]), row.get("comparison")
-        assert (found is None) == (row["attention"] == "none")
-        if found:
-            error = math.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
+        d = np.array([one.mean() for one in np.split(d, ends, 1)])
+        if row["attention"] != "none":
+            error, found = math.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1)), row["comparison"]
             close(found["other_training_sets"]["difference"], d.mean())
             close(found["other_training_sets"]["p"], 2 * stats.t.sf(abs(d.mean()) / error, 2))
             ci = stats.t.interval(0.95, 2, d.mean(), error)
