@@ -217,7 +217,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
     struck = at_once(lines, kill_at=kill_at)
     assert [did.outcome for did in struck] == [KILLED] * places
     before = [published(tmp_path / str(place), whole[kind]) for place in kill_at]
-    again = at_once(lines)
+    again, lost = at_once(lines), []
     for place, kept, first, second in zip(kill_at, before, struck, again, strict=True):
         assert second.outcome.code == 0, second.outcome.err
         same(tmp_path / str(place), whole[kind])
@@ -226,8 +226,9 @@ def test_killed_anywhere_it_ends_with_the_same_bytes_and_does_nothing_twice(
             receipts = [n for n in kept if n.startswith("shards") and n.endswith(".json")]
             assert second.work == whole[kind].work - 6 * len(receipts)
         if kind == "train":  # of six groups of seeds the one in work is lost
-            total = whole[kind].work
-            assert total <= first.steps + second.steps <= total + total // 6
+            lost.append(first.steps + second.steps - whole[kind].work)
+            assert 0 <= lost[-1] <= whole[kind].work // 6
+    assert lost.count(0) >= 0.7 * len(lost), "a group that was finished is lost"
     reached = {did.steps or len(kept) for did, kept in zip(struck, before, strict=True)}
     assert len(reached) > places // 2, "kills at different times"
 

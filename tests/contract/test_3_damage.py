@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,15 @@ from tests.contract.test_2_resume import made, timeless
 
 
 def flipped(file: Path, other: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
+    """One bit; of JSON one that leaves it JSON."""
+    content = file.read_bytes()
+    for place in range(3 * len(content) // 4, len(content)):
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        lines = [changed] if file.suffix == ".json" else changed.splitlines()
+        with suppress(ValueError):
+            _ = [json.loads(line) for line in lines] if ".json" in file.suffix else None
+            break
+    file.write_bytes(changed)
 
 
 def cut(file: Path, other: Path) -> None:
