@@ -1,0 +1,163 @@
+"""Promise 3: what is cut, changed, swapped or missing is refused by all that computes with it.
+
+One walk: every kind of file of a cache and of a run x every damage x every command. Each refuses
+with exit code 3, or says exactly what it says of the undamaged folder; ``verify`` always refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gaam_cache
+from tests.contract.conftest import Outcome, run
+from tests.contract.test_2_resume import made, timeless
+
+
+def flipped(file: Path, other: Path) -> None:
+    """One bit; of JSON one that leaves it JSON."""
+    content = file.read_bytes()
+    for place in range(3 * len(content) // 4, len(content)):
+        changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        lines = [changed] if file.suffix == ".json" else changed.splitlines()
+        with suppress(ValueError):
+            _ = [json.loads(line) for line in lines] if ".json" in file.suffix else None
+            break
+    file.write_bytes(changed)
+
+
+def cut(file: Path, other: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def swapped(file: Path, other: Path) -> None:
+    mine = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    other.write_bytes(mine)
+
+
+def missing(file: Path, other: Path) -> None:
+    file.unlink()
+
+
+DAMAGES = (flipped, cut, swapped, missing)
+READ_A_CACHE = "train predict export plant ablate"
+FILES = {
+    "cache.json": ("cache/cache.json", "other/cache.json", READ_A_CACHE + " inspect"),
+    "receipt": ("cache/shards/train-00000.json", "cache/shards/train-00001.json", READ_A_CACHE),
+    "shard": ("cache/shards/train-00000-*.h5", "cache/shards/train-00001-*.h5", READ_A_CACHE),
+    "test shard": ("cache/shards/test-*.h5", "other/shards/test-*.h5", "train export plant ablate"),
+    "run.json": ("runs/gaam-*/run.json", "runs/laplace-*/run.json",
+                 "inspect,train,report,page,report scaled,predict,predict texts,predict scaled,"
+                 "export,ablate"),
+    "log.jsonl": ("runs/gaam-*/log.jsonl", "runs/laplace-*/log.jsonl", "page"),
+    "weights.safetensors": ("runs/gaam-*/weights*", "runs/laplace-*/weights*",
+                            "predict,predict texts,predict scaled,export"),
+    "test.safetensors": ("runs/gaam-*/test*", "runs/laplace-*/test*",
+                         "train,report,page,report scaled,ablate"),
+    "validation.safetensors": ("runs/gaam-*/validation*", "runs/laplace-*/validation*",
+                               "report scaled,predict scaled"),
+}  # fmt: skip
+"""Of each kind one, another of its kind, and who computes with it."""
+CACHE, RUNS, RUN, OUT = "cache", "runs", "runs/gaam", "out"
+CPU = ("--device", "cpu", "--json")
+SHORT = ("--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
+LONG = ("--seeds", 3, "--epochs", 4, "--batch-size", 16, "--no-probe", *CPU)
+COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
+    "cache": {
+        "verify": ("verify", CACHE, "--json"),
+        "inspect": ("inspect", CACHE, "--json"),
+        "train": ("train", "--cache", CACHE, "--runs", OUT, "--attn", "gaam", *SHORT),
+        "predict": ("predict", RUN, "--cache", CACHE, "--split", "train"),
+        "export": ("export", CACHE, OUT),
+        "plant": ("plant", OUT, "--from", CACHE, "--rows", 80),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
+    },
+    "runs": {
+        "verify": ("verify", RUNS, "--json"),
+        "inspect": ("inspect", RUNS, "--json"),
+        "train": ("train", "--cache", CACHE, "--runs", RUNS, "--attn", "gaam", *LONG),
+        "report": ("report", RUNS, "--json"),
+        "page": ("report", RUN, "--format", "html"),
+        "report scaled": ("report", RUNS, "--json", "--temperature", "--score", "log-loss"),
+        "predict": ("predict", RUN, "--cache", CACHE),
+        "predict texts": ("predict", RUN, "goal bank", "star", *CPU),
+        "predict scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
+        "export": ("export", RUN, OUT),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
+    },
+}
+"""All that reads a cache, and all that reads a run."""
+
+
+@pytest.fixture(scope="module")
+def sound(
+    cache: Path, runs: Path, encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The cache, another of the same rows, and the runs."""
+    root = tmp_path_factory.mktemp("sound")
+    gaam_cache.extract(
+        gaam_cache.ExtractConfig(
+            encoder=str(encoder), dataset=str(texts), out=root / "other", shard_rows=30
+        )
+    )
+    shutil.copytree(cache, root / "cache")
+    shutil.copytree(runs, root / "runs")
+    return root
+
+
+def said(command: tuple[object, ...]) -> tuple[Outcome, Any]:
+    """What a command leaves, and of that what it says and makes, but for times."""
+    mine, before = str(next(Path("runs").glob("gaam-*"))), set(Path("runs").iterdir())
+    outcome = run(*(mine if word == RUN else word for word in command))
+    try:
+        told = timeless(json.loads(outcome.out))
+    except ValueError:
+        told = outcome.out
+    new = [Path(OUT), *sorted(set(Path("runs").iterdir()) - before)]
+    found = told, [made(folder) for folder in new]
+    for folder in new:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome, found
+
+
+@pytest.mark.parametrize("kind", [*FILES, "any other of a run"])
+def test_whatever_is_damaged_is_refused_or_makes_no_difference(
+    kind: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = (
+        {kind: FILES[kind]}
+        if kind in FILES
+        else {
+            name: (f"runs/gaam-*/{name}", f"runs/laplace-*/{name}", "")
+            for name in {file.name for file in sound.glob("runs/*/*")} - FILES.keys()
+        }
+    )
+    for name, (mine, other, readers) in known.items():
+        commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
+        must = {"verify", *readers.split("," if "," in readers else " ")}
+        whole: dict[str, Any] = {}
+        for damage in (None, *DAMAGES):
+            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+            shutil.copytree(sound, tmp_path / "copy")
+            monkeypatch.chdir(tmp_path / "copy")
+            if damage is not None:
+                damage(*(next(Path().glob(pattern)) for pattern in (mine, other)))
+            for command, line in commands.items():
+                outcome, found = said(line)
+                case = f"{name} {damage}, {command}: {outcome}"
+                assert "Traceback" not in outcome.err, case
+                if damage is None:
+                    assert outcome.code == 0, case
+                    whole[command] = found
+                elif outcome.code != 3:
+                    # a shard without receipt is none: its cache lacks one, and inspect says so
+                    lacks = (name, damage, command) == ("receipt", missing, "inspect")
+                    assert command not in must, case
+                    assert found == whole[command] or lacks, case
