@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MethodType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -257,6 +258,8 @@ def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
         return not now.is_meta and now.dtype == before.dtype and torch.equal(now, before)
     if isinstance(now, partial):
         now, before = ((one.func, one.args, one.keywords) for one in (now, before))
+    if isinstance(now, MethodType):
+        now, before = ((one.__func__, one.__self__) for one in (now, before))
     if isinstance(now, list | tuple):
         return len(now) == len(before) and all(
             _same(one, other, seen) for one, other in zip(now, before, strict=True)
