@@ -198,7 +198,7 @@ def test_an_encoder_whose_rows_know_each_other_reads_each_alone(
 
     def mixed(self: Any, *args: Any, **options: Any) -> torch.Tensor:
         x_BTD = forward(self, *args, **options)
-        return x_BTD + 0.3 * (x_BTD[:, :1] - x_BTD[:, :1].mean(0, keepdim=True))
+        return x_BTD + 0.3 * (x_BTD.mean(1, keepdim=True) - x_BTD.mean((0, 1), keepdim=True))
 
     monkeypatch.setattr(BertEmbeddings, "forward", mixed)
     encoder = draw_text(*TEXTS["bert"], tmp_path / "encoder")
