@@ -23,7 +23,7 @@ from gaam_cache import plugins
 from gaam_cache.bundle import data_path
 from gaam_cache.config_checks import UNCHECKED
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.messages import option_of, shortened
+from gaam_cache.messages import did_you_mean, option_of, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
@@ -91,11 +91,13 @@ def resolve(
                 spelled = f"--{key_of(field)}" if layer is options else key
                 several = isinstance(value, (list, tuple))
                 found = ", ".join(map(str, value)) if several else repr(str(value))
+                choices = str(error).removeprefix("one of: ").split(", ")
                 raise ConfigError(
                     f"bad value for '{spelled}'",
                     found=shortened(found),
                     expected=str(error),
                     where=where,
+                    hint=did_you_mean(str(value), choices) if len(choices) > 1 else None,
                 ) from error
     return cls(**values)
 

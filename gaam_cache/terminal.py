@@ -306,11 +306,10 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         config = settings.get(str(context.command.name))
         every = keys(config) if config else ()
         alone = [one["key"] for one in every if not one["option"]]
-        meant = nearest(option.lstrip("-"), [*alone, *(name.lstrip("-") for name in there)])
-        if meant:
-            hint = f"did you mean '--{meant}'?"
-        if meant in alone:
-            hint = f"a setting without an option: --set {meant}=VALUE"
+        if meant := nearest(option, [*there, *(f"--{key}" for key in alone)]):
+            hint = f"did you mean '{meant}'?"
+        if meant and meant[2:] in alone:
+            hint = f"a setting without an option: --set {meant[2:]}=VALUE"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
