@@ -51,7 +51,6 @@ class Progress:
     """A ``Report``, and lines that stay."""
 
     def __init__(self, update: Report, line: Callable[[str], None]) -> None:
-        self.done, self.total = 0, 0
         self._update, self._line = update, line
 
     def __call__(self, done: int, total: int, text: str) -> None:
@@ -61,7 +60,6 @@ class Progress:
             KeyboardInterrupt: a signal asked for it.
         """
         go_on()
-        self.done, self.total = done, total
         with suppress(OSError):  # nobody reads stderr any more: the work goes on
             self._update(done, total, visible(text))
 
