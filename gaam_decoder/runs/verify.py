@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache import settings
 from gaam_cache.errors import CacheError
 from gaam_cache.messages import visible
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
@@ -145,18 +146,18 @@ def train_command(run: RunResult) -> str:
     parts += ["--cache", str(run.cache.get("path", "cache")), "--runs", str(run.path.parent)]
     seeds = spell_numbers(run.seeds)
     parts += ["--seeds", seeds if "-" in seeds or "," in seeds else f"{seeds},"]
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    fields = {field.name: field for field in dataclasses.fields(TrainConfig)}
     recipe = dict(run.recipe)
     if not run.fit:
         parts.append("--no-probe")  # that run alone
     if fold := recipe.pop("fold", None):
         number, _, count = str(fold).partition("/")
         recipe |= {"fold": number, "folds": count}
+    if shots := recipe.pop("shots", None):
+        recipe["train_rows"] = f"{shots}{PER_CLASS}"
+    if "groups" in recipe:
+        recipe["groups"] = run.groups.get("source", "THE_FILE_OF_GROUPS")
     for name, value in sorted(recipe.items()):
-        if value == defaults.get(name) or value is None:
-            continue
-        parts.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            source = run.groups.get("source", "THE_FILE_OF_GROUPS")
-            parts.append(source if name == "groups" else str(value))
+        if name in fields and value is not None and value != fields[name].default:
+            parts += settings.words(fields[name], value)
     return visible(shlex.join(parts))

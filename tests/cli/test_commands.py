@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -70,57 +68,6 @@ def test_train_prints_a_line_per_run_and_json(gaam: Gaam, runs: Path, tiny_cache
     assert "over 3 seeds" in outcome.out
     content = json.loads(gaam("train", "--attn", "laplace", *options, "--json").out)
     assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
-
-
-def test_layers_come_from_the_command_line_or_a_file(
-    gaam: Gaam, tiny_cache: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "c.toml"
-    file.write_text("[train]\nlayers = [6, 2, 3]\n")
-    options = [
-        "--cache",
-        tiny_cache,
-        "--runs",
-        tmp_path / "r",
-        "--seeds",
-        1,
-        "--epochs",
-        1,
-        "--json",
-    ]
-    first = json.loads(gaam("train", "--attn", "none", "--layers", "2-3,6", *options).out)[0]
-    second = json.loads(gaam("train", "--attn", "none", "--config", file, *options).out)[0]
-    assert first == second
-    assert first["recipe"]["layers"] == "2-3,6"
-    assert first["parameters"]["total"] == 3 * 32 * 2 + 2
-    file.write_text('[train]\nlayers = ["2-3,6", "all"]\n')
-    both = json.loads(gaam("train", "--attn", "none", "--config", file, *options).out)
-    given = ["--layers", "2-3,6", "--layers", "all"]
-    assert both == json.loads(gaam("train", "--attn", "none", *given, *options).out)
-    assert both[0] == first
-    assert both[1]["recipe"]["layers"] is None
-    outcome = gaam("train", "--layers", "5-7", *options)
-    assert outcome.code == 2
-    assert "--layers from 1 to 6" in outcome.err
-
-
-def test_report_formats_agree(gaam: Gaam, runs: Path, tmp_path: Path) -> None:
-    report = json.loads(gaam("report", runs, "--json").out)
-    mean = report["rows"][0]["accuracy"]["mean"]
-    lines = list(csv.DictReader(io.StringIO(gaam("report", runs, "--format", "csv").out)))
-    assert [line["attention"] for line in lines] == ["laplace", "none"]
-    assert float(lines[0]["accuracy_mean"]) == mean
-    markdown = gaam("report", runs, "--format", "markdown").out
-    terminal = gaam("report", runs).out
-    for text in (markdown, terminal):
-        assert f"{100 * mean:.1f}" in text
-        assert "majority class alone" in text
-        assert "held-out part of train" in text
-    for block in markdown.split("\n\n"):
-        table = [line for line in block.splitlines() if line.startswith("|")]
-        assert len({line.count("|") for line in table}) <= 1
-    assert gaam("report", runs, "--format", "markdown", "--out", tmp_path / "t.md").out == ""
-    assert (tmp_path / "t.md").read_text() == markdown
 
 
 def test_inspect_speaks_of_caches_and_runs(gaam: Gaam, runs: Path, tiny_cache: Path) -> None:

@@ -23,6 +23,7 @@ ALLOWED_FROM_CACHE = {
     "placing",
     "plugin_code",
     "plugins",
+    "settings",
 }
 
 
@@ -35,7 +36,6 @@ ASKS = {
         "config",
         "expected",
         "extraction.estimate",
-        "settings",
     },
 }
 """Rooms that ask the cache to do something, and what they ask."""
@@ -173,26 +173,6 @@ def test_help_loads_neither_torch_nor_transformers() -> None:
             stdout=subprocess.DEVNULL,
             check=True,
         )
-
-
-def test_help_loads_little_more_than_the_library_that_prints_it() -> None:
-    """How long that takes is for tests/benchmarks/bench_help.py: no test depends on time."""
-    shown = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
-    library = "import typer.rich_utils, json, tomllib, dataclasses, importlib.metadata, sys\n"
-    count = "print(len(sys.modules), file=sys.stderr)"
-    loaded = [
-        int(
-            subprocess.run(
-                [sys.executable, "-c", code + count, "--help"],
-                cwd=ROOT,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                check=True,
-            ).stderr
-        )
-        for code in (library, shown)
-    ]
-    assert loaded[1] - loaded[0] < 60, loaded
 
 
 def test_verifying_imports_neither_torch_nor_transformers(tiny_cache: Path) -> None:

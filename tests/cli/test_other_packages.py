@@ -21,17 +21,6 @@ PACKAGE = "gaam_decoder.attention"
 README = (ROOT / "README.md").read_text("utf-8")
 SECH = textwrap.dedent(README[README.index("    import torch\n") : README.index("What is no gate")])
 """The mechanism that the README shows."""
-ODD = (
-    SECH
-    + """
-
-class Unfinished(DensityGate):
-    pass
-
-
-mistaken = "not a class"
-"""
-)
 
 
 @pytest.fixture
@@ -114,32 +103,3 @@ def test_listing_imports_nothing_of_it(install: Install, folder: Path) -> None:
             check=True,
         )
         assert "loud" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("nowhere:Gate", "ModuleNotFoundError: No module named 'nowhere'"),
-        ("sech_gate:Nothing", "AttributeError"),
-        ("broken_gate:Gate", "SyntaxError"),
-        ("sech_gate:mistaken", "'not a class'"),
-        ("sech_gate:Unfinished", "Unfinished"),
-        ("sech_gate:torch.nn.Linear", "torch.nn.modules.linear.Linear"),
-        ("sech_gate", "module"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_where_it_is_chosen(
-    value: str, said: str, install: Install, gaam: Gaam, tmp_path: Path
-) -> None:
-    offers = {"gaam.attention": {"gate": value}}
-    install("gaam-broken", "2", offers, sech_gate=ODD, broken_gate="def")
-    listed = gaam("describe")
-    assert listed.code == 0
-    assert "does not load" in listed.out
-    for command in (["describe"], ["train", "--cache", str(tmp_path)]):
-        outcome = gaam(*command, "--attn", "gate")
-        assert outcome.code == 2
-        assert "mechanism 'gate' of gaam-broken 2" in outcome.err
-        assert said in outcome.err
-        assert "Traceback" not in outcome.err
-    assert gaam("describe", "--attn", "gaam").code == 0
