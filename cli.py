@@ -2,9 +2,8 @@
 
 Imports of torch and transformers happen inside the commands: ``gaam --help`` needs neither. What an
 option means is said by the field of the configuration that it sets; what has no option is a key.
+Annotations are no strings here: typer would take each apart three times, for every help.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -201,7 +200,7 @@ def train(
         # a finished run is said once: above the bar where there is one, else on stdout
         above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
 
-        def say(run: RunResult) -> None:
+        def say(run: "RunResult") -> None:
             said.append(run.path)
             (progress.line if above else tell)(run.summary())
 

@@ -80,12 +80,15 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Pro
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
-        text = TextColumn("{task.description}", markup=False)
-        columns = (title, BarColumn(), MofNCompleteColumn(), unit, TimeRemainingColumn(), text)
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        text = TextColumn("{task.description}", markup=False, table_column=rest)
+        columns = (title, BarColumn(16), MofNCompleteColumn(), unit, TimeRemainingColumn(), text)
         console = Console(stderr=True)
         # stdout is not ours: what a command prints there must not end up above the bar
-        with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        how: Any = {"console": console, "transient": True, "redirect_stdout": False, "expand": True}
+        with Bar(*columns, **how) as bar:
             task = bar.add_task("", total=None)
 
             def update(done: int, total: int, text: str) -> None:
