@@ -136,7 +136,7 @@ def test_the_summary_names_rows_that_were_left_out(
     assert summary.to_dict()["skipped"] == {
         "test": {"rows": 5, "first": ["line 2", "line 3", "line 4"]}
     }
-    assert "test 5: line 2, line 3, line 4, ... (--skip-empty)" in summary.in_words()
+    assert "test 5: line 2, line 3, line 4, ... (skip-empty)" in summary.in_words()
     again = gaam_cache.extract(config)
     assert "left out" in again.in_words()
     assert again.shards_made == 0
