@@ -104,7 +104,8 @@ def nearest(
     known |= {_plain(name): name for name in valid}
     plain = _plain(word[:LONGEST_WORD])
     parts = [one for one in known if plain and (one.startswith(plain) or plain.startswith(one))]
-    found = difflib.get_close_matches(plain, known, 1, 0.9) or parts
+    swapped = [one for one in known if sorted(one) == sorted(plain)]
+    found = swapped or difflib.get_close_matches(plain, known, 1, 0.9) or parts
     # 'best' is not 'test': of a short word one letter is much
     found = found or difflib.get_close_matches(plain, known, 1, 0.8 if len(plain) < 5 else 0.6)
     return known[found[0]] if found else None
