@@ -49,7 +49,9 @@ app = typer.Typer(
 
 def _option(*names: str, kind: str = "", panel: str | None = None, offers: Any = None, **more: Any) -> Any:  # fmt: skip
     """An option, under a heading of the help; ``offers`` are words for a shell."""
-    return typer.Option(*names, metavar=kind, rich_help_panel=panel, autocompletion=offers, **more)
+    # readable: what cannot be read is for the library to say, as all else about files
+    more |= {"rich_help_panel": panel, "autocompletion": offers, "readable": False}
+    return typer.Option(*names, metavar=kind, **more)
 
 
 def _field(config: type, *names: str, **more: Any) -> Any:
@@ -259,7 +261,7 @@ def report(
 
 @app.command("import", rich_help_panel=CARE)
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
     out: Annotated[Path | None, _i("--out", "-o", kind="FOLDER")] = None,
     arrays: Annotated[Strings, _i("--array", kind="SPLIT=NAME")] = None,
     labels: Annotated[Strings, _i("--labels", kind="SPLIT=NAME")] = None,

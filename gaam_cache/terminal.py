@@ -26,6 +26,7 @@ Report = Callable[[int, int, str], None]
 """Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
+MESSAGE = "interrupted; what is finished is kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
@@ -181,6 +182,8 @@ def _unwind(number: int, frame: Any) -> None:
 
 def _end(number: int, frame: Any) -> None:
     if number != signal.SIGHUP:  # a terminal that closes sends it again by way of the shell
+        with suppress(OSError):  # print may be what was interrupted
+            os.write(2, f"{MESSAGE}\n".encode() * _says)
         os._exit(EXIT_CODE)
 
 
@@ -265,8 +268,8 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     from typer.exceptions import TyperException
 
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+        with suppress(AttributeError, OSError):  # closed, or another's
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         with warnings.catch_warnings():
             show_warnings()
@@ -290,7 +293,7 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         _discard_stdout() if getattr(error, "errno", None) == errno.ENOSPC else None
         return _say(said)
     if code == EXIT_CODE and _says:
-        tell("interrupted; what is finished is kept: run the same again", to=sys.stderr)
+        tell(MESSAGE, to=sys.stderr)
     return code
 
 
