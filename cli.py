@@ -2,9 +2,8 @@
 
 Imports of torch and transformers happen inside the commands: ``gaam --help`` needs neither. What an
 option means is said by the field of the configuration that it sets; what has no option is a key.
+Annotations are no strings here: typer would take each apart three times, for every help.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -33,16 +32,12 @@ from gaam_decoder.planting.plant_config import PlantConfig
 if TYPE_CHECKING:
     from gaam_decoder.runs.result import RunResult
 
-SETTINGS = {
-    "extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig
-}  # fmt: skip
-THREE, CARE, UNDERSTAND, USE = (
-    "The three commands", "Look after caches and runs", "Understand", "Use and share"
-)  # fmt: skip
-DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = (
-    "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
-)  # fmt: skip
+# fmt: off
+SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
+THREE, CARE, UNDERSTAND, USE = "The three commands", "Look after caches and runs", "Understand", "Use and share"
+DATA, ENCODER, RECIPE, PROTOCOL, MACHINE, OUTPUT = "Data", "Encoder", "Recipe", "Protocol", "Machine", "Settings and output"
 WHERE = ("layers", "lr", "cache", "since")
+# fmt: on
 
 app = typer.Typer(
     name="gaam",
@@ -52,22 +47,17 @@ app = typer.Typer(
 )
 
 
-def _flag(*names: str, metavar: str = "", panel: str | None = None, offers: Any = None, **more: Any) -> Any:  # fmt: skip
+def _option(*names: str, kind: str = "", panel: str | None = None, offers: Any = None, **more: Any) -> Any:  # fmt: skip
     """An option, under a heading of the help; ``offers`` are words for a shell."""
-    return typer.Option(
-        *names, metavar=metavar, rich_help_panel=panel, autocompletion=offers, **more
-    )
+    # readable: what cannot be read is for the library to say, as all else about files
+    more |= {"rich_help_panel": panel, "autocompletion": offers, "readable": False}
+    return typer.Option(*names, metavar=kind, **more)
 
 
-def _option(*names: str, kind: str, **more: Any) -> Any:
-    """An option whose value is None unless given."""
-    return _flag(*names, metavar=kind, show_default=False, **more)
-
-
-def _field(config: type, *names: str, kind: str = "", **more: Any) -> Any:
+def _field(config: type, *names: str, **more: Any) -> Any:
     """An option of a field of a configuration, which says what it means."""
-    help = settings.in_words(config, names[0].partition("/")[0][2:])
-    return _option(*names, help=help, kind=kind, **more)
+    key = names[0].partition("/")[0][2:]
+    return _option(*names, help=settings.in_words(config, key), **more)
 
 
 def _named(package: str) -> Callable[[str], list[str]]:
@@ -80,13 +70,14 @@ def _named(package: str) -> Callable[[str], list[str]]:
     return offered
 
 
-def _studies() -> list[str]:
-    return sorted(file.parent.name for file in (data_path() / "studies").glob("*/study.toml"))
-
-
 def _preset(section: str) -> Any:
     names = settings.preset_names(section)
-    return _option("--preset", kind="NAME", help=f"Settings that were prepared: {', '.join(names)}.", offers=lambda: names)  # fmt: skip
+    help = f"Settings that were prepared: {', '.join(names)}."
+    return _option("--preset", kind="NAME", help=help, offers=lambda: names)
+
+
+def _studies() -> list[str]:
+    return sorted(file.parent.name for file in (data_path() / "studies").glob("*/study.toml"))
 
 
 attentions, heads = _named("gaam_decoder.attention"), _named("gaam_decoder.heads")
@@ -96,10 +87,10 @@ Strings = list[str] | None
 # fmt: off
 Config = Annotated[Path | None, _option("--config", kind="FILE", help="TOML with the sections extract and train, or config.toml of a run.", panel=OUTPUT)]
 Sets = Annotated[Strings, _option("--set", kind="KEY=VAL", help="Any other setting, repeatable; 'gaam describe --settings' lists them.", panel=OUTPUT)]
-DryRun = Annotated[bool, _flag("--dry-run", help="Say what it will cost; write nothing.", panel=OUTPUT)]
-Quiet = Annotated[bool, _flag("--quiet", "-q", help="No progress.", panel=OUTPUT)]
-AsJson = Annotated[bool, _flag("--json", help="Print JSON on stdout.", panel=OUTPUT)]
-Device = Annotated[str, _flag("--device", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps.", panel=MACHINE)]
+DryRun = Annotated[bool, _option("--dry-run", help="Say what it will cost; write nothing.", panel=OUTPUT)]
+Quiet = Annotated[bool, _option("--quiet", "-q", help="No progress.", panel=OUTPUT)]
+AsJson = Annotated[bool, _option("--json", help="Print JSON on stdout.", panel=OUTPUT)]
+Device = Annotated[str, _option("--device", kind="NAME", help="auto, cpu, cuda, cuda:N or mps.", panel=MACHINE)]
 MovedCache = Annotated[Path | None, _option("--cache", kind="FOLDER", help="The cache, if it has moved.")]
 OnlyAttn = Annotated[Strings, _option("--attn", kind="NAME", help="Only these mechanisms, repeatable: gaam is every form, gaam:heads=1 that one.", offers=attentions)]
 OnlyHead = Annotated[Strings, _option("--head", kind="NAME", help="Only these heads, repeatable.", offers=heads)]
@@ -115,7 +106,7 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, _flag("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[bool, _option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:  # fmt: skip
     """Run a frozen encoder once, then train attention decoders on its layers over many seeds."""
 
@@ -154,15 +145,12 @@ def extract(
     interruption, it goes on where it stopped.
     """
     resolved = _resolved("extract", locals())
-    if dry_run:
-        with show_progress("dry run", "rows", quiet=quiet) as progress:
-            _show(gaam_cache.estimate(resolved, progress=progress), as_json)
-        return
-    with show_progress("extract", "rows", quiet=quiet) as progress:
-        summary = gaam_cache.extract(resolved, progress=progress)
-    _show(summary, as_json)
-    if not (as_json or summary.missing):
-        tell(f"next: gaam train --attn laplace --cache {shlex.quote(str(summary.path))}")
+    work: Any = gaam_cache.estimate if dry_run else gaam_cache.extract
+    with show_progress("dry run" if dry_run else "extract", "rows", quiet=quiet) as progress:
+        found = work(resolved, progress=progress)
+    _show(found, as_json)
+    if not (dry_run or as_json or found.missing):
+        tell(f"next: gaam train --attn laplace --cache {shlex.quote(str(found.path))}")
 
 
 @app.command(rich_help_panel=THREE)
@@ -214,7 +202,7 @@ def train(
         # a finished run is said once: above the bar where there is one, else on stdout
         above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
 
-        def say(run: RunResult) -> None:
+        def say(run: "RunResult") -> None:
             said.append(run.path)
             (progress.line if above else tell)(run.summary())
 
@@ -241,16 +229,16 @@ def report(
     head: OnlyHead = None,
     where: Where = None,
     baseline: Annotated[str | None, _option("--baseline", kind="NAME", help="Mechanism that the others are compared with, seed by seed (default: none, where it was trained).", offers=attentions)] = None,
-    score: Annotated[str, _flag("--score", metavar="NAME", help="What is compared: " + ", ".join(plugins.names("gaam_decoder.stats.scores")) + ".", offers=_named("gaam_decoder.stats.scores"))] = "accuracy",
+    score: Annotated[str, _option("--score", kind="NAME", help="What is compared: " + ", ".join(plugins.names("gaam_decoder.stats.scores")) + ".", offers=_named("gaam_decoder.stats.scores"))] = "accuracy",
     margin: Annotated[float | None, _option("--margin", kind="POINTS", help="Largest difference that does not matter (default: 0.5 points; log-loss: 0.01 and brier: 0.005, as they are).")] = None,
-    temperature: Annotated[bool, _flag("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch.")] = False,
+    temperature: Annotated[bool, _option("--temperature", help="Fit a temperature for every seed on the rows that chose its epoch.")] = False,
     pairs: Annotated[str | None, _option("--pairs", kind="SETTING", help="Compare all rows that differ in this alone (attn, head, layers, lr, ...), each with each.")] = None,
-    every_candidate: Annotated[bool, _flag("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
+    every_candidate: Annotated[bool, _option("--all", help="Show every learning rate and weight decay, not only what validation chose.")] = False,
     top: Annotated[int | None, _option("--top", kind="N", help="Show only so many rows of each table, and their baselines.")] = None,
     format: Annotated[str | None, _option("--format", kind="NAME", help=", ".join(plugins.names("gaam_decoder.reports.formats")) + " (default: terminal).", panel=OUTPUT, offers=_named("gaam_decoder.reports.formats"))] = None,
     out: Annotated[Path | None, _option("--out", "-o", kind="FILE", help="Write to this file instead of stdout.", panel=OUTPUT)] = None,
     figures: Annotated[Path | None, _option("--figures", kind="FOLDER", help="Also write the pictures as PDF and PNG.", panel=OUTPUT)] = None,
-    as_json: Annotated[bool, _flag("--json", help="The same as --format json.", panel=OUTPUT)] = False,
+    as_json: Annotated[bool, _option("--json", help="The same as --format json.", panel=OUTPUT)] = False,
 ) -> None:  # fmt: skip
     """Print accuracy tables of the runs, and differences to a baseline with their uncertainty."""
     import gaam_decoder
@@ -273,13 +261,13 @@ def report(
 
 @app.command("import", rich_help_panel=CARE)
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of arrays: .safetensors, .npz, .npy, .h5.", readable=False)],
     out: Annotated[Path | None, _i("--out", "-o", kind="FOLDER")] = None,
     arrays: Annotated[Strings, _i("--array", kind="SPLIT=NAME")] = None,
     labels: Annotated[Strings, _i("--labels", kind="SPLIT=NAME")] = None,
     storage_dtype: Annotated[str | None, _i("--storage-dtype", kind="TYPE")] = None,
     sets: Sets = None,
-    dry_run: Annotated[bool, _flag("--dry-run", help="Say what would be taken as what; write nothing.", panel=OUTPUT)] = False,
+    dry_run: Annotated[bool, _option("--dry-run", help="Say what would be taken as what; write nothing.", panel=OUTPUT)] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -299,7 +287,7 @@ def import_(
 @app.command(rich_help_panel=CARE)
 def inspect(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
-    watch: Annotated[bool, _flag("--watch", help="Look again every few seconds, until all is done.")] = False,
+    watch: Annotated[bool, _option("--watch", help="Look again every few seconds, until all is done.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what a cache or a run is, how far it is, and who is at work on it."""
@@ -322,9 +310,9 @@ def inspect(
 @app.command(rich_help_panel=CARE)
 def verify(
     path: Annotated[Path, typer.Argument(help="A cache, a run, or a folder of runs.")] = Path("cache"),
-    quick: Annotated[bool, _flag("--quick", help="Of a cache: look at receipts and sizes only.")] = False,
-    prune: Annotated[bool, _flag("--prune", help="Of a cache: remove temporary files and shards without receipt.")] = False,
-    recompute: Annotated[int, _flag("--recompute", metavar="N", min=0, help="Of a cache: encode N random rows again, alone, and compare.")] = 0,
+    quick: Annotated[bool, _option("--quick", help="Of a cache: look at receipts and sizes only.")] = False,
+    prune: Annotated[bool, _option("--prune", help="Of a cache: remove temporary files and shards without receipt.")] = False,
+    recompute: Annotated[int, _option("--recompute", kind="N", min=0, help="Of a cache: encode N random rows again, alone, and compare.")] = 0,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -332,13 +320,15 @@ def verify(
     """Check every byte of a cache or of runs; exit 3 if something is missing or wrong."""
     import gaam_cache.inspect
     import gaam_decoder.runs.verify
-    from gaam_decoder.planting.again import drawn_again
 
     of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.verify.is_runs(path)
     if of_runs and (quick or prune or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
-    options |= {"recompute_rows": recompute, "drawn": drawn_again}
+    if recompute:
+        from gaam_decoder.planting.again import drawn_again
+
+        options |= {"recompute_rows": recompute, "drawn": drawn_again}
     with show_progress("verify", "steps", quiet=quiet) as progress:
         if of_runs:
             result: Any = gaam_decoder.runs.verify.verify(path, progress=progress)
@@ -367,35 +357,30 @@ def runs(
 @app.command(rich_help_panel=UNDERSTAND)
 def describe(
     attn: Annotated[str | None, _option("--attn", kind="NAME", help="One mechanism; without it, all are listed.", offers=attentions)] = None,
-    layers: Annotated[int, _flag("--layers", metavar="N", min=1, max=10_000, help="Layers of the encoder.")] = 40,
-    hidden_size: Annotated[int, _flag("--hidden-size", metavar="N", min=1, max=1_000_000, help="Hidden size of the encoder.")] = 5120,
-    list_settings: Annotated[bool, _flag("--settings", help="List all settings of extract, import, train and plant.")] = False,
+    layers: Annotated[int, _option("--layers", kind="N", min=1, max=10_000, help="Layers of the encoder.")] = 40,
+    hidden_size: Annotated[int, _option("--hidden-size", kind="N", min=1, max=1_000_000, help="Hidden size of the encoder.")] = 5120,
+    list_settings: Annotated[bool, _option("--settings", help="List all settings of extract, import, train and plant.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what mechanisms, heads, losses and settings there are: formulas, options, sources."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
-        if as_json:
-            _print_json({section: settings.keys(config) for section, config in SETTINGS.items()})
-        else:
-            tell(settings.list_in_words(SETTINGS, width))
+        listed = {section: settings.keys(config) for section, config in SETTINGS.items()}
+        _print_json(listed) if as_json else tell(settings.list_in_words(SETTINGS, width))
         return
     from gaam_decoder import catalogue
 
-    if attn:
-        about = catalogue.describe_mechanism(attn, layers, hidden_size)
-        lines = catalogue.mechanism_in_words(about, width)
-    else:
-        about = catalogue.catalogue(layers, hidden_size)
-        lines = catalogue.catalogue_in_words(about, width)
-    _print_json(about) if as_json else tell(lines)
+    sizes = (layers, hidden_size)
+    about = catalogue.describe_mechanism(attn, *sizes) if attn else catalogue.catalogue(*sizes)
+    in_words = catalogue.mechanism_in_words if attn else catalogue.catalogue_in_words
+    _print_json(about) if as_json else tell(in_words(about, width))
 
 
 @app.command(rich_help_panel=UNDERSTAND)
 def ablate(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    num_layers: Annotated[int, _flag("--num-layers", metavar="N", help="Layers of each group.")] = 3,
-    seed: Annotated[int, _flag("--seed", metavar="N", min=0, help="Decides the random layers.")] = 0,
+    num_layers: Annotated[int, _option("--num-layers", kind="N", help="Layers of each group.")] = 3,
+    seed: Annotated[int, _option("--seed", kind="N", min=0, help="Decides the random layers.")] = 0,
     cache: MovedCache = None,
     attn: Annotated[str | None, _option("--attn", kind="NAME", help="What to train (default: the run's own mechanism).", offers=attentions)] = None,
     device: Device = "auto",
@@ -443,11 +428,11 @@ def plant(
 @app.command(rich_help_panel=UNDERSTAND)
 def study(
     what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.", autocompletion=_studies)],
-    out: Annotated[Path, _flag("--out", "-o", metavar="FOLDER", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
+    out: Annotated[Path, _option("--out", "-o", kind="FOLDER", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
     dataset: Annotated[str | None, _option("--dataset", kind="NAME", help="Instead of the data set that the study names.")] = None,
-    dry_run: Annotated[bool, _flag("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
-    check: Annotated[bool, _flag("--check", help="Compare what comes out with what is recorded; exit 1 if it differs.")] = False,
-    record: Annotated[bool, _flag("--record", help="Write what comes out beside study.toml.")] = False,
+    dry_run: Annotated[bool, _option("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
+    check: Annotated[bool, _option("--check", help="Compare what comes out with what is recorded; exit 1 if it differs.")] = False,
+    record: Annotated[bool, _option("--record", help="Write what comes out beside study.toml.")] = False,
     sets: Annotated[Strings, _option("--set", kind="KEY=VAL", help="The machine: device, engine, devices, ...; repeatable.")] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -458,8 +443,10 @@ def study(
     if check and record:
         raise ConfigError("--check and --record at once", expected="one of them")
     recipe = studying.read_study(what)
-    machine = {key.replace("-", "_"): value for key, value in settings.pairs(sets or ()).items()}
-    place = studying.Place(out=out, dataset=dataset, machine=machine)
+    known = [name.replace("_", "-") for name in studying.MACHINE]
+    machine = settings.pairs(sets or (), "--set", known).items()
+    machine_of = {key.replace("-", "_"): value for key, value in machine}
+    place = studying.Place(out=out, dataset=dataset, machine=machine_of)
     if dry_run:
         _show(studying.estimate(recipe, place), as_json)
         return
@@ -478,8 +465,8 @@ def predict(
     text_columns: Annotated[Strings, _option("--text-column", kind="NAME", help="Column of the text, repeatable (default: those of the run).")] = None,
     cache: Annotated[Path | None, _option("--cache", kind="FOLDER", help="Instead of texts: a cache whose rows are predicted, without an encoder.")] = None,
     split: Annotated[str | None, _option("--split", kind="NAME", help="Of the cache, labelled or not (default: test).")] = None,
-    top: Annotated[int, _flag("--top", metavar="K", help="Name the K likeliest classes.")] = 1,
-    temperature: Annotated[bool, _flag("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch.")] = False,
+    top: Annotated[int, _option("--top", kind="K", help="Name the K likeliest classes.")] = 1,
+    temperature: Annotated[bool, _option("--temperature", help="Divide each seed's logits by the temperature that fits the rows that chose its epoch.")] = False,
     device: Device = "auto",
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -510,10 +497,10 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")],
     seed: Annotated[int | None, _option("--seed", kind="K", help="The decoder of this seed alone (default: the average of all).")] = None,
     cache: MovedCache = None,
-    overwrite: Annotated[bool, _flag("--overwrite", help="Replace an earlier export, in the folder and in the repository.")] = False,
+    overwrite: Annotated[bool, _option("--overwrite", help="Replace an earlier export, in the folder and in the repository.")] = False,
     push: Annotated[str | None, _option("--push", kind="USER/NAME", help="Send it to the hub too, after a question.")] = None,
-    private: Annotated[bool, _flag("--private", help="A new repository is private.")] = False,
-    yes: Annotated[bool, _flag("--yes", help="Do not ask before it is sent.")] = False,
+    private: Annotated[bool, _option("--private", help="A new repository is private.")] = False,
+    yes: Annotated[bool, _option("--yes", help="Do not ask before it is sent.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -525,12 +512,12 @@ def export(
     from gaam_cache.exporting import command
 
     of_cache = gaam_cache.inspect.is_cache(path)
-    command.check_options(path, out, of_cache=of_cache, seed=seed, cache=cache, push=push, private=private, yes=yes)  # fmt: skip
-    where = command.destination(push, of_cache=of_cache, private=private, overwrite=overwrite, yes=yes)  # fmt: skip
-    made: Any
+    asked: dict[str, Any] = {"of_cache": of_cache, "push": push, "private": private, "yes": yes}
+    command.check_options(path, out, seed=seed, cache=cache, **asked)
+    where = command.destination(overwrite=overwrite, **asked)
     if of_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
-            made = gaam_cache.export_cache(path, out, overwrite=overwrite, progress=progress)
+            made: Any = gaam_cache.export_cache(path, out, overwrite=overwrite, progress=progress)
     else:
         import gaam_decoder
 
@@ -554,12 +541,7 @@ def _resolved(section: str, values: dict[str, Any]) -> Any:
 
 def _filters(attn: Strings, head: Strings, where: Strings) -> dict[str, Any]:
     """Which runs are meant, as ``gaam_decoder.report`` takes it."""
-    found: dict[str, Any] = {"attn": attn, "head": head}
-    for key, value in settings.pairs(where or (), option="--where").items():
-        if key not in WHERE:
-            raise plugins.unknown("filter", key, WHERE, where="--where")
-        found[key] = value
-    return found
+    return {"attn": attn, "head": head} | settings.pairs(where or (), "--where", WHERE)
 
 
 def _show(found: Any, as_json: bool) -> None:

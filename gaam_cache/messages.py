@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -105,7 +104,8 @@ def nearest(
     known |= {_plain(name): name for name in valid}
     plain = _plain(word[:LONGEST_WORD])
     parts = [one for one in known if plain and (one.startswith(plain) or plain.startswith(one))]
-    found = difflib.get_close_matches(plain, known, 1, 0.9) or parts
+    swapped = [one for one in known if sorted(one) == sorted(plain)]
+    found = swapped or difflib.get_close_matches(plain, known, 1, 0.9) or parts
     # 'best' is not 'test': of a short word one letter is much
     found = found or difflib.get_close_matches(plain, known, 1, 0.8 if len(plain) < 5 else 0.6)
     return known[found[0]] if found else None
@@ -175,23 +175,8 @@ def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[st
         values: strings, lists of them, and lists of mappings of strings; empty ones are left out.
         slots: key -> what a person has to say there, as comments.
     """
-    lines = [line for key, value in values.items() if value for line in _entry(key, value)]
+    import yaml
+
+    shown = {key: visible_values(value) for key, value in values.items() if value}
+    lines = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=10**6).splitlines()
     return ["---", *lines, *(f"# {TODO}{key}: {meaning}" for key, meaning in slots.items()), "---"]
-
-
-def _entry(key: str, value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield f"{key}: {_quoted(value)}"
-        return
-    yield f"{key}:"
-    for one in value:
-        if isinstance(one, str):
-            yield f"- {_quoted(one)}"
-            continue
-        parts = [line for name, inner in one.items() for line in _entry(name, inner)]
-        yield from (f"{'  ' if place else '- '}{line}" for place, line in enumerate(parts))
-
-
-def _quoted(text: str) -> str:
-    """A string of JSON is one of YAML where every character can be seen."""
-    return json.dumps(visible(text), ensure_ascii=False)

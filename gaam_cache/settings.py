@@ -13,7 +13,7 @@ import inspect
 import textwrap
 import tomllib
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ from gaam_cache import plugins
 from gaam_cache.bundle import data_path
 from gaam_cache.config_checks import UNCHECKED
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.messages import option_of, shortened
+from gaam_cache.messages import did_you_mean, option_of, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
@@ -91,11 +91,13 @@ def resolve(
                 spelled = f"--{key_of(field)}" if layer is options else key
                 several = isinstance(value, (list, tuple))
                 found = ", ".join(map(str, value)) if several else repr(str(value))
+                choices = str(error).removeprefix("one of: ").split(", ")
                 raise ConfigError(
                     f"bad value for '{spelled}'",
                     found=shortened(found),
                     expected=str(error),
                     where=where,
+                    hint=did_you_mean(str(value), choices) if len(choices) > 1 else None,
                 ) from error
     return cls(**values)
 
@@ -105,13 +107,17 @@ def key_of(field: Field[Any]) -> str:
     return str(field.metadata.get("option") or option_of(field.name))[2:]
 
 
-def pairs(texts: Iterable[str], option: str = "--set") -> dict[str, Any]:
+def pairs(
+    texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
+) -> dict[str, Any]:
     """Values by key, of ``KEY=VALUE``; several of one key are a list."""
     found: dict[str, list[str]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise ConfigError(f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE")
+        if known is not None and key not in known:
+            raise plugins.unknown("key", key, known, where=option)
         found.setdefault(key, []).append(value)
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 

@@ -26,6 +26,7 @@ Report = Callable[[int, int, str], None]
 """Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
+MESSAGE = "interrupted; what is finished is kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
@@ -51,7 +52,6 @@ class Progress:
     """A ``Report``, and lines that stay."""
 
     def __init__(self, update: Report, line: Callable[[str], None]) -> None:
-        self.done, self.total = 0, 0
         self._update, self._line = update, line
 
     def __call__(self, done: int, total: int, text: str) -> None:
@@ -61,7 +61,6 @@ class Progress:
             KeyboardInterrupt: a signal asked for it.
         """
         go_on()
-        self.done, self.total = done, total
         with suppress(OSError):  # nobody reads stderr any more: the work goes on
             self._update(done, total, visible(text))
 
@@ -82,12 +81,15 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Pro
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
-        text = TextColumn("{task.description}", markup=False)
-        columns = (title, BarColumn(), MofNCompleteColumn(), unit, TimeRemainingColumn(), text)
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        text = TextColumn("{task.description}", markup=False, table_column=rest)
+        columns = (title, BarColumn(16), MofNCompleteColumn(), unit, TimeRemainingColumn(), text)
         console = Console(stderr=True)
         # stdout is not ours: what a command prints there must not end up above the bar
-        with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        how: Any = {"console": console, "transient": True, "redirect_stdout": False, "expand": True}
+        with Bar(*columns, **how) as bar:
             task = bar.add_task("", total=None)
 
             def update(done: int, total: int, text: str) -> None:
@@ -180,6 +182,8 @@ def _unwind(number: int, frame: Any) -> None:
 
 def _end(number: int, frame: Any) -> None:
     if number != signal.SIGHUP:  # a terminal that closes sends it again by way of the shell
+        with suppress(OSError):  # print may be what was interrupted
+            os.write(2, f"{MESSAGE}\n".encode() * _says)
         os._exit(EXIT_CODE)
 
 
@@ -264,8 +268,8 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     from typer.exceptions import TyperException
 
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+        with suppress(AttributeError, OSError):  # closed, or another's
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         with warnings.catch_warnings():
             show_warnings()
@@ -289,7 +293,7 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         _discard_stdout() if getattr(error, "errno", None) == errno.ENOSPC else None
         return _say(said)
     if code == EXIT_CODE and _says:
-        tell("interrupted; what is finished is kept: run the same again", to=sys.stderr)
+        tell(MESSAGE, to=sys.stderr)
     return code
 
 
@@ -306,11 +310,10 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
         config = settings.get(str(context.command.name))
         every = keys(config) if config else ()
         alone = [one["key"] for one in every if not one["option"]]
-        meant = nearest(option.lstrip("-"), [*alone, *(name.lstrip("-") for name in there)])
-        if meant:
-            hint = f"did you mean '--{meant}'?"
-        if meant in alone:
-            hint = f"a setting without an option: --set {meant}=VALUE"
+        if meant := nearest(option, [*there, *(f"--{key}" for key in alone)]):
+            hint = f"did you mean '{meant}'?"
+        if meant and meant[2:] in alone:
+            hint = f"a setting without an option: --set {meant[2:]}=VALUE"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 

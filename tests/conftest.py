@@ -21,7 +21,6 @@ os.environ |= {
     "HF_ENDPOINT": "http://127.0.0.1:9",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "GAAM_PROBE": "false",
 }
 
 import hypothesis
@@ -44,8 +43,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gaam")
 
-# trainings of tests are what they ask for, here and in programs that tests start, which read the
-# variable; those of the linear probe beside a sweep ask for it
+# trainings of tests are what they ask for; those of the linear probe beside a sweep ask for it
 TrainConfig.__init__.__kwdefaults__["probe"] = False
 
 ARCHITECTURES = ("llama", "gpt2", "bert")
@@ -67,13 +65,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing of the user reaches a test: no GAAM_* variable, hub, remembered check, width."""
-    for name in [name for name in os.environ if name.startswith("GAAM_")]:
-        monkeypatch.delenv(name)
+    """Nothing of the user reaches a test: no hub, remembered check, width."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
-    monkeypatch.setenv("GAAM_PROBE", "false")
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def check_options(
 
 
 def destination(
-    push: str | None, *, of_cache: bool, private: bool, overwrite: bool, yes: bool
+    *, push: str | None, of_cache: bool, private: bool, overwrite: bool, yes: bool
 ) -> Destination | None:
     """Where it would be sent; None where it would not. Asked before anything is made.
 

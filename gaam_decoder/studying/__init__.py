@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gaam_decoder.studying.estimating import estimate
 from gaam_decoder.studying.outcome import Outcome, carry_out
-from gaam_decoder.studying.place import Place
+from gaam_decoder.studying.place import MACHINE, Place
 from gaam_decoder.studying.recipe import Study, read_study
 
 __all__ = [
+    "MACHINE",
     "Outcome",
     "Place",
     "Study",

@@ -1,110 +1,94 @@
-"""Every help text can be read: headings, whole words, every option once, whatever the width."""
+"""Helps and what a shell is offered: all that there is, as wide as the terminal."""
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import re
-import typing
-from collections.abc import Iterator
-from typing import Any, Literal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
-from gaam_cache.terminal.help import row
 
 import cli
-import gaam_cache
-from gaam_cache.terminal import panels
-from gaam_decoder.config import TrainConfig
-from gaam_decoder.planting.plant_config import PlantConfig
+from gaam_cache import plugins, settings
+from tests.conftest import Outcome
 
-MANY = 10
-"""Options that a person finds without headings."""
-COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-CONFIGS = {
-    "extract": gaam_cache.ExtractConfig,
-    "import": gaam_cache.ImportConfig,
-    "plant": PlantConfig,
-    "train": TrainConfig,
-}
-NOT_TYPED = {"import": {"files"}, "plant": {"out"}, "extract": {"tokens_per_second"}}
-"""Fields that are no option: arguments, and what a file says."""
-pytestmark = pytest.mark.parametrize("command", COMMANDS)
+ROOT = Path(__file__).parents[2]
+COMMANDS: dict[str, Any] = dict(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
+MOST = {"extract": 26, "train": 29, "report": 14, "predict": 10}
+"""Options of a command; of all others eight."""
 
 
-def options(command: str) -> Iterator[Any]:
-    """All options of a command, --help too."""
-    context = COMMANDS[command].make_context(command, [], resilient_parsing=True)
-    for param in COMMANDS[command].get_params(context):
-        if param.param_type_name == "option":
-            yield param
+def test_there_are_thirteen_commands_and_few_options() -> None:
+    assert len(COMMANDS) == 13
+    for name, command in COMMANDS.items():
+        options = [one for one in command.params if one.param_type_name == "option"]
+        assert len(options) <= MOST.get(name, 8), name
 
 
-def test_a_command_has_a_heading(command: str) -> None:
-    headings = [heading for heading, names in panels.COMMANDS.items() if command in names]
-    assert len(headings) == 1, f"put '{command}' into COMMANDS of gaam_cache/terminal/panels.py"
-
-
-def test_every_option_of_a_command_with_many_has_a_heading(command: str) -> None:
-    there = [param.name for param in options(command)]
-    table = panels.OPTIONS.get(command, {})
-    placed = [name for names in table.values() for name in names]
-    assert len(placed) == len(set(placed))
-    if len(there) > MANY or table:
-        lost = sorted(set(there) - set(placed))
-        assert not lost, f"put {lost} under a heading in gaam_cache/terminal/panels.py"
-        assert 3 <= len(table[panels.FIRST]) <= MANY
-
-
-def test_every_field_of_a_configuration_is_an_option(command: str) -> None:
-    if command in CONFIGS:
-        fields = {field.name for field in dataclasses.fields(CONFIGS[command])}
-        there = {param.name for param in options(command)}
-        assert fields - there == NOT_TYPED.get(command, set())
-
-
-def test_words_to_choose_from_are_those_that_are_taken(command: str) -> None:
-    if command in CONFIGS:
-        hints = typing.get_type_hints(CONFIGS[command])
-        choices = {
-            name: typing.get_args(hint)
-            for name, hint in hints.items()
-            if typing.get_origin(hint) is Literal
-        }
-        named = {param.name: param for param in options(command)}
-        assert choices or command == "import"
-        for name, words in choices.items():
-            assert tuple(named[name].metavar.split("|")) == words, name
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_nothing_is_cut_off_or_broken_within_a_word(
-    command: str, width: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_help_has_every_option_and_is_as_wide_as_the_terminal(
+    command: str, width: int, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    context = COMMANDS[command].make_context(command, [], resilient_parsing=True)
-    shown = COMMANDS[command].get_help(context)
-    assert max(map(len, shown.splitlines())) <= width
-    assert "…" not in shown
-    assert "\033" not in shown  # no terminal
-    words = re.sub(r"\s+", " ", shown)
-    for param in options(command):
-        name, text = row(param, context)
-        assert name in words, name
-        assert text in words, name
-        assert text.endswith((".", "?")), name
-        assert shown.count(f"\n  {name}") == 1
+    shown = gaam(*command.split(), "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert all(len(line) <= width for line in shown.out.splitlines())
+    names = [name for one in COMMANDS[command].params for name in one.opts] if command else COMMANDS
+    for name in names:
+        assert name.startswith("-") <= (name in shown.out), name
 
 
-def test_headings_are_bold_on_a_terminal_alone(
-    command: str, monkeypatch: pytest.MonkeyPatch
+def test_every_option_of_a_configuration_is_one_of_the_command() -> None:
+    """A field has an option, or says that it is a key."""
+    for section, config in cli.SETTINGS.items():
+        there = {name for one in COMMANDS[section].params for name in (*one.opts, one.name)}
+        for about in settings.keys(config):
+            is_there = f"--{about['key']}" in there or about["key"] in there
+            assert is_there == about["option"], (section, about["key"])
+
+
+def offered(*words: str, shell: str = "bash") -> list[str]:
+    """What a shell is offered for the last of some words; no torch is imported for it."""
+    check = "import atexit, sys\nheavy = {'torch', 'transformers', 'datasets'}\n"
+    check += "atexit.register(lambda: print(*heavy & set(sys.modules), file=sys.stderr))\n"
+    check += "sys.argv[0] = 'gaam'\nfrom gaam_cache.terminal import entry; entry()"
+    asking = {"COMP_WORDS": " ".join(("gaam", *words)), "COMP_CWORD": str(len(words))}
+    done = subprocess.run(
+        [sys.executable, "-c", check],
+        env=os.environ | asking | {"_GAAM_COMPLETE": f"complete_{shell}", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip() == ""
+    return done.stdout.split()
+
+
+def test_a_shell_is_offered_commands_options_and_names() -> None:
+    assert set(offered("ex")) == {"extract", "export"}
+    assert "--train-rows" in offered("train", "--tr")
+    laplace = [name for name in plugins.names("gaam_decoder.attention") if name.startswith("la")]
+    assert offered("train", "--attn", "la") == laplace
+    assert set(offered("extract", "--pool", "mean,l")) == {"mean,last"}
+    assert offered("train", "--preset", "pa") == ["paper"]
+    assert offered("study", "pla") == ["planted-gates"]
+    assert offered("report", "--format", "la") == ["latex"]
+
+
+def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
+    gaam: Callable[..., Outcome],
 ) -> None:
-    context = COMMANDS[command].make_context(command, [], resilient_parsing=True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    coloured = COMMANDS[command].get_help(context)
-    assert f"\033[1m{panels.OTHER}\033[0m" in coloured
-    monkeypatch.setenv("NO_COLOR", "1")
-    plain = COMMANDS[command].get_help(context)
-    assert "\033" not in plain
-    assert re.sub("\033\\[[01]m", "", coloured) == plain
+    for words, hint in (
+        (("extract", "--shard-rows", "8"), "--set shard-rows=VALUE"),
+        (("train", "--attm", "gaam"), "did you mean '--attn'?"),
+        (("trian",), "Did you mean 'train'"),
+    ):
+        outcome = gaam(*words)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith("error: ")
+        assert re.search(re.escape(hint), outcome.err)

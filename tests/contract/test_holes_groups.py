@@ -91,8 +91,8 @@ def test_no_group_has_rows_on_two_sides(protocol: str, cache: Path, tmp_path: Pa
     "options",
     [("one",), ("class",), ("class", "--folds", 2), ("speaker", "--folds", GROUPS + 1),
      ("speaker", "--select", "last"), ("speaker", "--train-rows", 40),
-     ("speaker", "--folds", 2, "--shots", 4), ("lines.txt",), ("lines.txt", "--folds", 2),
-     ("shared",), ("shared", "--final")],
+     ("speaker", "--folds", 2, "--train-rows", "4/class"), ("lines.txt",),
+     ("lines.txt", "--folds", 2), ("shared",), ("shared", "--final")],
 )  # fmt: skip
 def test_what_groups_cannot_give_is_refused_before_training(
     options: tuple[Any, ...], cache: Path, gaam: Callable[..., Any], tmp_path: Path,

@@ -81,7 +81,7 @@ def test_sizes_are_read_in_the_order_given(given: Any, sizes: tuple[int | None, 
      0, -3, 2.0, True, "1e3", "٣", "1" * 10],
 )  # fmt: skip
 def test_bad_sizes_are_refused(given: Any) -> None:
-    with pytest.raises(ValueError, match="from 1 on, or all"):
+    with pytest.raises(ValueError, match="from 1 on"):
         parse_sizes(given)
 
 

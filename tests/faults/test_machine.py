@@ -15,7 +15,17 @@ from tests.conftest import Outcome
 from tests.faults.conftest import Bench, Forks, published
 from tests.faults.machine import HARMLESS, REFUSALS
 
-RECIPE = ("--attn", "scalar-mix", "--epochs", "1", "--device", "cpu", "--set", "compile=off")
+RECIPE = (
+    "--attn",
+    "scalar-mix",
+    "--epochs",
+    "1",
+    "--device",
+    "cpu",
+    "--set",
+    "compile=off",
+    "--no-probe",
+)
 WRITES = {"extract", "train", "ablate", "report to a file"}
 SLOW = {"report --figures"}
 SAYS_NOTHING = {"report to a file"}

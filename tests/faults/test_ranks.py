@@ -122,7 +122,16 @@ def test_ranks_make_the_bytes_of_one_and_read_the_rows_once(
 
 
 TRAIN = ("--attn", "gaam", "--attn", "scalar-mix", "--epochs", "3", "--batch-size", "4")
-ENGINE = ("--set", "seed-batch=2", "--set", "compile=off", "--device", "cpu", "--quiet")
+ENGINE = (
+    "--set",
+    "seed-batch=2",
+    "--set",
+    "compile=off",
+    "--no-probe",
+    "--device",
+    "cpu",
+    "--quiet",
+)
 TUNED = ("--lr", "1e-4,1e-3", "--tune-seeds", "0-1")
 
 

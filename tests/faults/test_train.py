@@ -19,7 +19,16 @@ from tests.conftest import Outcome
 from tests.faults.conftest import Bench, Forks
 
 RECIPE = ("--attn", "gaam", "--attn", "scalar-mix", "--epochs", "3", "--batch-size", "4")
-ENGINE = ("--set", "seed-batch=2", "--set", "compile=off", "--device", "cpu", "--quiet")
+ENGINE = (
+    "--set",
+    "seed-batch=2",
+    "--set",
+    "compile=off",
+    "--no-probe",
+    "--device",
+    "cpu",
+    "--quiet",
+)
 
 
 def arguments(bench: Bench, runs: Path, seeds: str = "0-2") -> list[str]:

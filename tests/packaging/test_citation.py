@@ -76,7 +76,7 @@ def test_a_checkout_that_is_not_installed_says_it(
     cwd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    start = "from gaam_cache.terminal.entry import main\nmain()\n"
+    start = "from gaam_cache.terminal import entry; entry()"
     shown = subprocess.run(
         [sys.executable, "-c", start, "--version"], cwd=cwd, capture_output=True, text=True
     )

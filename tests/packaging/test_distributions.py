@@ -97,7 +97,7 @@ def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
     in_wheel: dict[str, bytes],
 ) -> None:
     expected = on_disk(*PACKAGES) | {f"gaam_cache/{name}" for name in on_disk("data")}
-    expected |= {"gaam_cache/terminal/_cli.py"}
+    expected |= {"gaam_cache/_cli.py"}
     about = {name for name in in_wheel if name.startswith(f"gaam-{VERSION}.dist-info/")}
     assert in_wheel.keys() - about == expected
     assert {name.partition("/")[2] for name in about} == {
@@ -109,7 +109,7 @@ def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
         "gaam_cache/data/news_sample/train.csv",
     }
     assert needed <= expected
-    assert in_wheel["gaam_cache/terminal/_cli.py"] == (ROOT / "cli.py").read_bytes()
+    assert in_wheel["gaam_cache/_cli.py"] == (ROOT / "cli.py").read_bytes()
 
 
 def test_the_sdist_has_what_it_takes_to_build_and_test(in_sdist: dict[str, bytes]) -> None:
@@ -167,7 +167,7 @@ def run(installed: Path, tmp_path: Path) -> Callable[..., str]:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            env=bare() | {"GAAM_PROBE": "false", "OMP_NUM_THREADS": "1"},
+            env=bare() | {"OMP_NUM_THREADS": "1"},
         )
         assert done.returncode == 0, done.stderr
         assert str(ROOT) not in done.stdout + done.stderr

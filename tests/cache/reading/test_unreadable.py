@@ -36,6 +36,7 @@ def commands(config: ExtractConfig, folder: Path) -> dict[str, list[object]]:
         1,
         "--set",
         "compile=off",
+        "--no-probe",
         "--quiet",
     ]
     return {

@@ -154,7 +154,9 @@ class Bench:
         shutil.rmtree(self._runs, ignore_errors=True)
         folders = ["--cache", self.cache, "--runs", self._runs]
         few = ["--attn", "none", "--seeds", 1, "--epochs", 1, "--select", "last"]
-        return self._gaam("train", *folders, *few, "--set", "compile=off", "--device", "cpu", "-q")
+        return self._gaam(
+            "train", *folders, *few, "--set", "compile=off", "--no-probe", "--device", "cpu", "-q"
+        )
 
     def _verify(self) -> Outcome:
         return self._gaam("verify", self.cache, "--json", "-q")

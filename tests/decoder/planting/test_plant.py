@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -144,7 +142,6 @@ def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -
     ]
     shown = run("plant", out, *small, "--quiet").out
     assert "gate         two-peaks" in shown
-    assert "next: gaam train --attn none --attn chi2:heads=1" in shown
     about = json.loads(run("plant", out, *small, "--quiet", "--json").out)
     assert about["mechanism"] == "chi2"
     said = gaam("plant", tmp_path / "d", "--gate", "laplacian")
@@ -167,20 +164,6 @@ def test_as_many_rows_as_layers_are_rows(rows: int, tmp_path: Path) -> None:
     made = plant(PlantConfig(out=tmp_path / "p", rows=rows, layers=4, width=2, classes=2))
     assert sum(made.rows.values()) == rows
     assert gaam_cache.open_cache(tmp_path / "p").plan.num_layers == 4
-
-
-@pytest.mark.parametrize("gate", GATES)
-def test_what_is_proposed_next_can_be_trained(gate: str, tmp_path: Path) -> None:
-    from gaam_cache.terminal.next_step import after_planting
-
-    from gaam_decoder.config import TrainConfig
-
-    made = plant(PlantConfig(out=tmp_path / "p", gate=gate, rows=60, layers=3, width=2))
-    words = after_planting(made.path, made.attn).split()
-    attn = [after for word, after in itertools.pairwise(words) if word == "--attn"]
-    assert TrainConfig(attn=tuple(attn)).attn == tuple(attn)
-    with pytest.raises(ConfigError) if gate != "none" else contextlib.nullcontext():
-        plant(PlantConfig(out=tmp_path / "q", gate=gate, rows=60, layers=2, width=2))
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -212,12 +195,14 @@ def test_what_takes_more_memory_than_there_is_says_how_much_and_what_to_lower(
     monkeypatch.setattr(room, "free_memory", lambda: 50 * 10**6)
     large = {"layers": 10**4, "width": 10**5, "classes": 10**4}[option]
     small = {"rows": 30_000, "layers": 3, "width": 1, "classes": 2, option: large}
-    words = [word for name, value in small.items() for word in (f"--{name}", value)]
+    rows = small.pop("rows")
+    words = [word for name, value in small.items() for word in ("--set", f"{name}={value}")]
+    words += ["--rows", rows]
     outcome = gaam("plant", tmp_path / "p", *words, "--quiet")
     assert outcome.code != 0
     assert outcome.err.count("error: ") == 1
     assert "GB" in outcome.err
-    assert f"--{option}" in outcome.err.partition("to do:")[2]
+    assert option in outcome.err.partition("to do:")[2]
     assert "batch-tokens" not in outcome.err
     assert not (tmp_path / "p").exists()
 

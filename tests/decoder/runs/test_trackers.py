@@ -170,7 +170,7 @@ def test_a_tracker_that_fails_loses_no_run(
 
     monkeypatch.setattr(cls, "check", lambda _: None)
     monkeypatch.setattr(cls, "write", fail)
-    with pytest.warns(GaamWarning, match=rf"--set track={name} could not write curves of gaam"):
+    with pytest.warns(GaamWarning, match=rf"track {name} could not write curves of gaam"):
         (run,) = gaam_decoder.train(replace(config, track=name))
     assert list(run.finished) == [0, 3]
 

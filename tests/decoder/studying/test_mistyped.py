@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.errors import ConfigError, NotFoundError
+from gaam_cache.settings import key_of
 from gaam_decoder.studying import read_study
 from gaam_decoder.studying.finding import FILE
 from gaam_decoder.studying.place import MACHINE
-from gaam_decoder.studying.step import CONFIGS, spelled
+from gaam_decoder.studying.step import CONFIGS
 from tests.decoder.studying.test_recipe import OURS, PARTS
 from tests.decoder.studying.tiny_study import RECIPE, written
 
@@ -113,7 +114,7 @@ def test_every_setting_is_told_of_a_slip_as_it_is_spelled(tmp_path: Path) -> Non
         for field in dataclasses.fields(config):
             if field.name in {*MACHINE, "out", "runs", "cache", "from_cache"}:
                 continue
-            option = spelled(config, field.name)[2:]
+            option = key_of(field)
             for word in {f"{option}x", f"{option.replace('-', '_')}x"}:
                 old = PARTS[command]
                 recipe = RECIPE.replace(old, f"{whole}{word} = 1\n", 1)

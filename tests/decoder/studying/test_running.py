@@ -14,15 +14,10 @@ from gaam_decoder.studying import running
 from gaam_decoder.studying.record import DIGEST, digest
 from tests.decoder.studying.tiny_study import RECIPE, Gaam, contents, study, written
 
-SHELL = {"EPOCHS": "3", "LR": "1", "SEEDS": "3", "POOL": "max", "PROBE": "no"}
-"""Variables that would make another recipe of it."""
-
 
 def test_run_again_makes_the_same_and_trains_nothing(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path,
 ) -> None:
-    for name, value in SHELL.items():
-        monkeypatch.setenv(f"GAAM_{name}", value)
     (here / "cli.py").write_text("raise SystemExit('the cli.py of the folder')")
     before = contents(here / "studies")
     again = study(here, "--check", "--json")

@@ -188,9 +188,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train_rows": "61"}, r"at most 60, the rows of 'train'(.|\n)*--train-rows 61"),
     ({"train_rows": "1"}, r"2 or more: one of every class"),
     ({"train_rows": "2", "select": "val"}, r""),
-    ({"shots": "9999"}, r"at most \d+, the rows of 'train'(.|\n)*--shots 9999"),
+    ({"train_rows": "9999/class"}, r"at most \d+/class, the rows of 'train'(.|\n)*9999/class"),
     ({"train_rows": "31", "folds": 2}, r"at most 30, the rows of 'train' without fold 1/2"),
-    ({"shots": "all,29", "folds": 3}, r"without fold 1/3"),
+    ({"train_rows": "all,29/class", "folds": 3}, r"without fold 1/3"),
 ]
 
 
@@ -214,10 +214,9 @@ def test_a_budget_that_is_not_there_is_refused_with_the_number_that_is(
     [
         ({"train_rows": "0"}, "from 1 on"),
         ({"train_rows": ()}, "at least one --train-rows"),
-        ({"shots": "5,5"}, "--shots 5 is given twice"),
+        ({"train_rows": "5/class,5/class"}, "--train-rows 5/class is given twice"),
         ({"train_rows": "1k,1_000"}, "--train-rows 1000 is given twice"),
-        ({"train_rows": "10", "shots": "5"}, "--train-rows 10 and --shots 5"),
-        ({"shots": "1,5"}, r"--select last"),
+        ({"train_rows": "1/class,5/class"}, r"--select last"),
         ({"train_rows": "10", "folds": 2, "groups": "session"}, "rows are drawn one by one"),
         ({"select": "last", "split_seed": 3}, "split-seed plays no part"),
     ],
@@ -230,6 +229,6 @@ def test_settings_that_do_not_go_together_are_refused(
 
 
 def test_a_split_seed_plays_a_part_wherever_rows_are_drawn() -> None:
-    for options in ({"train_rows": 10}, {"shots": "1,all"}):
+    for options in ({"train_rows": 10}, {"train_rows": "1/class,all"}):
         for select in ("last", "test"):
             assert TrainConfig(select=select, split_seed=3, **options).draws  # type: ignore[arg-type]

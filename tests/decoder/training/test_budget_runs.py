@@ -69,8 +69,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "final models of folds": {"final": True, "folds": 2, "repeats": 2, "select": "last"},
     "a window": {"shuffle": "window:10"},
     "compiled": {"compile": "on", "epochs": 1, "train_rows": "8,all"},
-    "shots": {"train_rows": None, "shots": "2,9,all", "split_seed": 3},
-    "one shot": {"train_rows": None, "shots": "1,3", "select": "last"},
+    "shots": {"train_rows": "2/class,9/class,all", "split_seed": 3},
+    "one shot": {"train_rows": "1/class,3/class", "select": "last"},
     "tuned": {"lr": (1e-3, 1e-1), "tune_seeds": (7, 8)},
 }
 
@@ -85,15 +85,12 @@ def test_a_size_alone_is_what_it_is_among_others(way: str, config: TrainConfig) 
     together = gaam_decoder.train(config)
     assert len({run.path for run in together}) == len(by_key(together))
     alone = []
-    for name in ("train_rows", "shots"):
-        sizes = {"train_rows": config.sizes, "shots": config.shot_counts}[name]
-        for size in sizes if len(sizes) > 1 else ():
-            one = replace(config, runs=config.runs.parent / str(size), **{name: size})
-            alone += gaam_decoder.train(one)
-            plain = size is None
-            for run in alone[-1:]:
-                assert (name in run.recipe) != plain
-                assert bool(run.drawn) != plain
+    for place, size in enumerate(config.sizes):
+        one = replace(config, runs=config.runs.parent / str(place), train_rows=size)
+        alone += gaam_decoder.train(one)
+        for run in alone[-1:]:
+            assert bool({"train_rows", "shots"} & set(run.recipe)) == (size is not None)
+            assert bool(run.drawn) == (size is not None)
     assert by_key(together) == by_key(alone)
     for run in together:
         rows, choose = sum(run.drawn.values()), run.drawn.get("choose", 0)
@@ -222,11 +219,11 @@ def test_an_estimate_counts_the_rows_of_each_size(config: TrainConfig) -> None:
 def test_every_command_takes_a_run_of_a_budget(
     config: TrainConfig, gaam: Gaam, tmp_path: Path
 ) -> None:
-    runs = gaam_decoder.train(replace(config, train_rows=None, shots="4,9"))
+    runs = gaam_decoder.train(replace(config, train_rows="4/class,9/class"))
     for run in runs:
         rows = 2 * run.recipe["shots"]
         assert f"shots={run.recipe['shots']}" in gaam("inspect", run.path).out
-        assert run.path.name in gaam("runs", "list", config.runs).out
+        assert run.path.name in gaam("runs", config.runs).out
         out = tmp_path / f"export-{rows}"
         assert gaam("export", run.path, out, "-q").code == 0
         card = (out / "README.md").read_text()

@@ -197,7 +197,7 @@ def test_weighted_runs_are_marked_and_can_be_made_again(
     [unweighted] = build_tables(runs[:1])
     assert not any("class-weights" in note for note in notes(unweighted))
     command = train_command(runs[1])
-    assert "class-weights balanced" in command
+    assert "class-weights=balanced" in command
     again = gaam(*command.split()[1:])
     assert again.code == 0, again.err
     assert len(list(config.runs.glob("none-*"))) == 2

@@ -125,7 +125,7 @@ def test_a_cache_of_one_split_says_how_to_be_tested(config: TrainConfig, tmp_pat
         encoder=str(encoders["bert"]), dataset=str(file), splits=("train",), out=tmp_path / "c"
     )
     gaam_cache.extract(options)
-    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*train-split train --folds 5"):
+    with pytest.raises(ConfigError, match=r"no split 'test'(.|\n)*train-split=train --folds 5"):
         gaam_decoder.train(replace(config, cache=tmp_path / "c"))
 
 

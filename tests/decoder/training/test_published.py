@@ -85,7 +85,7 @@ def test_of_equal_epochs_the_first_or_that_of_the_lower_loss() -> None:
         ({"clip_order": "clip-first", "dtype": "float16"}, "clip-grad-norm with it"),
         ({"dtype": "float16", "loss_scale": "none"}, "loses small gradients"),
         ({"ties": "first", "select": "last"}, "ties plays no part"),
-        *(({name: "some"}, f"--{name.replace('_', '-')} is out of range")
+        *(({name: "some"}, f"{name.replace('_', '-')} is out of range")
           for name in ("dtype", "eval_dtype", "loss_scale", "clip_order", "ties", "schedule")),
     ],
 )  # fmt: skip

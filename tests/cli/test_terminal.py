@@ -1,0 +1,178 @@
+"""Signals, streams, refusals of the machine, and text from elsewhere."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gaam_cache import terminal
+from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.messages import brief, duration, tell, visible, visible_values
+from tests.conftest import Outcome
+from tests.hostile_strings import HOSTILE, flooded, harmful
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_nothing_of_a_hostile_name_is_obeyed(what: str) -> None:
+    name = HOSTILE[what]
+    shown = visible(name)
+    assert not harmful(shown, keep="")
+    assert not flooded(shown)
+    assert visible(shown) == shown
+    error = GaamError(f"no '{name}'", expected=name, found=f"'{name}'", hint=f"try {name}")
+    assert not harmful(str(error))
+    assert visible_values({name: [{"a": (name, 1, None)}]}) == {shown: [{"a": [shown, 1, None]}]}
+
+
+def test_no_character_of_unicode_escapes_and_ordinary_names_stay() -> None:
+    every = map(chr, range(sys.maxunicode + 1))
+    assert not harmful(visible("a".join(every)), keep="")
+    for name in ("ag_news", "\u00e4\u00f6 \u00df", "\u4e2d\u6587", "e\u0301", "50% & co", "a\\b"):
+        assert visible(name) == brief(name) == name
+
+
+def test_long_names_are_bounded_and_stay_different() -> None:
+    first, second = "a" * 5000 + "b" + "a" * 5000, "a" * 10001
+    for longest in (20, 60, 120, 4000):
+        assert len(brief(first, longest)) == longest
+        assert brief(first, longest) != brief(second, longest)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_no_encoding_of_a_terminal_refuses_a_character(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
+    monkeypatch.setattr(sys, "stdout", stream)
+    for name in HOSTILE.values():
+        tell(name)
+    sys.stdout.flush()
+    assert not harmful(raw.getvalue().decode(encoding))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59.6, "1 min 00 s"), (3725, "1 h 2 min"), (90061, "1 d 1 h")],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_without_a_terminal_a_plain_line_comes_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.0)
+    with terminal.show_progress("extract", "rows") as report:
+        report(1, 4, "hashing\x1b")
+        report(2, 4, "hashing")
+    with terminal.show_progress("extract", "rows", quiet=True) as report:
+        report(1, 4, "hashing")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0] == "extract 1/4 rows; hashing\\x1b"
+    assert "2/4 rows, 0 s left" in lines[1]
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in terminal.SIGNALS}
+    yield
+    terminal.unwind_on_signals()  # forgets what was asked
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", terminal.SIGNALS)
+def test_a_signal_whose_exception_got_lost_ends_the_work_at_the_next_progress(
+    number: signal.Signals, handlers: None
+) -> None:
+    terminal.unwind_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+    with terminal.show_progress("x", "", quiet=True) as report, pytest.raises(KeyboardInterrupt):
+        report(1, 2, "lost")
+
+
+REFUSED: dict[str, BaseException] = {
+    "not enough memory": MemoryError(),
+    "too many open files": OSError(errno.EMFILE, "x"),
+    "no more threads": RuntimeError("can't start new thread"),
+    "the system refused": OSError(errno.ENOSPC, "No space left on device"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_the_machine_refuses_is_one_message_whoever_wraps_it(what: str) -> None:
+    found = terminal.as_refusal(REFUSED[what])
+    assert found is not None
+    assert found.message.startswith(what)
+    assert found.exit_code == 1
+    if what != "the system refused":
+        wrapped = CacheError("a shard cannot be read")
+        wrapped.__cause__ = REFUSED[what]
+        assert terminal.as_refusal(wrapped).message == found.message  # type: ignore[union-attr]
+    assert terminal.as_refusal(ValueError("a bug")) is None
+
+
+def run(shell: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    """A shell in which ``$GAAM`` is the command; a pipe fails with any part of it."""
+    gaam = f"{sys.executable} {ROOT / 'cli.py'}"
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        env=os.environ | {"GAAM": gaam, "PYTHONPATH": str(ROOT)} | environ,
+        capture_output=True,
+    )
+
+
+def test_a_pipe_that_is_closed_is_no_failure_and_a_full_disk_is_one_message() -> None:
+    closed = run("$GAAM describe --settings | head -1")
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    full = run("$GAAM describe --settings > /dev/full")
+    assert full.returncode == 1
+    assert full.stderr.startswith(b"error: the system refused")
+    assert b"Traceback" not in full.stderr + closed.stderr
+    assert b"Exception" not in full.stderr
+    ascii_only = run("$GAAM describe --attn laplace", PYTHONIOENCODING="ascii")
+    assert (ascii_only.returncode, ascii_only.stderr) == (0, b"")
+
+
+def test_an_interruption_keeps_what_is_finished_and_says_so(
+    tmp_path: Path, encoders: dict[str, Path], dataset: Path, gaam: Callable[..., Outcome]
+) -> None:
+    """SIGTERM when the first shard is there."""
+    words = ["extract", "--encoder", encoders["bert"], "--dataset", dataset, "--device", "cpu"]
+    words += ["--out", tmp_path / "cache", "--set", "shard-rows=1", "--set", "batch-tokens=16"]
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "cli.py"), *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not list((tmp_path / "cache").glob("shards/*.json")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate()[1].splitlines()
+    assert process.returncode == 130
+    assert [line for line in said if line.startswith("interrupted; ")] == said[-1:]
+    again = gaam(*words, "-q")
+    assert again.code == 0, again.err
+    assert gaam("verify", tmp_path / "cache", "-q").code == 0
+
+
+def test_memory_that_numpy_asks_for_in_vain_has_run_out() -> None:
+    with pytest.raises(MemoryError) as caught:
+        np.empty(2**60, np.uint8)
+    assert terminal.ran_out(caught.value)
