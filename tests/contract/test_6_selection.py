@@ -29,7 +29,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "rates and the probe": {**RATES, "probe": True, "val_fraction": 0.4},
     "rates by other seeds": {**RATES, "tune_seeds": (7, 8), "final": True},
     "sizes": {"train_rows": (40, None), "probe": True},
-    "shots": {"shots": (9, None)},
+    "shots": {"train_rows": ("9/class", "all")},
     "layers": {
         "attn": "none",
         "layers": ((1,), None),

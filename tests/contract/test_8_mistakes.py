@@ -34,7 +34,7 @@ SHORT = {
     "I": "import --out new",
 }
 MISTAKES = """
-extrct                                           | 2 | did you mean 'extract'
+extrct                                           | 2 | extract
 E texts --poool mean                             | 2 | --poool; --pool'
 E texts --pool meen                              | 2 | meen; mean
 E texts --text-column txt                        | 2 | txt; label, text
@@ -45,9 +45,9 @@ E empty.csv --test-fraction 0.5                  | 3 | empty.csv
 E header.csv --test-fraction 0.5                 | 3 | header.csv
 E three.csv                                      | 2 | three.csv; --test-fraction
 E pictures                                       | 3 | 1.png; 0 bytes
-E cache                                          | 2 | train.csv
-E texts --max-length many                        | 2 | --max-length; many
-E texts --dtype float23                          | 2 | float23; did you mean 'float32'
+E cache                                          | 2 | train
+E texts --max-length many                        | 2 | --max-length
+E texts --dtype float23                          | 2 | float23; float32
 E texts --test-fraction 1.5                      | 2 | 1.5
 E texts --split train --split valid              | 2 | valid; test.csv
 E texts --device gpu                             | 2 | gpu; cuda
@@ -59,13 +59,13 @@ extract --encoder ./nowhere --dataset texts      | 2 | nowhere
 extract --encoder encoder --dataset texts --out three.csv | 2 | three.csv; --out
 extract --encoder other --dataset texts --out cache | 2 | config.json; --out
 T cache --attn gam                               | 2 | gam; did you mean 'gaam'
-T cache gaam                                     | 2 | --attn gaam
+T cache gaam                                     | 2 | gaam
 T cache --attn gaam:head=3                       | 2 | head; heads
 T cache --attn gaam:heads=5                      | 2 | heads=5; 6 layers
 T cache --head linaer                            | 2 | linaer; did you mean 'linear'
 T cache --lr 0                                   | 2 | --lr; 0
 T cache --lr -0.1                                | 2 | --lr; -0.1
-T cache --epochs 1.5                             | 2 | 1.5; whole number
+T cache --epochs 1.5                             | 2 | --epochs
 T cache --seeds 3-1                              | 2 | 3-1; rises
 T cache --tune-seeds 0-2                         | 2 | --tune-seeds; --lr
 T cache --layers 9                               | 2 | 9; 1 to 6
