@@ -284,7 +284,8 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
     except KeyboardInterrupt:
         code = EXIT_CODE
     except TyperException as error:
-        return _say(_usage_error(error, settings))
+        # without a command the help was shown, and nothing is to be said
+        return _say(_usage_error(error, settings)) if error.format_message() else 2
     except Exception as error:
         # of what ran out first: a file that could not be opened for that is not a damaged file
         said = as_refusal(error) or error
@@ -301,13 +302,13 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
     from gaam_cache.settings import keys  # it reads the configurations' source
 
-    if (context := getattr(error, "ctx", None)) is None or "\n" in error.message:
-        return ConfigError("no command", hint="gaam --help")  # the message is the help itself
-    said = error.format_message().partition(" (Possible")[0].rstrip(".")
-    hint = f"{context.command_path} --help"
-    if option := getattr(error, "option_name", None):
-        there = [name for one in context.command.params for name in one.opts]
-        config = settings.get(str(context.command.name))
+    said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
+    said = said.replace("Input should be ", "")
+    hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
+    if error.ctx and hasattr(error, "possibilities"):  # there is no such option
+        option = error.option_name
+        there = [name for one in error.ctx.command.params for name in one.opts]
+        config = settings.get(str(error.ctx.command.name))
         every = keys(config) if config else ()
         alone = [one["key"] for one in every if not one["option"]]
         if meant := nearest(option, [*there, *(f"--{key}" for key in alone)]):

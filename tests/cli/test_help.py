@@ -87,6 +87,10 @@ def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
         (("extract", "--shard-rows", "8"), "--set shard-rows=VALUE"),
         (("train", "--attm", "gaam"), "did you mean '--attn'?"),
         (("trian",), "Did you mean 'train'"),
+        (("extract", "--limit"), "--limit"),
+        (("extract", "--limit", "x"), "gaam extract --help"),
+        (("predict",), "gaam predict --help"),
+        (("extract", "data.csv"), "data.csv"),
     ):
         outcome = gaam(*words)
         assert (outcome.code, outcome.out) == (2, "")

@@ -40,7 +40,7 @@ def extraction(bench: Bench, root: Path, out: Path) -> list[str]:
 def training(root: Path, runs: Path) -> list[str]:
     places = ("--cache", root / "cache", "--runs", runs)
     more = f"--attn layer-mean --attn gaam --seeds {SEEDS} --epochs {EPOCHS} --set seed-batch=2"
-    more += " --batch-size 8 compile off --device cpu"
+    more += " --batch-size 8 --set compile=off --no-probe --device cpu"
     return ["train", *map(str, places), *more.split()]
 
 
