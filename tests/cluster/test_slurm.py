@@ -16,16 +16,32 @@ from typing import NamedTuple
 import pytest
 
 from gaam_cache.bundle import data_path
-from tests.conftest import random_rows, shard_bytes, write_csv
-from tests.faults import slurm
-from tests.faults.conftest import ROOT, Bench, published
+from tests.cluster import slurm
+from tests.conftest import build_encoder, random_rows, shard_bytes, write_csv
 
+ROOT = Path(__file__).parents[2]
 SCRIPTS = data_path() / "presets" / "slurm"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(slurm.why_not() is not None, reason=slurm.why_not() or ""),
 ]
 ROWS = 320
+SETTINGS = """
+[extract]
+encoder = "{root}/encoder"
+dataset = "{root}/data"
+shard_rows = 8
+batch_tokens = 32
+device = "cpu"
+
+[train]
+epochs = 4
+batch_size = 8
+seed_batch = 2
+compile = "off"
+probe = false
+device = "cpu"
+"""
 
 
 class Cluster(NamedTuple):
@@ -57,34 +73,22 @@ class Cluster(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def cluster_of_slurm(bench: Bench) -> Iterator[Cluster]:
+def cluster_of_slurm() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="gaam-slurm-") as folder:
         root = Path(folder)
         command = root / "bin" / "gaam"
         command.parent.mkdir()
+        (root / "settings.toml").write_text(SETTINGS.format(root=root))
+        build_encoder(root / "encoder", "bert")
         python = f"PYTHONPATH='{ROOT}' exec '{sys.executable}'"
-        command.write_text(
-            f"#!/bin/sh\n{python} -c 'from cli import main\nif __name__ == \"__main__\": main()' "
-            '"$@"\n'
-        )
+        settings = f'case "$1" in extract|train) set -- "$@" --config {root}/settings.toml;; esac'
+        run = 'from cli import main\nif __name__ == "__main__": main()'
+        command.write_text(f"#!/bin/sh\n{settings}\n{python} -c '{run}' \"$@\"\n")
         command.chmod(0o755)
         write_csv(root / "data" / "train.csv", [("a", "goal"), *random_rows(ROWS - 61, 3)])
         write_csv(root / "data" / "test.csv", random_rows(60, 4))
         (root / "slurm").mkdir()
-        settings = {
-            "ENCODER": bench.encoder,
-            "DATASET": root / "data",
-            "SHARD_ROWS": 8,
-            "BATCH_TOKENS": 32,
-            "DEVICE": "cpu",
-            "EPOCHS": 4,
-            "BATCH_SIZE": 8,
-            "SEED_BATCH": 2,
-            "COMPILE": "off",
-            "PROBE": "false",
-        }
         with slurm.slurm(root / "slurm") as environ:
-            environ |= {f"GAAM_{name}": str(value) for name, value in settings.items()}
             environ |= {"OMP_NUM_THREADS": "1", "PATH": f"{command.parent}:{environ['PATH']}"}
             yield Cluster(root, environ)
 
@@ -112,7 +116,7 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
     out = cluster_of_slurm.root / name
     cluster_of_slurm.run(*JOBS[name], "extract", "--out", out, "--quiet")
     said = "\n".join(cluster_of_slurm.logs().values())
-    assert published(out) == alone, said
+    assert shard_bytes(out) == alone, said
     assert {path.name for path in out.iterdir()} == {"cache.json", "shards"}
     assert "is complete" in said
     made = sum(int(count) for count in re.findall(r"this run +([\d,]+) of", said))
@@ -141,13 +145,13 @@ def test_what_a_task_that_is_ended_had_at_work_the_others_do(
     if how == "scancel":
         subprocess.run(["scancel", f"{job}_1"], env=cluster_of_slurm.environ, check=True)
     else:
-        leases = [lease.read_text() for lease in out.glob("leases/*")]
-        pids = {int(pid) for text in leases for pid in re.findall(r'"pid": (\d+)', text)}
+        claims = [claim.read_text() for claim in out.glob("claims/*.claim")]
+        pids = {int(pid) for text in claims for pid in re.findall(r'"pid": (\d+)', text)}
         if pids:
             os.kill(min(pids), signal.SIGKILL)
     slurm.wait_for_jobs(cluster_of_slurm.environ)
     said = cluster_of_slurm.logs()
-    assert published(out) == alone, said
+    assert shard_bytes(out) == alone, said
     assert any("is complete" in text for text in said.values()), said
 
 
