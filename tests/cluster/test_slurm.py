@@ -151,7 +151,8 @@ def test_what_a_task_that_is_ended_had_at_work_the_others_do(
             os.kill(min(pids), signal.SIGKILL)
     slurm.wait_for_jobs(cluster_of_slurm.environ)
     said = cluster_of_slurm.logs()
-    assert shard_bytes(out) == alone, said
+    left = {name: of for name, of in shard_bytes(out).items() if "/." not in name}
+    assert left == alone, said  # of a task that is killed a temporary file may stay
     assert any("is complete" in text for text in said.values()), said
 
 
