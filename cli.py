@@ -27,7 +27,7 @@ from gaam_cache.import_config import ImportConfig
 from gaam_cache.messages import tell
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.planting.plant_config import PlantConfig
+from gaam_decoder.plant_config import PlantConfig
 
 if TYPE_CHECKING:
     from gaam_decoder.runs.result import RunResult
@@ -326,7 +326,7 @@ def verify(
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
     if recompute:
-        from gaam_decoder.planting.again import drawn_again
+        from gaam_decoder.analysis.planting import drawn_again
 
         options |= {"recompute_rows": recompute, "drawn": drawn_again}
     with show_progress("verify", "steps", quiet=quiet) as progress:

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaam_decoder import stats
     from gaam_decoder.analysis.ablate import ablate
+    from gaam_decoder.analysis.planting import plant
     from gaam_decoder.config import TrainConfig
-    from gaam_decoder.planting.plant import plant
-    from gaam_decoder.planting.plant_config import PlantConfig
+    from gaam_decoder.plant_config import PlantConfig
     from gaam_decoder.reports.report import Report, report
     from gaam_decoder.runs.loading import load_runs
     from gaam_decoder.runs.result import RunResult

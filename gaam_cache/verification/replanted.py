@@ -58,7 +58,7 @@ def replanted(
     if drawn is None:
         raise CacheError(
             "the rows were planted, and are recomputed by who planted them",
-            expected="verify(..., drawn=gaam_decoder.planting.again.drawn_again)",
+            expected="verify(..., drawn=gaam_decoder.analysis.planting.drawn_again)",
             where=str(root.absolute()),
             hint="gaam verify --recompute does that",
         )

@@ -127,7 +127,7 @@ def verify(
         recompute_rows: encode so many random rows again, alone, and compare.
         seed: decides which.
         device: where they are encoded: auto, cpu, cuda, cuda:N or mps.
-        drawn: plants again what was planted: ``gaam_decoder.planting.again.drawn_again``.
+        drawn: plants again what was planted: ``gaam_decoder.analysis.planting.drawn_again``.
         progress: called with (done, total, what is going on).
 
     Raises:

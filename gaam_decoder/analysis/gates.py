@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.planting.gates import GATES
+from gaam_decoder.plant_config import GATES
 from gaam_decoder.runs.counting import by_seed
 from gaam_decoder.runs.result import RunResult
 

@@ -11,7 +11,7 @@ from gaam_cache import settings
 from gaam_cache.config import ExtractConfig
 from gaam_cache.messages import option_of
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.planting.plant_config import PlantConfig
+from gaam_decoder.plant_config import PlantConfig
 
 CONFIGS: dict[str, Any] = {"extract": ExtractConfig, "plant": PlantConfig, "train": TrainConfig}
 

@@ -14,8 +14,8 @@ import gaam_cache
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.format.planted import Planted
 from gaam_decoder import PlantConfig, plant
-from gaam_decoder.planting.again import drawn_again
-from gaam_decoder.planting.gates import GATES
+from gaam_decoder.analysis.planting import drawn_again
+from gaam_decoder.plant_config import GATES
 from tests.conftest import Outcome
 
 SMALL: dict[str, Any] = {"rows": 60, "layers": 4, "width": 3, "classes": 2}

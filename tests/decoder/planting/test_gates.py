@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gaam_cache import plugins
-from gaam_decoder.planting.gates import GATES
-from gaam_decoder.planting.states import GaussianStates
-from gaam_decoder.planting.teacher import planted_mechanism
+from gaam_decoder.plant_config import GATES
+from gaam_decoder.analysis.planting import GaussianStates
+from gaam_decoder.analysis.planting import planted_mechanism
 
 FORMULAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "laplace": lambda r: np.exp(-np.abs(r) / 0.5),

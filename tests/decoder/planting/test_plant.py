@@ -16,9 +16,9 @@ from gaam_cache.format.files import temporary_path
 from gaam_cache.format.shard import SHARD_FOLDER
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.planting import room
-from gaam_decoder.planting.gates import GATES
-from gaam_decoder.planting.states import GaussianStates, chosen_rows
-from gaam_decoder.planting.teacher import make_teacher
+from gaam_decoder.plant_config import GATES
+from gaam_decoder.analysis.planting import GaussianStates, chosen_rows
+from gaam_decoder.analysis.planting import make_teacher
 from tests.conftest import Outcome, shard_bytes
 
 SMALL: dict[str, Any] = {"rows": 60, "layers": 4, "width": 3, "classes": 2}
@@ -215,7 +215,7 @@ def test_memory_that_runs_out_while_it_is_planted_is_the_same_message(
         def refuse(*about: Any, error: Exception = said) -> Any:
             raise error
 
-        monkeypatch.setattr("gaam_decoder.planting.plant.planted_labels", refuse)
+        monkeypatch.setattr("gaam_decoder.analysis.planting.planted_labels", refuse)
         with pytest.raises(ShortOfMemoryError, match="lower layers, width"):
             plant(PlantConfig(out=tmp_path / "p", **SMALL))
 

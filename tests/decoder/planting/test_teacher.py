@@ -9,10 +9,10 @@ from scipy import stats
 
 from gaam_decoder.decoder import Decoder
 from gaam_decoder.heads.linear import LinearHead
-from gaam_decoder.planting.gates import GATES
-from gaam_decoder.planting.linear import linear_accuracy
-from gaam_decoder.planting.states import GaussianStates
-from gaam_decoder.planting.teacher import draw_labels, make_teacher, planted_mechanism
+from gaam_decoder.plant_config import GATES
+from gaam_decoder.analysis.planting import linear_accuracy
+from gaam_decoder.analysis.planting import GaussianStates
+from gaam_decoder.analysis.planting import draw_labels, make_teacher, planted_mechanism
 
 L, D, C = 6, 4, 3
 

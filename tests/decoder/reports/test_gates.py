@@ -18,7 +18,7 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
 )
 from gaam_decoder.attention._density import EPSILON, centred
-from gaam_decoder.planting.gates import GATES
+from gaam_decoder.plant_config import GATES
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.sections.gates import MOST
