@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
-from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
-from gaam_cache.format.planted import GAUSSIAN, planted_in
+from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, Plan, planted_in, read_plan
 from gaam_decoder.planting.plant import SPLITS, planted_labels, recorded, states_of
 from gaam_decoder.planting.plant_config import PlantConfig
 from gaam_decoder.planting.states import States

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.plan import PLAN_FILE
-from gaam_cache.format.planted import GAUSSIAN, Planted
-from gaam_cache.format.shard import SHARD_FOLDER
-from gaam_cache.format.targets import check_folder
-from gaam_cache.importing.write import write
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import check_folder
+from gaam_cache.store.importing import write
+from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, SHARD_FOLDER, Planted
 from gaam_decoder.planting.gates import GATES
 from gaam_decoder.planting.linear import linear_accuracy
 from gaam_decoder.planting.plant_config import LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig

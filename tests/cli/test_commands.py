@@ -21,8 +21,8 @@ import safetensors.numpy
 from safetensors import safe_open
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.hub import errors as hub_errors
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import load_runs
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table.build import build_tables

@@ -16,7 +16,7 @@ import typer
 
 import cli
 from gaam_cache import plugins
-from gaam_cache.format.plan import read_plan
+from gaam_cache.store.plan import read_plan
 from gaam_cache.terminal import completion, plugin_options, settings
 from gaam_decoder.specs import KINDS
 from gaam_decoder.specs import plugin_options as true_options

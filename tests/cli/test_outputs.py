@@ -16,7 +16,7 @@ RUN = "runs/gaam-linear-1f50a817-s0-1"
 Gaam = Callable[..., Outcome]
 OUTPUTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("extract", "out"): ("folder", ["--out", "@"], "gaam_cache.extraction.extract.prepare_job"),
-    ("import", "out"): ("folder", ["x.npz", "--out", "@"], "gaam_cache.importing.files.opened"),
+    ("import", "out"): ("folder", ["x.npz", "--out", "@"], "gaam_cache.store.importing.opened"),
     ("train", "runs"): ("folder", ["--runs", "@"], "gaam_decoder.training.train.sweep"),
     ("predict", "out"): (
         "file",
@@ -32,7 +32,7 @@ OUTPUTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 """A file or a folder, the words of a command with @ for what it writes, and where work begins."""
 DRY = {
     "extract": "gaam_cache.extraction.estimate.prepare_job",
-    "import": "gaam_cache.importing.files.opened",
+    "import": "gaam_cache.store.importing.opened",
     "train": "gaam_decoder.training.estimate.open_cache",
     "study": "gaam_decoder.studying.estimating.arguments",
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gaam_cache.format.sealed import unsealed
+from gaam_cache.store.digest import unsealed
 from tests.conftest import Outcome
 from tests.faults.conftest import Bench, Forks
 

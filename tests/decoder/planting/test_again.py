@@ -12,7 +12,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.errors import CacheError, NotFoundError
-from gaam_cache.format.planted import Planted
+from gaam_cache.store.plan import Planted
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.planting.again import drawn_again
 from gaam_decoder.planting.gates import GATES

@@ -14,8 +14,8 @@ import pytest
 import gaam_cache
 import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError, ShortOfMemoryError
-from gaam_cache.format.files import temporary_path
-from gaam_cache.format.shard import SHARD_FOLDER
+from gaam_cache.store.files import temporary_path
+from gaam_cache.store.plan import SHARD_FOLDER
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.planting import room
 from gaam_decoder.planting.gates import GATES
