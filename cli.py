@@ -325,10 +325,7 @@ def verify(
     if of_runs and (quick or prune or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
-    if recompute:
-        from gaam_decoder.analysis.planting import drawn_again
-
-        options |= {"recompute_rows": recompute, "drawn": drawn_again}
+    options["recompute_rows"] = recompute
     with show_progress("verify", "steps", quiet=quiet) as progress:
         if of_runs:
             result: Any = gaam_decoder.runs.verify.verify(path, progress=progress)

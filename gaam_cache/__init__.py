@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
     from gaam_cache.import_config import ImportConfig
-    from gaam_cache.importing.files import import_states, preview_import
-    from gaam_cache.importing.write import write
-    from gaam_cache.verification.verify import Verification, verify
+    from gaam_cache.store.importing import import_states, preview_import, write
+    from gaam_cache.store.verify import Verification, verify
 
 __version__ = "0.2.0"
 __all__ = [
@@ -49,14 +48,14 @@ _HOMES = {
     "GaamError": "errors",
     "estimate": "extraction.estimate",
     "export_cache": "exporting.export",
-    "Verification": "verification.verify",
+    "Verification": "store.verify",
     "extract": "extraction.extract",
     "ImportConfig": "import_config",
-    "import_states": "importing.files",
+    "import_states": "store.importing",
     "open_cache": "cache",
-    "preview_import": "importing.files",
-    "verify": "verification.verify",
-    "write": "importing.write",
+    "preview_import": "store.importing",
+    "verify": "store.verify",
+    "write": "store.importing",
 }
 
 

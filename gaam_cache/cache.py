@@ -12,19 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.layout import column_key, embeddings_key, missing_shards, planned_receipt
-from gaam_cache.format.plan import Plan, read_plan
-from gaam_cache.format.receipt import DatasetSpec, Receipt
-from gaam_cache.format.strings import unpacked
 from gaam_cache.import_config import maker_of
-from gaam_cache.reading.check_memory import CheckMemory
-from gaam_cache.reading.shard_reader import ShardReader
-from gaam_cache.reading.sharded_array import ShardedArray
+from gaam_cache.store.dtypes import unpacked
+from gaam_cache.store.plan import Plan, read_plan
+from gaam_cache.store.read import CheckMemory, ShardedArray, ShardReader
+from gaam_cache.store.shard import (
+    DatasetSpec,
+    Receipt,
+    column_key,
+    embeddings_key,
+    missing_shards,
+    planned_receipt,
+)
 
 if TYPE_CHECKING:
     import datasets
 
-    from gaam_cache.reading.torch_rows import TorchRows
+    from gaam_cache.store.as_dataset import TorchRows
 
 
 class Split:
@@ -110,7 +114,7 @@ class Split:
 
     def to_torch(self, pooling: str | None = None) -> TorchRows:
         """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
-        from gaam_cache.reading.torch_rows import TorchRows
+        from gaam_cache.store.as_dataset import TorchRows
 
         return TorchRows(self, pooling)
 
@@ -123,7 +127,7 @@ class Split:
             streaming: read rows in order, when they are asked for; else all are copied to disk.
             folder: of the copy; None: where ``datasets`` keeps its files.
         """
-        from gaam_cache.reading.arrow_rows import arrow_rows
+        from gaam_cache.store.as_dataset import arrow_rows
 
         return arrow_rows(self, self._root, self._plan, open_cache, streaming, folder)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.extraction.piece import Piece, Placed
-from gaam_cache.format.encoding import Encoding
+from gaam_cache.store.encoding import Encoding
 
 if TYPE_CHECKING:
     import numpy as np

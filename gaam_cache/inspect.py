@@ -13,14 +13,20 @@ from gaam_cache.cache import Split
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.extraction.undone import CLAIM_FOLDER
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.layout import missing_shards, planned_receipt
-from gaam_cache.format.plan import PLAN_FILE, Plan, ShardSpec, describe_encoder, read_plan
-from gaam_cache.format.planted import in_one_line, planted_in
-from gaam_cache.format.receipt import SHARD_FOLDER, Receipt, receipt_path
 from gaam_cache.import_config import maker_of
 from gaam_cache.messages import duration, excerpt, visible_values
-from gaam_cache.reading.check_memory import CheckMemory
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.plan import (
+    PLAN_FILE,
+    SHARD_FOLDER,
+    Plan,
+    ShardSpec,
+    describe_encoder,
+    planted_in,
+    read_plan,
+)
+from gaam_cache.store.read import CheckMemory
+from gaam_cache.store.shard import Receipt, missing_shards, planned_receipt, receipt_path
 
 SHOWN = 20
 """Damages, and workers, that are listed for people."""
@@ -250,8 +256,12 @@ def _in_words(about: dict[str, Any]) -> str:
         lines.append(f"  prompt       {excerpt(about['prompt'])}{over}")
     elif over:
         lines.append(f"  pooling      {over.removeprefix(', ')}")
-    if about["planted"]:
-        lines.append(f"  labels       {in_one_line(about['planted'])}")
+    if planted := about["planted"]:
+        lines.append(
+            f"  labels       drawn from a teacher: gate {planted['gate']}, "
+            f"strength {planted['strength']}, seed {planted['seed']}; its accuracy is "
+            f"{planted.get('teacher_accuracy', 'not said')}"
+        )
     if about["columns"]:
         lines.append(f"  columns      {', '.join(about['columns'])}")
     for name, split in about["splits"].items():

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gaam_cache import plugins
-from gaam_cache.format.digest import digest_of
+from gaam_cache.store.digest import digest_of
 
 
 @functools.cache

@@ -74,7 +74,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _HOMES = {
-    "PlantConfig": "planting.plant_config",
+    "PlantConfig": "plant_config",
     "PredictConfig": "use.predict_config",
     "Report": "reports.report",
     "RunResult": "runs.result",
@@ -86,7 +86,7 @@ _HOMES = {
     "load_runs": "runs.loading",
     "estimate": "training.estimate",
     "export_run": "use.export",
-    "plant": "planting.plant",
+    "plant": "analysis.planting",
     "predict": "use.predict",
     "report": "reports.report",
     "stats": "stats",

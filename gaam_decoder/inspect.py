@@ -8,8 +8,8 @@ from typing import Any
 
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError
-from gaam_cache.format.digest import short_digest
 from gaam_cache.messages import duration, visible_values
+from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.counting import on_training_rows

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gaam_cache import plugin_code
-from gaam_cache.format.digest import digest_of
+from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_budget, spell_layers, spell_numbers
 from gaam_decoder.parse import window_of
 from gaam_decoder.specs import KINDS, Spec, head_class, row_title

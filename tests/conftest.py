@@ -32,7 +32,6 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.extraction.undone import CLAIM_FOLDER
 from gaam_cache.placing import ENGINES
 from gaam_decoder.config import TrainConfig
-from tests import hdf5_forks
 from tests.tiny import build_encoder, random_rows, write_csv
 
 hypothesis.settings.register_profile(
@@ -69,17 +68,6 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path_factory.getbasetemp() / "hf_home"))
     monkeypatch.setenv("XDG_CACHE_HOME", USER_CACHE)
-
-
-@pytest.fixture
-def own_readers() -> None:
-    """Processes that look into HDF5 files are started as they are for users."""
-
-
-@pytest.fixture(autouse=True)
-def _forked_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "own_readers" not in request.fixturenames:
-        hdf5_forks.take_over(monkeypatch)
 
 
 @pytest.fixture(scope="session")

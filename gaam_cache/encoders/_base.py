@@ -11,8 +11,8 @@ from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.format.plan import Batching, describe_encoder
 from gaam_cache.messages import option_of, shortened
+from gaam_cache.store.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
     import torch

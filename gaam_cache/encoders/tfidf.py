@@ -22,8 +22,8 @@ from gaam_cache.encoders._base import Encoder
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.encoders._words import grams, words_of
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.format.digest import digest_of
 from gaam_cache.messages import shortened
+from gaam_cache.store.digest import digest_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gaam_cache.format.files import link, write_file
 from gaam_cache.messages import visible
+from gaam_cache.store.files import link, write_file
 
 RENEW_SECONDS = 10.0
 SHORTEST_PATIENCE_SECONDS = 60.0

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from gaam_cache import terminal
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.format.files import write_file
 from gaam_cache.messages import install, shortened
 from gaam_cache.placing import Placing
+from gaam_cache.store.files import write_file
 
 MOST_RESTARTS = 10
 """Of one worker: on a cluster nodes come and go."""

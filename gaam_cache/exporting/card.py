@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gaam_cache.format.plan import Plan
-from gaam_cache.format.receipt import ITEM_BYTES
 from gaam_cache.import_config import is_imported
 from gaam_cache.messages import (
     MOST_CLASSES,
@@ -15,6 +13,8 @@ from gaam_cache.messages import (
     pipes,
     plain,
 )
+from gaam_cache.store.dtypes import ITEM_BYTES
+from gaam_cache.store.plan import Plan
 
 SLOTS = {
     "license": "of the states: what data and encoder allow",

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError, HubError
-from gaam_cache.format.elsewhere import check_elsewhere
 from gaam_cache.hub.names import check_pushed_name
 from gaam_cache.hub.push import Destination, look
 from gaam_cache.messages import tell
+from gaam_cache.store.files import check_elsewhere
 
 
 def check_options(

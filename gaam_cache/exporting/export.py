@@ -12,17 +12,19 @@ import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.exporting.card import card
-from gaam_cache.format.digest import chunks, short_digest
-from gaam_cache.format.elsewhere import check_elsewhere
-from gaam_cache.format.files import NO_HARD_LINKS, open_regular, write_synced
-from gaam_cache.format.layout import planned_receipt
-from gaam_cache.format.plan import PLAN_FILE, Plan, read_plan
-from gaam_cache.format.portable import portable_plan
-from gaam_cache.format.receipt import SHARD_FOLDER, receipt_path
-from gaam_cache.format.whole_folder import whole_folder
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import chunks, short_digest
+from gaam_cache.store.files import (
+    NO_HARD_LINKS,
+    check_elsewhere,
+    open_regular,
+    whole_folder,
+    write_synced,
+)
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan
+from gaam_cache.store.shard import planned_receipt, receipt_path
+from gaam_cache.store.verify import verify
 from gaam_cache.terminal import Report, silent
-from gaam_cache.verification.verify import verify
 
 CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
 OWN_FILES = (PLAN_FILE, SHARD_FOLDER, CARD_FILE, FORMAT_FILE)

@@ -14,9 +14,9 @@ from gaam_cache.encoders._locate import locate
 from gaam_cache.encoders._located import hashes_as_they_are
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.fingerprint import difference_table, differences
 from gaam_cache.sources._base import MEDIA, Rows, find_source
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import difference_table, differences
 
 FITTED_ON = "fitted_on"
 """In the identity of an encoder that learned from rows: the split that they are."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.plan import BATCHINGS, Batching
+from gaam_cache.store.plan import BATCHINGS, Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
 CPU_BATCH_TOKENS = 2048

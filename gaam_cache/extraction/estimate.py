@@ -14,9 +14,9 @@ from gaam_cache.encoders._base import Encoder
 from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.extraction.batching import budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import prepare_job
-from gaam_cache.format.receipt import ITEM_BYTES
-from gaam_cache.format.targets import check_folder
 from gaam_cache.messages import duration, visible
+from gaam_cache.store.dtypes import ITEM_BYTES
+from gaam_cache.store.files import check_folder
 from gaam_cache.terminal import Report, silent
 
 SAMPLE_ROWS = 8192

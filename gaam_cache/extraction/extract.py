@@ -9,8 +9,8 @@ from gaam_cache.extraction.missing import make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.workers import as_rank, by_engine
-from gaam_cache.format.targets import check_folder
 from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.store.files import check_folder
 from gaam_cache.terminal import Report, silent
 
 

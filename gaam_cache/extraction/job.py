@@ -14,14 +14,12 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.extraction.recorded import recorded_settings
-from gaam_cache.format.digest import hash_rows, hash_values
-from gaam_cache.format.fingerprint import fingerprint
-from gaam_cache.format.plan import FORMAT_VERSION, Plan, rows_per_shard
-from gaam_cache.format.receipt import ITEM_BYTES
-from gaam_cache.format.strings import width_of
 from gaam_cache.messages import excerpt
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
+from gaam_cache.store.digest import hash_rows, hash_values
+from gaam_cache.store.dtypes import ITEM_BYTES, width_of
+from gaam_cache.store.plan import FORMAT_VERSION, Plan, fingerprint, rows_per_shard
 from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20

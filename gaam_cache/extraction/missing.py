@@ -14,12 +14,9 @@ from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.undone import CLAIM_FOLDER, order_of_work
 from gaam_cache.extraction.unstorable import Unstorable
 from gaam_cache.extraction.worker import ShardWorker
-from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import PLAN_FILE, Plan
-from gaam_cache.format.receipt import SHARD_FOLDER
-from gaam_cache.format.refusals import storage_errors
-from gaam_cache.format.shard import prepare_folder
-from gaam_cache.format.write_plan import adopt_plan, write_plan
+from gaam_cache.store.files import storage_errors
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, adopt_plan, write_plan
+from gaam_cache.store.shard import missing_shards, prepare_folder
 from gaam_cache.terminal import Report, in_thread
 
 

@@ -16,7 +16,7 @@ from gaam_cache.engines._claims import Claim, Claims
 from gaam_cache.extraction.states import Encoded
 from gaam_cache.extraction.undone import Undone
 from gaam_cache.extraction.worker import ShardWorker
-from gaam_cache.format.plan import ShardSpec
+from gaam_cache.store.plan import ShardSpec
 from gaam_cache.terminal import WRITER, Report
 
 SHORTEST_PAUSE_SECONDS = 0.02

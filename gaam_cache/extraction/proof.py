@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import Lengths
-from gaam_cache.format.plan import Batching
+from gaam_cache.store.plan import Batching
 
 ROWS_PER_PROOF = 500
 FEWEST = 2

@@ -11,9 +11,9 @@ from typing import Any
 from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import Plan
 from gaam_cache.import_config import ImportConfig, is_imported
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import Plan
 
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.recorded import command_again
-from gaam_cache.format.files import Identity, link, temporary_path
-from gaam_cache.format.layout import missing_shards, planned_receipt
-from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.receipt import receipt_path
-from gaam_cache.format.refusals import storage_errors
 from gaam_cache.import_config import maker_of
+from gaam_cache.store.files import Identity, link, storage_errors, temporary_path
+from gaam_cache.store.plan import Plan, ShardSpec
+from gaam_cache.store.shard import missing_shards, planned_receipt, receipt_path
 
 
 def repair_command(root: Path, name: str, again: str) -> str:

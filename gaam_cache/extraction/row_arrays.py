@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.extraction.batching import Lengths
-from gaam_cache.format.layout import ROW_DATASETS, UNLABELLED, column_key
-from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.strings import packed
 from gaam_cache.sources._base import Rows
+from gaam_cache.store.dtypes import packed
+from gaam_cache.store.plan import Plan, ShardSpec
+from gaam_cache.store.shard import ROW_DATASETS, UNLABELLED, column_key
 
 
 class RowArrays:

@@ -34,9 +34,8 @@ from gaam_cache.extraction.proof import Deviation, choose_rows, unproven
 from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.unstorable import Unstorable, unstorable
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.finite import LOST, check_digits, first_not_finite
-from gaam_cache.format.receipt import NUMPY_DTYPES
+from gaam_cache.store.dtypes import LOST, NUMPY_DTYPES, check_digits, first_not_finite
+from gaam_cache.store.encoding import Encoding
 
 
 class EncodedBatch(NamedTuple):

@@ -10,11 +10,11 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Facts
 from gaam_cache.extraction import batching
 from gaam_cache.extraction.tally import Tally
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import Plan
 from gaam_cache.messages import visible
 from gaam_cache.sources._base import Rows
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.plan import Plan
+from gaam_cache.store.shard import missing_shards
 
 FIRST_SKIPPED = 3
 """Rows of a split that were left out and are named."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gaam_cache.format.plan import Batching
+from gaam_cache.store.plan import Batching
 
 
 @dataclass(slots=True)

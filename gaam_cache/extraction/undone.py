@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gaam_cache.engines._claims import Claim, Claims, Holder
-from gaam_cache.format.plan import ShardSpec
+from gaam_cache.store.plan import ShardSpec
 
 CLAIM_FOLDER = "claims"
 

@@ -15,12 +15,16 @@ from gaam_cache.extraction.row_arrays import RowArrays
 from gaam_cache.extraction.states import Encoded, StateMaker
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.unstorable import Unstorable
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.layout import embeddings_key, shard_attributes
-from gaam_cache.format.plan import Plan, ShardSpec
-from gaam_cache.format.receipt import receipt_path
-from gaam_cache.format.shard import build_image, publish
 from gaam_cache.sources._base import Rows
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import Plan, ShardSpec
+from gaam_cache.store.shard import (
+    build_image,
+    embeddings_key,
+    publish,
+    receipt_path,
+    shard_attributes,
+)
 
 
 class ShardWorker:

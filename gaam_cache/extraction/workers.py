@@ -16,11 +16,9 @@ from gaam_cache.extraction.job import CheckedRows, prepare_job, provenance, read
 from gaam_cache.extraction.missing import Role, make_missing
 from gaam_cache.extraction.summary import ExtractSummary, summarize
 from gaam_cache.extraction.tally import Tally
-from gaam_cache.format.layout import missing_shards
-from gaam_cache.format.plan import PLAN_FILE, read_plan
-from gaam_cache.format.shard import prepare_folder
-from gaam_cache.format.write_plan import adopt_plan
 from gaam_cache.placing import placed
+from gaam_cache.store.plan import PLAN_FILE, adopt_plan, read_plan
+from gaam_cache.store.shard import missing_shards, prepare_folder
 from gaam_cache.terminal import Report, in_thread
 
 TELL_SECONDS = 0.2

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError, GaamError, HubError
-from gaam_cache.format.files import write_file
 from gaam_cache.hub.errors import TIMEOUT_SECONDS, hub_errors, meant_what_is_here
 from gaam_cache.messages import shortened
+from gaam_cache.store.files import write_file
 
 PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.model")
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""

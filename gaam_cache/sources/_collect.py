@@ -13,11 +13,11 @@ from typing import Any
 from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
-from gaam_cache.format.plan import MAX_VALUE_BYTES
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts
 from gaam_cache.sources._table import Columns, Record, Table
 from gaam_cache.sources.media._base import Looker
+from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
 
 SHOWN = 3

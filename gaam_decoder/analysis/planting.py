@@ -23,13 +23,11 @@ from scipy.special import log_softmax, softmax
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.plan import PLAN_FILE
-from gaam_cache.format.planted import GAUSSIAN, Planted
-from gaam_cache.format.shard import SHARD_FOLDER
-from gaam_cache.format.targets import check_folder
-from gaam_cache.importing.write import write
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import check_folder
+from gaam_cache.store.importing import write
+from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, SHARD_FOLDER, Planted
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.specs import Spec, build

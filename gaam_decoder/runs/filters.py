@@ -14,9 +14,9 @@ from pathlib import Path
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.plan import PLAN_FILE, read_plan
 from gaam_cache.messages import brief, shortened
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.plan import PLAN_FILE, read_plan
 from gaam_decoder.number_lists import Layers, parse_layers, spell_layers
 from gaam_decoder.runs.filter_values import Texts, layer_sets, moment, rates
 from gaam_decoder.runs.result import RunResult

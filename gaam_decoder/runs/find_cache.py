@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.plan import Plan, read_plan
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.runs.result import RunResult
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.encoding import Encoding
+from gaam_cache.store.encoding import Encoding
 from gaam_decoder.number_lists import DRAWN_BY, MAX_NUMBERS
 from gaam_decoder.recipe import has_test_rows
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import CacheError, StorageError
-from gaam_cache.format.digest import chunks, digest_of_stream
-from gaam_cache.format.files import Identity, open_regular
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import chunks, digest_of_stream
+from gaam_cache.store.files import Identity, open_regular
 
 
 class HashedFiles:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaam_cache.format.digest import digest_of
+from gaam_cache.store.digest import digest_of
 
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gaam_cache.format.sealed import unsealed
-from gaam_cache.format.strict_json import read_json
+from gaam_cache.store.digest import unsealed
+from gaam_cache.store.files import read_json
 from gaam_decoder.runs import run_checks
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_files import check_size, reading

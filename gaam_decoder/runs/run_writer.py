@@ -14,10 +14,15 @@ import torch
 from numpy.typing import NDArray
 
 from gaam_cache.engines._claims import is_alive
-from gaam_cache.format.digest import digest_of_stream
-from gaam_cache.format.files import Parts, make_folder, sync_folder, temporary_path, write_synced
-from gaam_cache.format.refusals import storage_errors
-from gaam_cache.format.sealed import sealed_text
+from gaam_cache.store.digest import digest_of_stream, sealed_text
+from gaam_cache.store.files import (
+    Parts,
+    make_folder,
+    storage_errors,
+    sync_folder,
+    temporary_path,
+    write_synced,
+)
 from gaam_decoder.runs.run_checks import (
     CONFIG_FILE,
     CREATED_FORMAT,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.files import Parts
+from gaam_cache.store.files import Parts
 
 Arrays = Mapping[str, NDArray[Any]]
 DTYPES: dict[str, np.dtype[Any]] = {

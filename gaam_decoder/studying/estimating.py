@@ -10,8 +10,8 @@ from typing import Any
 import gaam_cache
 from gaam_cache.errors import GaamError, GaamWarning, NotFoundError
 from gaam_cache.extraction.estimate import in_bytes
-from gaam_cache.format.targets import check_folder
 from gaam_cache.messages import brief, duration
+from gaam_cache.store.files import check_folder
 from gaam_decoder.analysis.ablate import trainings
 from gaam_decoder.studying.asked_runs import check_strangers
 from gaam_decoder.studying.place import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._ranks import Rank
-from gaam_cache.format.targets import check_file, check_folder
+from gaam_cache.store.files import check_file, check_folder
 from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
 from gaam_decoder.studying.asked_runs import check_runs, check_strangers
 from gaam_decoder.studying.checking import Checked, compare

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import read_bytes
 from gaam_cache.settings import key_of, resolve
+from gaam_cache.store.files import read_bytes
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.reports.report import report
 from gaam_decoder.specs import parse_attention

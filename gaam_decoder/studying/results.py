@@ -16,7 +16,7 @@ from typing import Any
 import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import NotFoundError
-from gaam_cache.format.files import write_file
+from gaam_cache.store.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.final_models import all_runs

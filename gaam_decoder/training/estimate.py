@@ -11,8 +11,8 @@ import torch
 
 from gaam_cache import devices
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.format.targets import check_folder
 from gaam_cache.messages import duration
+from gaam_cache.store.files import check_folder
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.run_folders import runs_of_key

@@ -12,8 +12,7 @@ from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.files import make_folder
-from gaam_cache.format.refusals import storage_errors
+from gaam_cache.store.files import make_folder, storage_errors
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.result import RunResult

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from gaam_cache import devices
 from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
 from gaam_cache.engines._ranks import Rank, device_of, find_rank
-from gaam_cache.format.plan import PLAN_FILE
-from gaam_cache.format.targets import check_folder
 from gaam_cache.placing import placed
+from gaam_cache.store.files import check_folder
+from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_reader import read_run

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaam_cache.format.files import write_file
-from gaam_cache.format.sealed import open_sealed, seal_parts
+from gaam_cache.store.digest import open_sealed, seal_parts
+from gaam_cache.store.files import write_file
 from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
 
 if TYPE_CHECKING:

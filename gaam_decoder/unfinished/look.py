@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.format.digest import digest_of
+from gaam_cache.store.digest import digest_of
 from gaam_decoder.runs.run_name import unfinished_folders, work_of
 from gaam_decoder.unfinished.checkpoint import read
 

@@ -21,9 +21,9 @@ from typing import Any
 from torch import Tensor
 
 from gaam_cache.errors import GaamWarning
-from gaam_cache.format.digest import digest_of
-from gaam_cache.format.refusals import storage_errors
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import digest_of
+from gaam_cache.store.files import storage_errors
 from gaam_decoder.runs.run_name import unfinished_name
 from gaam_decoder.runs.seed_result import SeedResult
 from gaam_decoder.unfinished.checkpoint import Checkpoint, publish, read

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gaam_cache.format.encoding import Encoding
 from gaam_cache.messages import (
     MOST_CLASSES,
     NOUNS,
@@ -16,6 +15,7 @@ from gaam_cache.messages import (
     pipes,
     plain,
 )
+from gaam_cache.store.encoding import Encoding
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers

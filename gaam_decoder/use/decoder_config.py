@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from gaam_cache.format.encoding import Encoding
+from gaam_cache.store.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.number_lists import MAX_NUMBERS
 from gaam_decoder.specs import parse_attention, parse_head

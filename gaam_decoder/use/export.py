@@ -8,11 +8,9 @@ from typing import Any
 
 import gaam_cache
 from gaam_cache.errors import GaamError
-from gaam_cache.format.elsewhere import check_elsewhere
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.files import write_file
-from gaam_cache.format.whole_folder import whole_folder
 from gaam_cache.messages import visible
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.files import check_elsewhere, whole_folder, write_file
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult

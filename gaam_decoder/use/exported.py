@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.digest import chunks, digest_of_stream
-from gaam_cache.format.files import open_regular, write_file
-from gaam_cache.format.sealed import sealed_text, unsealed
-from gaam_cache.format.strict_json import read_json
 from gaam_cache.messages import visible
+from gaam_cache.store.digest import chunks, digest_of_stream, sealed_text, unsealed
+from gaam_cache.store.files import open_regular, read_json, write_file
 from gaam_decoder.decoder import on_paper
 from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
 from gaam_decoder.use.decoder_config import DecoderConfig

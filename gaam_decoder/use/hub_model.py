@@ -12,7 +12,7 @@ from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import write_file
+from gaam_cache.store.files import write_file
 from gaam_decoder.use.decoder_config import DecoderConfig
 from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import (

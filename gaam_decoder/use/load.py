@@ -12,7 +12,7 @@ import torch
 
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
-from gaam_cache.format.encoding import Encoding
+from gaam_cache.store.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.runs.find_cache import plan_of
 from gaam_decoder.runs.loading import one_run

@@ -24,13 +24,12 @@ from gaam_cache.errors import (
     GaamWarning,
     NotFoundError,
 )
-from gaam_cache.format.digest import short_digest
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.files import temporary_path
-from gaam_cache.format.fingerprint import differences
-from gaam_cache.format.refusals import storage_errors
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import SUFFIXES, Columns, choose, open_table
+from gaam_cache.store.digest import short_digest
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.files import storage_errors, temporary_path
+from gaam_cache.store.plan import differences
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.use.predict_config import PredictConfig

@@ -69,8 +69,8 @@ PARTS = {
     "  assemble, finite check": ("gaam_cache.extraction.states:StateMaker._assemble",),
     "  prove": ("gaam_cache.extraction.states:StateMaker._prove",),
     "  build HDF5 image": ("gaam_cache.extraction.worker:build_image",),
-    "  hash shard": ("gaam_cache.format.shard:digest_of",),
-    "  write, sync, link": ("gaam_cache.format.shard:write_file",),
+    "  hash shard": ("gaam_cache.store.shard:digest_of",),
+    "  write, sync, link": ("gaam_cache.store.shard:write_file",),
 }
 """What is timed, by the name under which it is called."""
 

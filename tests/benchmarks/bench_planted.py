@@ -22,9 +22,8 @@ from pathlib import Path
 import torch
 
 from gaam_decoder import TrainConfig, load_runs, train
-from gaam_decoder.plant_config import GATES
 from gaam_decoder.analysis.planting import plant
-from gaam_decoder.plant_config import PlantConfig
+from gaam_decoder.plant_config import GATES, PlantConfig
 from gaam_decoder.reports.comparisons.against_baseline import Comparison
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import parse_attention

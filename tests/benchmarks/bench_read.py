@@ -32,8 +32,7 @@ import numpy as np
 import torch
 
 from gaam_cache.cache import open_cache
-from gaam_cache.reading.check_memory import RACY_NANOSECONDS, Identity
-from gaam_cache.reading.shard_reader import ShardReader
+from gaam_cache.store.read import RACY_NANOSECONDS, Identity, ShardReader
 from tests.benchmarks._machine import alternate, describe, median_ratio
 from tests.cache.published import write_random_cache
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from gaam_cache.cache import EmbeddingCache, open_cache
-from gaam_cache.reading.shard_reader import ShardReader
+from gaam_cache.store.read import ShardReader
 from gaam_decoder import TrainConfig
 from gaam_decoder.recipe import NO_TEST, Recipe
 from gaam_decoder.training.items import recipes

@@ -58,9 +58,8 @@ def resume(cache: Path) -> None:
     from gaam_cache.engines.undone import CLAIM_FOLDER, order_of_work
 
     from gaam_cache.extraction.repair import discard_broken
-    from gaam_cache.format.layout import missing_shards
-    from gaam_cache.format.plan import read_plan
-    from gaam_cache.format.write_plan import adopt_plan
+    from gaam_cache.store.plan import adopt_plan, read_plan
+    from gaam_cache.store.shard import missing_shards
 
     plan = adopt_plan(cache, read_plan(cache).fingerprint_fields)
     assert not discard_broken(cache, plan)

@@ -28,7 +28,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.table.build import build_tables

@@ -12,14 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.digest import hash_values
-from gaam_cache.format.fingerprint import fingerprint
-from gaam_cache.format.layout import column_key, shard_attributes
-from gaam_cache.format.plan import Plan, ShardSpec, read_plan, rows_per_shard
-from gaam_cache.format.receipt import ITEM_BYTES, read_receipt, receipt_path
-from gaam_cache.format.shard import build_image, publish
-from gaam_cache.format.strings import packed, width_of
-from gaam_cache.format.write_plan import write_plan
+from gaam_cache.store.digest import hash_values
+from gaam_cache.store.dtypes import ITEM_BYTES, packed, width_of
+from gaam_cache.store.plan import (
+    Plan,
+    ShardSpec,
+    fingerprint,
+    read_plan,
+    rows_per_shard,
+    write_plan,
+)
+from gaam_cache.store.shard import (
+    build_image,
+    column_key,
+    publish,
+    read_receipt,
+    receipt_path,
+    shard_attributes,
+)
 
 
 def write_cache(

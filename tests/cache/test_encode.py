@@ -20,8 +20,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Encoding, RowEncoder
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, GaamError, NotFoundError, NumericsError
-from gaam_cache.format.plan import read_plan
-from gaam_cache.importing.write import write
+from gaam_cache.store.importing import write
+from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.test_vision_task import write_figures

@@ -12,9 +12,9 @@ import pytest
 
 from gaam_cache.engines._claims import Claims, this_process
 from gaam_cache.extraction.undone import CLAIM_FOLDER
-from gaam_cache.format.plan import read_plan
-from gaam_cache.format.receipt import receipt_path
 from gaam_cache.inspect import inspect
+from gaam_cache.store.plan import read_plan
+from gaam_cache.store.shard import receipt_path
 from tests.cache.published import write_cache
 from tests.cache.reading.test_many_shards import number_everywhere
 from tests.conftest import Outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig, load_runs
 from tests.conftest import GOLDEN, Outcome
 from tests.hostile_strings import HOSTILE, flooded, harmful

@@ -17,8 +17,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._deviation import ROUNDING, recompute_limit, relative
 from gaam_cache.encoders._model import encoder as module
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.format.layout import missing_shards
-from gaam_cache.verification.verify import verify
+from gaam_cache.store.shard import missing_shards
+from gaam_cache.store.verify import verify
 from tests.cache.encoders import architectures
 from tests.cache.encoders.test_architectures import REPRESENTATIVE
 from tests.cache.encoders.test_states import TEXTS, config_for

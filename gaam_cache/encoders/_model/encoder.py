@@ -33,7 +33,7 @@ from gaam_cache.encoders._model.weights import (
 )
 from gaam_cache.encoders.poolings._base import load_poolings
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.plan import CONVENTIONS
+from gaam_cache.store.plan import CONVENTIONS
 
 
 class ModelEncoder(Encoder):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gaam_cache.encoders._deviation import ROUNDING, relative
 from gaam_cache.encoders._model.forward import Forward, Mask, Unusable, hooks
-from gaam_cache.format.plan import BATCHINGS, Batching
+from gaam_cache.store.plan import BATCHINGS, Batching
 
 ROWS = 2
 """Rows of each of the lengths that are tried together; of a greater one there is one."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from gaam_cache.config_checks import PLACE, check_place
 from gaam_cache.errors import NotFoundError
-from gaam_cache.format.files import read_bytes
+from gaam_cache.store.files import read_bytes
 
 LARGEST = 2**20
 """Bytes of a prompt; more is longer than what encoders read."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import gaam_cache
-from gaam_cache.format.digest import short_digest
 from gaam_cache.messages import brief
+from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.reports.notes.claims import claims, conclusion
 from gaam_decoder.reports.notes.notes import notes, warnings

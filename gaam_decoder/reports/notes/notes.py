@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gaam_cache.format.digest import short_digest
 from gaam_cache.messages import brief
+from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import literature
 from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, counterpart

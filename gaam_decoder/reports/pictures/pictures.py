@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.format.files import write_file
 from gaam_cache.messages import brief
+from gaam_cache.store.files import write_file
 from gaam_decoder.reports.comparisons.against_baseline import Comparison
 from gaam_decoder.reports.pictures.picture import Picture, slug
 from gaam_decoder.reports.pictures.row_pictures import row_pictures

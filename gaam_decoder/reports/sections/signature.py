@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import gaam_cache
-from gaam_cache.format.digest import digest_of, short_digest
+from gaam_cache.store.digest import digest_of, short_digest
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.reports.writing.section import Section, Writer

@@ -12,8 +12,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gaam_cache.format.digest import digest_of
 from gaam_cache.messages import brief
+from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.reports.table.scores import Part
 from gaam_decoder.runs.result import RunResult

@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.files import write_file
-from gaam_cache.format.plan import PLAN_FILE
-from gaam_cache.format.receipt import SHARD_FOLDER
-from gaam_cache.format.refusals import storage_errors
-from gaam_cache.format.targets import check_file, check_folder
+from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table.base import Format, Table
 from gaam_decoder.runs.run_reader import RUN_FILE

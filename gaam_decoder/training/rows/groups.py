@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.files import read_bytes
 from gaam_cache.messages import nearest, shortened
+from gaam_cache.store.files import read_bytes
 from gaam_decoder.recipe import Groups
 
 LARGEST_GROUPS = 2**30

@@ -10,7 +10,7 @@ import torch
 
 from gaam_cache.cache import ShardedArray, Split
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.digest import digest_of
+from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import Layers
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.training.rows.features import TYPES, Features, Place

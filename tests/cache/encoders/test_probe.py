@@ -27,7 +27,7 @@ from gaam_cache.extraction.proof import choose_rows
 from gaam_cache.extraction.states import StateMaker
 from gaam_cache.extraction.tally import Tally
 from gaam_cache.extraction.worker import ShardWorker
-from gaam_cache.format.plan import read_plan
+from gaam_cache.store.plan import read_plan
 from tests.cache.encoders import architectures
 from tests.conftest import Outcome
 

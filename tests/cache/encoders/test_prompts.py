@@ -20,7 +20,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, NotFoundError
-from gaam_cache.format.plan import read_plan
+from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.tokenizers_of import KINDS, save
 from tests.conftest import Outcome
 

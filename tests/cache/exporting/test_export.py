@@ -17,8 +17,7 @@ import gaam_decoder
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.exporting import export
 from gaam_cache.exporting.export import OWN_FILES, export_cache
-from gaam_cache.format.plan import read_plan
-from gaam_cache.format.portable import portable_name, portable_plan
+from gaam_cache.store.plan import portable_name, portable_plan, read_plan
 from gaam_decoder import TrainConfig
 from tests.conftest import shard_bytes
 

@@ -16,7 +16,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Encoding
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.extraction.again import open_again
-from gaam_cache.format.plan import read_plan
+from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.conftest import build_encoder
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.extraction.batching import BATCH_COST_TOKENS, padding_share, token_budget_batches
-from gaam_cache.format.plan import BATCHINGS
+from gaam_cache.store.plan import BATCHINGS
 
 LENGTHS = st.lists(st.integers(1, 600), min_size=1, max_size=200)
 

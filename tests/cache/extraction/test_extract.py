@@ -15,8 +15,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.extraction.worker import ShardWorker
-from gaam_cache.format.plan import ShardSpec
-from gaam_cache.format.receipt import receipt_path
+from gaam_cache.store.plan import ShardSpec
+from gaam_cache.store.shard import receipt_path
 from tests.conftest import build_encoder, shard_bytes, write_csv
 
 
@@ -278,7 +278,7 @@ def test_incomplete_weights_are_refused(tiny_config: ExtractConfig, tmp_path: Pa
 
 
 def test_a_full_shard_is_bounded_in_bytes() -> None:
-    from gaam_cache.format.plan import rows_per_shard
+    from gaam_cache.store.plan import rows_per_shard
 
     assert rows_per_shard(40 * 5120 * 2, 2048) == 1250  # Llama-2-13B in float16: 512 MB
     assert rows_per_shard(6 * 384 * 2, 2048) == 2048

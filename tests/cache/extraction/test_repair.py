@@ -13,7 +13,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, GaamWarning
 from gaam_cache.extraction import repair
 from gaam_cache.extraction.repair import discard_broken
-from gaam_cache.format.plan import read_plan
+from gaam_cache.store.plan import read_plan
 from tests.conftest import Outcome, shard_bytes
 
 NAME = "train-00002"

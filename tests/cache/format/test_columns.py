@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gaam_cache
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.strings import packed, string_fault, unpacked, width_of
+from gaam_cache.store.dtypes import packed, string_fault, unpacked, width_of
 from tests.cache.format.test_format import read_cache
 from tests.cache.published import COLUMN, write_kept_cache
 from tests.cache.verification.forgery import replace_shard

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.elsewhere import check_elsewhere
+from gaam_cache.store.files import check_elsewhere
 
 INSIDE = ["source", "source/sub", "source/a/b", "source/", "./source/sub", "other/../source/sub",
           "link", "link/sub", "link/../source/sub", "up/source/sub", "source/../link/new",

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gaam_cache.format import pieces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaam_cache.format import pieces
-from gaam_cache.format.digest import digest_of, hash_file
-from gaam_cache.format.files import write_file
-from gaam_cache.format.sealed import open_sealed, seal_parts
+from gaam_cache.store.digest import digest_of, hash_file, open_sealed, seal_parts
+from gaam_cache.store.files import write_file
 
 
 @given(parts=st.lists(st.binary(max_size=99)))

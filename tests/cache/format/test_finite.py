@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gaam_cache.format.finite import first_not_finite
+from gaam_cache.store.dtypes import first_not_finite
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, max_side=9)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gaam_cache.format import targets
 
 from gaam_cache.errors import ConfigError
-from gaam_cache.format import targets
-from gaam_cache.format.targets import check_file, check_folder
+from gaam_cache.store.files import check_file, check_folder
 
 CHECKS: dict[str, Callable[[Path], None]] = {
     "file": lambda path: check_file(path, option="--out"),

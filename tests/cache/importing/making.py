@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_cache.import_config import ImportConfig
-from gaam_cache.importing.files import import_states
-from gaam_cache.importing.storing import as_float32
-from gaam_cache.importing.summary import ImportSummary
+from gaam_cache.store.dtypes import as_float32
+from gaam_cache.store.importing import ImportSummary, import_states
 
 Arrays = Mapping[str, Any]
 FORMATS = ("safetensors", "npz", "compressed.npz", "h5", "gzip.h5")

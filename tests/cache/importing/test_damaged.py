@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gaam_cache.importing.containers import _hdf5_program, hdf5
 
 import gaam_cache
 from gaam_cache.errors import GaamError
-from gaam_cache.importing.containers import _hdf5_program, hdf5
 from tests.cache.importing.making import FORMATS, labels, run, safetensors_bytes, save, states
 
 GIVEN = {"embeddings": states(6), "labels": labels(6)}
@@ -221,7 +221,7 @@ def test_compressed_zeros_take_bounded_memory(tmp_path: Path) -> None:
 def stop_after_checking(file: Path, out: Path) -> None:
     """All of a first reading."""
     from gaam_cache.import_config import ImportConfig
-    from gaam_cache.importing.files import import_states
+    from gaam_cache.store.importing import import_states
 
     def report(done: int, total: int, text: str) -> None:
         if done > total * 0.9 or text.startswith("looking"):

@@ -16,7 +16,7 @@ import gaam_cache
 from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.import_config import ImportConfig
-from gaam_cache.importing.files import preview_import
+from gaam_cache.store.importing import preview_import
 from tests.cache.importing.making import FORMATS, BFloat16, labels, run, save, states
 
 TRAIN, TEST = states(21, seed=1), states(10, seed=2)

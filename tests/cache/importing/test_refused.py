@@ -15,7 +15,7 @@ import pytest
 import gaam_cache
 from gaam_cache.errors import ConfigError, DataError, GaamError, NumericsError
 from gaam_cache.import_config import ImportConfig
-from gaam_cache.importing.storing import LARGEST
+from gaam_cache.store.dtypes import LARGEST
 from tests.cache.importing.making import BFloat16, labels, run, safetensors_bytes, save, states
 
 TRAIN = states(9)
@@ -300,7 +300,7 @@ def test_a_folder_with_another_cache_is_refused_before_states_are_read(
 ) -> None:
     save(tmp_path / "train.npz", GOOD)
     run(tmp_path / "train.npz", out=tmp_path / "c")
-    monkeypatch.setattr("gaam_cache.importing.publish.look_at", None)
+    monkeypatch.setattr("gaam_cache.store.importing.look_at", None)
     for out in (tmp_path / "c", tiny_cache):
         with pytest.raises(ConfigError, match="holds another cache"):
             run(tmp_path / "train.npz", out=out, storage_dtype="float16")

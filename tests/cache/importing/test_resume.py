@@ -25,7 +25,7 @@ ARRAYS = {
 KILLER = """
 import os, signal, sys
 from pathlib import Path
-import gaam_cache.importing.publish  # every fork finds it loaded
+import gaam_cache.store.importing  # every fork finds it loaded
 from tests.cache.importing.making import run
 
 file, folder = Path(sys.argv[1]), Path(sys.argv[2])
@@ -125,10 +125,14 @@ def test_a_shard_that_is_not_that_of_the_files_is_found(tmp_path: Path) -> None:
     """A shard of another import whose receipt was forged: bytes and receipt agree."""
     from dataclasses import replace
 
-    from gaam_cache.format.layout import shard_attributes
-    from gaam_cache.format.plan import read_plan
-    from gaam_cache.format.receipt import read_receipt, receipt_path
-    from gaam_cache.format.shard import build_image, publish
+    from gaam_cache.store.plan import read_plan
+    from gaam_cache.store.shard import (
+        build_image,
+        publish,
+        read_receipt,
+        receipt_path,
+        shard_attributes,
+    )
 
     file = save(tmp_path / "all.npz", ARRAYS)
     run(file, out=tmp_path / "c")
@@ -173,7 +177,7 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 from gaam_cache.import_config import ImportConfig
-from gaam_cache.importing.files import import_states
+from gaam_cache.store.importing import import_states
 import h5py, numpy
 small, large, out = sys.argv[1:]
 config = lambda file, name: ImportConfig(files=(file,), out=Path(out) / name, shard_rows=64)

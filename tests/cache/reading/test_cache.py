@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.receipt import SHARD_FOLDER, read_receipt
-from gaam_cache.reading.sharded_array import ShardedArray
+from gaam_cache.store.plan import SHARD_FOLDER
+from gaam_cache.store.read import ShardedArray
+from gaam_cache.store.shard import read_receipt
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)

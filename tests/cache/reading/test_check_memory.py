@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from gaam_cache.reading import check_memory, shard_reader
 
 import gaam_cache
 from gaam_cache.errors import CacheError
-from gaam_cache.format.plan import read_plan
-from gaam_cache.format.receipt import read_receipt
-from gaam_cache.reading import check_memory, shard_reader
-from gaam_cache.reading.check_memory import CheckMemory, Identity, memory_path
+from gaam_cache.store.plan import read_plan
+from gaam_cache.store.read import CheckMemory, Identity, memory_path
+from gaam_cache.store.shard import read_receipt
 from tests.cache.published import write_random_cache
 
 SEES_STORES = check_memory.sees_stores

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gaam_cache.format import files
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import StorageError
-from gaam_cache.format import files
-from gaam_cache.format.refusals import raise_if_refused
+from gaam_cache.store.files import raise_if_refused
 from gaam_cache.terminal import as_refusal
 from tests.conftest import Outcome, shard_bytes
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.format.fingerprint import fingerprint
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.plan import fingerprint
 
 ROOT = Path(__file__).parents[3]
 MEMORY_BYTES = 1500 * 2**20

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gaam_cache.reading import check_memory
+from gaam_cache.verification import shard_checks
+from gaam_cache.verification.inspector import Inspector
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import GaamError
-from gaam_cache.reading import check_memory
-from gaam_cache.verification import shard_checks
-from gaam_cache.verification.inspector import Inspector
 from gaam_decoder import load_runs
 from tests.cache.verification.damages import DAMAGES, Damage
 from tests.cache.verification.forgery import edit_plan

@@ -18,8 +18,8 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
-from gaam_cache.format.plan import read_plan
-from gaam_cache.verification.leftovers import find_leftovers, list_files
+from gaam_cache.store.plan import read_plan
+from gaam_cache.store.verify import find_leftovers, list_files
 from tests.cache.verification.forgery import edit_json, edit_plan, replace_shard, run_bounded
 from tests.conftest import Outcome, build_encoder, shard_bytes, write_csv
 
@@ -340,7 +340,7 @@ def test_largest_and_smallest_finite_numbers_are_good(cache: Path) -> None:
 def test_numbers_beyond_the_first_chunk_are_checked(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaam_cache.reading.shard_numbers.CHUNK_BYTES", 64)
+    monkeypatch.setattr("gaam_cache.store.read.CHUNK_BYTES", 64)
     assert gaam_cache.verify(cache).good
     spoil(cache, "embeddings", (9, 2, 31), np.inf)
     assert "row 29, layer 3, feature 31" in only_reason(cache)
@@ -480,7 +480,7 @@ def test_prune_keeps_the_file_of_a_damaged_receipt(cache: Path) -> None:
 
 
 def test_prune_looks_for_the_receipt_once_more(cache: Path) -> None:
-    from gaam_cache.verification.leftovers import prune
+    from gaam_cache.store.verify import prune
 
     receipt = receipt_of(cache).rename(cache / "away")
     grow_old(cache)

@@ -15,7 +15,7 @@ from scipy import stats as scipy_stats
 import gaam_decoder
 from gaam_cache import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.ablation import Ablation, Group

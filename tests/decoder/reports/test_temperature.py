@@ -15,7 +15,7 @@ from scipy.special import log_softmax
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs, report
 from gaam_decoder.reports.table import scaled
 from gaam_decoder.reports.writing.section import sections

@@ -25,8 +25,8 @@ import gaam_decoder
 from gaam_cache import devices, plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError, GaamWarning
-from gaam_cache.format.files import canonical_json
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import canonical_json
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import ALL_FILES, TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE

@@ -13,7 +13,7 @@ import pytest
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig
 from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
 from gaam_decoder.runs.run_reader import read_run

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.fingerprint import fingerprint
-from gaam_cache.format.sealed import sealed_text, unsealed
-from gaam_cache.format.strict_json import read_json
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import read_json
+from gaam_cache.store.plan import fingerprint
 from gaam_decoder import RunResult
 from gaam_decoder.runs.find_cache import cache_of, places, plan_of
 from gaam_decoder.runs.loading import load_runs

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_cache.format.files import write_file
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_cache.store.files import write_file
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of

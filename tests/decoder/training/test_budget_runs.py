@@ -15,7 +15,7 @@ import torch
 
 import gaam_decoder
 from gaam_cache.cache import ShardedArray, open_cache
-from gaam_cache.reading.shard_reader import ShardReader
+from gaam_cache.store.read import ShardReader
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.runs.verify import train_command, verify
 from gaam_decoder.training.items import plan_items

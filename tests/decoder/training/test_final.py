@@ -16,7 +16,7 @@ import gaam_decoder.inspect
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.runs.run_checks import TEST_FILE, WEIGHTS_FILE
 from gaam_decoder.runs.run_reader import read_run

@@ -267,7 +267,7 @@ def test_a_tracked_fit_has_curves(config: TrainConfig) -> None:
 
 
 def test_a_run_that_says_nonsense_of_its_fit_is_damaged(config: TrainConfig) -> None:
-    from gaam_cache.format.sealed import sealed_text, unsealed
+    from gaam_cache.store.digest import sealed_text, unsealed
 
     (run,) = gaam_decoder.train(config)
     file = run.path / "run.json"

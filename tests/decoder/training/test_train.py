@@ -16,7 +16,7 @@ import gaam_decoder
 from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
 from gaam_decoder.runs.run_reader import RUN_VERSION

@@ -13,8 +13,8 @@ import yaml
 import gaam_decoder
 from gaam_cache import open_cache
 from gaam_cache.exporting import card as cache_card
-from gaam_cache.format.encoding import Encoding
-from gaam_cache.format.plan import Plan, read_plan
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.reports.report import report
 from gaam_decoder.reports.writing.numbers import percent, span
 from gaam_decoder.runs.result import RunResult

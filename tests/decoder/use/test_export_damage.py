@@ -12,7 +12,7 @@ import pytest
 
 import gaam_decoder
 from gaam_cache.errors import CacheError, ConfigError, GaamError
-from gaam_cache.format.sealed import sealed_text, unsealed
+from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import CONFIG_FILE, WEIGHTS_FILE

@@ -16,7 +16,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.importing.write import write
+from gaam_cache.store.importing import write
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
 from tests.cache.encoders.audio import sounds, spoken

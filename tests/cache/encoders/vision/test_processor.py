@@ -15,7 +15,7 @@ from transformers.models.auto import image_processing_auto
 from gaam_cache.encoders._model.weights import foreign
 from gaam_cache.encoders._vision.processor import MOST_PIXELS, ImageProcessor
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.format.fingerprint import fingerprint
+from gaam_cache.store.plan import fingerprint
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.pictures import noise
 

@@ -1,1 +1,0 @@
-"""States that others made become a cache: files or arrays in, shards out."""

@@ -1,1 +1,0 @@
-"""Rows out of shard files, each of which is checked before its first row is used."""

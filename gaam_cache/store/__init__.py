@@ -1,0 +1,1 @@
+"""Bytes on disk: plan, shard, receipt; writing, reading, verifying, and states of others."""

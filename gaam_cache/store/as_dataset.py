@@ -1,0 +1,131 @@
+"""A split as a data set of torch, or of the library ``datasets``.
+
+L layers, D hidden size, B rows of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from gaam_cache.errors import CacheError
+from gaam_cache.store.plan import Plan
+from gaam_cache.store.shard import embeddings_key
+
+if TYPE_CHECKING:
+    import datasets
+
+    from gaam_cache.cache import EmbeddingCache, Split
+
+READ_BYTES = 32 * 2**20
+"""Of states that are read at a time."""
+
+
+class TorchRows(Dataset[tuple[Tensor, Tensor]]):
+    """Rows of a split: (states (L, D) in float32, label); use ``Split.to_torch``.
+
+    Nothing is read before it is asked for. A ``DataLoader`` asks for a batch at once
+    (``__getitems__``), also from workers, to which this is sent as it is.
+
+    Args:
+        split: whose rows they are.
+        pooling: of the states; None: the first in the cache.
+    """
+
+    def __init__(self, split: Split, pooling: str | None = None) -> None:
+        self._states = split.embeddings if pooling is None else split.pooled(pooling)
+        self._labels = torch.from_numpy(split.labels)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._labels)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        """One row.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        return self.__getitems__([range(len(self))[row]])[0]
+
+    def __getitems__(self, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+        """Several rows with one look at the shards."""
+        row_B = np.asarray(rows, np.int64)
+        states_BLD = torch.from_numpy(self._states[row_B].astype(np.float32, copy=False))
+        return list(zip(states_BLD, self._labels[torch.from_numpy(row_B)], strict=True))
+
+
+def arrow_rows(
+    split: Split,
+    root: Path,
+    plan: Plan,
+    open_cache: Callable[[str], EmbeddingCache],
+    streaming: bool,
+    folder: Path | None,
+) -> datasets.Dataset | datasets.IterableDataset:
+    """See ``Split.to_dataset``."""
+    import datasets
+
+    asked = {
+        "root": str(root.absolute()),
+        "split": split.name,
+        "fingerprint": plan.fingerprint,
+        "open_cache": open_cache,
+    }
+    stored = split.embeddings.dtype.name  # of bfloat16 the equal float32
+    states = datasets.Array2D((plan.num_layers, plan.hidden_size), stored)
+    features = datasets.Features(
+        {
+            **{embeddings_key(plan, name): states for name in plan.pooling},
+            "label": datasets.ClassLabel(names=list(plan.class_names)),
+            "num_tokens": datasets.Value("int32"),
+            **{name: datasets.Value("string") for name in plan.columns},
+        }
+    )
+    if streaming:
+        return datasets.IterableDataset.from_generator(rows_of, features, asked)
+    return datasets.Dataset.from_generator(
+        rows_of,
+        features=features,
+        gen_kwargs=asked,
+        split=datasets.NamedSplit(split.name),
+        cache_dir=None if folder is None else str(folder),
+        writer_batch_size=_rows_at_a_time(plan),
+    )
+
+
+def _rows_at_a_time(plan: Plan) -> int:
+    return max(1, READ_BYTES // (plan.num_layers * plan.hidden_size * 4))
+
+
+def rows_of(
+    root: str, split: str, fingerprint: str, open_cache: Callable[[str], EmbeddingCache]
+) -> Iterator[dict[str, Any]]:
+    """Every row; the arguments are all that decides them, so ``datasets`` knows them again.
+
+    Raises:
+        CacheError: another cache lies there by now.
+    """
+    cache = open_cache(root)
+    plan = cache.plan
+    if plan.fingerprint != fingerprint:
+        raise CacheError("another cache lies there by now", where=root)
+    part, rows = cache[split], _rows_at_a_time(plan)
+    states = {embeddings_key(plan, name): part.pooled(name) for name in plan.pooling}
+    columns = {name: part.column(name) for name in plan.columns}
+    for start in range(0, len(part), rows):
+        row_B = np.arange(start, min(start + rows, len(part)))
+        read = {name: one[row_B] for name, one in states.items()}
+        for place, row in enumerate(row_B.tolist()):
+            yield {
+                **{name: one[place] for name, one in read.items()},
+                "label": int(part.labels[row]),
+                "num_tokens": int(part.num_tokens[row]),
+                **{name: values[row] for name, values in columns.items()},
+            }

@@ -1,0 +1,151 @@
+"""Numbers and strings as they lie on disk: types, rounding, and what a type cannot hold.
+
+N rows, L layers, D features, W bytes of the longest string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import NumericsError
+
+ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+"""Storage types of embeddings; bfloat16 lies on disk as raw bits in uint16."""
+NUMPY_DTYPES = {
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "float32": "<f4",
+    "int64": "<i8",
+    "int32": "<i4",
+    "utf8": "|u1",
+}
+"""How items lie in a file; of texts of a fixed width their bytes, filled with zeros."""
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+"""Largest finite number of every storage type."""
+EXPONENT_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
+"""Exponent masks; a number is inf or NaN exactly when all these bits are set."""
+CHUNK_ROWS = 64
+LOST = 0.01
+"""A number that rounding moves by more than this share of itself has lost its digits."""
+MOST_LOST = 0.01
+"""Share of the numbers of a layer, those that are 0 left out, that may have lost theirs."""
+
+
+def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """The equal numbers of bfloat16 that came as its bits."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def stored(values: NDArray[Any], dtype: str, storage_dtype: str) -> NDArray[Any]:
+    """Numbers in the storage type, rounded to nearest, ties to even; bfloat16 as its bits.
+
+    What is too large becomes infinite: see ``first_not_finite``. float64 becomes bfloat16 by way of
+    float32, as in torch; everything else is rounded once.
+
+    Args:
+        values: any shape; bfloat16 as its bits in uint16.
+        dtype: of the values.
+        storage_dtype: float16, float32 or bfloat16.
+    """
+    if dtype == storage_dtype:
+        return values.astype(NUMPY_DTYPES[storage_dtype], copy=False)
+    if dtype == "bfloat16":
+        values = as_float32(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if storage_dtype != "bfloat16":
+            return values.astype(NUMPY_DTYPES[storage_dtype])
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    even = bits + 0x7FFF + ((bits >> 16) & 1)
+    mask = EXPONENT_BITS["float32"]
+    kept = np.where((bits & mask) == mask, bits, even)  # a NaN must not be carried into zero
+    return (kept >> 16).astype(NUMPY_DTYPES["bfloat16"])
+
+
+def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
+    """Index of the first inf or NaN in C order, or None.
+
+    By exponent bits, several times faster than ``np.isfinite``.
+
+    Args:
+        array: any shape; bfloat16 as its bits in uint16.
+        dtype: 'float16', 'bfloat16' or 'float32'.
+    """
+    mask = EXPONENT_BITS[dtype]
+    bits = array.view(f"<u{array.dtype.itemsize}")
+    for start in range(0, len(bits), CHUNK_ROWS):
+        chunk = bits[start : start + CHUNK_ROWS] & bits.dtype.type(mask)
+        if chunk.max(initial=0) == mask:
+            first = np.unravel_index(int((chunk == mask).argmax()), chunk.shape)
+            return (start + int(first[0]), *(int(i) for i in first[1:]))
+    return None
+
+
+def count_digits(
+    given: NDArray[Any], kept: NDArray[Any], dtype: str, storage_dtype: str
+) -> NDArray[np.int64]:
+    """(2, L): how many numbers lost their digits when they were stored, how many are not 0.
+
+    Looks at those near 0 alone: of what is stored as K steps of the type, half a step is more than
+    ``LOST`` where K is at most 50.
+
+    Args:
+        given: (N, L, D) as it was given.
+        kept: the same as it is stored.
+        dtype: of what was given.
+        storage_dtype: of what is stored.
+    """
+    steps = kept.view(f"<u{kept.dtype.itemsize}")
+    sign = steps.dtype.type(1 << (8 * kept.dtype.itemsize - 1))
+    near = np.nonzero((steps & ~sign) <= int(0.5 / LOST))
+    exact = as_float32(given[near]) if dtype == "bfloat16" else given[near]
+    rounded = as_float32(kept[near]) if storage_dtype == "bfloat16" else kept[near]
+    lost = near[1][np.abs(rounded - exact) > LOST * np.abs(exact)]
+    zero_L = np.bincount(near[1][exact == 0], minlength=kept.shape[1])
+    nonzero_L = len(kept) * kept.shape[2] - zero_L
+    return np.stack([np.bincount(lost, minlength=kept.shape[1]), nonzero_L])
+
+
+def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where: str) -> None:
+    """Refuse a layer of which too many numbers lost their digits.
+
+    Args:
+        digits_2L: of every layer how many numbers lost them, and how many are not 0.
+        dtype: the storage type.
+        first_layer: number of the first layer.
+        where: which rows.
+
+    Raises:
+        NumericsError: naming the layer that lost most.
+    """
+    share_L = digits_2L[0] / np.maximum(digits_2L[1], 1)
+    worst = int(share_L.argmax())
+    if share_L[worst] > MOST_LOST:
+        raise NumericsError(
+            f"the states of layer {worst + first_layer} are too small for {dtype}",
+            expected=f"at most {MOST_LOST:.0%} of them rounded by more than {LOST:.0%}, or to 0",
+            found=f"{share_L[worst]:.1%}",
+            where=where,
+            hint="--storage-dtype float32 and a new --out",
+        )
+
+
+def width_of(values: Iterable[str]) -> int:
+    """Bytes of the longest value in UTF-8; at least 1."""
+    return max((len(value.encode()) for value in values), default=1) or 1
+
+
+def packed(values: Sequence[str], width: int) -> NDArray[np.uint8]:
+    """Values as UTF-8 behind which zeros stand, (N, W); none holds a NUL."""
+    fixed = np.array([value.encode() for value in values], dtype=f"S{width}")
+    return fixed.view(np.uint8).reshape(len(values), width)
+
+
+def unpacked(bytes_NW: NDArray[np.uint8]) -> list[str]:
+    """The values."""
+    fixed = np.ascontiguousarray(bytes_NW).view(f"S{bytes_NW.shape[1]}")[:, 0]
+    known: dict[bytes, str] = {}  # one object for a value that many rows have
+    return [known.get(value) or known.setdefault(value, value.decode()) for value in fixed.tolist()]

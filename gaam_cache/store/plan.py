@@ -1,0 +1,401 @@
+"""The plan of a cache (``cache.json``): which rows lie in which shard. Written once, immutable.
+
+Its fingerprint is what makes two caches the same: everything that changes the numbers, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from gaam_cache.config import NAME_PATTERN
+from gaam_cache.config_checks import COLUMN_PATTERN
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.import_config import POOLING, is_imported
+from gaam_cache.store.digest import digest_of, sealed_text, short_digest, unsealed
+from gaam_cache.store.dtypes import ITEM_BYTES
+from gaam_cache.store.files import (
+    MAX_JSON_BYTES,
+    canonical_json,
+    raise_if_refused,
+    read_json,
+    storage_errors,
+    write_file,
+)
+
+FORMAT = "gaam-cache"
+FORMAT_VERSION = 1
+PLAN_FILE = "cache.json"
+SHARD_FOLDER = "shards"
+MAX_SHARD_BYTES = 512 * 10**6
+MAX_SHARDS = 2**20
+"""Of one cache: what a reader lists and a folder can hold."""
+OPTIONAL = ("columns", "unlabelled")
+"""Keys of a plan that are there where they say something."""
+NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
+"""What a plan says of its data set that is no setting: where rows lie, and what was found there."""
+MAX_VALUE_BYTES = 4096
+"""Of a value of a kept column in UTF-8: a name, not a text."""
+PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
+Batching = Literal["padded", "equal lengths", "alone"]
+"""Which texts may share a batch: any, those of exactly equal length, or none."""
+BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
+"""From the cheapest to the strictest."""
+CONVENTIONS = {1: "transformers.hidden_states[1:]", 0: "transformers.hidden_states"}
+"""How an encoder's layers are numbered, by the number of the first that is kept."""
+KEY = "planted"
+GAUSSIAN = "gaussian"
+"""What ``states`` says of planted ones that were drawn; else it is the fingerprint of a cache."""
+
+
+def describe_encoder(name: str, untrained_seed: int | None) -> str:
+    """What to call an encoder, trained or not."""
+    return name if untrained_seed is None else f"{name}, untrained (seed {untrained_seed})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardSpec:
+    """One shard: rows ``start`` to ``stop`` (exclusive) of a split."""
+
+    split: str
+    index: int
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """File name without hash and suffix, such as ``train-00003``."""
+        return f"{self.split}-{self.index:05d}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """All that is known about a cache before its first shard is written."""
+
+    fingerprint: str
+    fingerprint_fields: dict[str, Any]
+    encoder: dict[str, Any]
+    dataset: dict[str, Any]
+    num_layers: int
+    hidden_size: int
+    pooling: tuple[str, ...]
+    storage_dtype: str
+    class_names: tuple[str, ...]
+    rows: dict[str, int]
+    """Rows of every split."""
+    shard_rows: int
+    """Rows of every shard but the last of a split."""
+    created_with: dict[str, str]
+    columns: dict[str, int] = field(default_factory=dict)
+    """Columns of strings that are kept, and how many bytes the longest of their values takes."""
+    unlabelled: tuple[str, ...] = ()
+    """Splits without labels."""
+
+    @property
+    def untrained_seed(self) -> int | None:
+        """Seed of the encoder's random weights; None where they are trained."""
+        untrained = self.fingerprint_fields["encoder"].get("untrained")
+        return None if untrained is None else untrained["seed"]
+
+    @property
+    def first_layer(self) -> int:
+        """Number of the first layer of the states: 0 where that is the encoder's input, else 1."""
+        return 0 if self.fingerprint_fields["encoder"].get("layers") == CONVENTIONS[0] else 1
+
+    @property
+    def batching(self) -> Batching:
+        """Which texts may share a batch, as measured by whoever wrote the plan."""
+        found: Batching = self.encoder["batching"]
+        return found
+
+    @property
+    def shared_texts(self) -> dict[str, dict[str, int]]:
+        """Rows of a split that have a text of a split, or, of itself, of another of its rows."""
+        found: dict[str, dict[str, int]] = self.dataset["shared_texts"]
+        return found
+
+    @property
+    def encoder_label(self) -> str:
+        """Name of the encoder for people, which says so where its weights are random."""
+        return describe_encoder(self.encoder["name"], self.untrained_seed)
+
+    def shards(self, split: str | None = None) -> Iterator[ShardSpec]:
+        """The shards of one split, or of all, in order."""
+        for name in self.rows if split is None else (split,):
+            for index, start in enumerate(range(0, self.rows[name], self.shard_rows)):
+                stop = min(start + self.shard_rows, self.rows[name])
+                yield ShardSpec(split=name, index=index, start=start, stop=stop)
+
+    def to_json(self) -> str:
+        """The text of ``cache.json``."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        for name in OPTIONAL:
+            if not content[name]:
+                del content[name]  # a plan that needs none of it stays as gaam 0.1 wrote it
+        return sealed_text(content)
+
+
+def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
+    """Rows of a shard under both bounds: the number asked for and 512 MB."""
+    return max(1, min(shard_rows, MAX_SHARD_BYTES // bytes_per_row))
+
+
+def read_plan(root: Path) -> Plan:
+    """Read and check ``cache.json``.
+
+    Raises:
+        NotFoundError: no cache in that folder.
+        CacheError: the plan is unreadable, of another version, or inconsistent.
+    """
+    path = root / PLAN_FILE
+    try:
+        content = unsealed(read_json(path))
+        if content.pop("format") != FORMAT:
+            raise ValueError("not a gaam cache")
+        version = content.pop("format_version")
+        if version is True or version != FORMAT_VERSION:
+            raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
+        for name in ("pooling", "class_names", "unlabelled"):
+            if not isinstance(content.setdefault(name, []), list):
+                raise ValueError(f"'{name}' is no array")
+            content[name] = tuple(content[name])
+        plan = Plan(**content)
+        _check(plan)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if next(root.glob(f"{SHARD_FOLDER}/*-?????*.h5"), None):
+            raise _unusable(path, "no such file, though there are shards") from error
+        raise NotFoundError(
+            f"no cache at '{root}'",
+            expected=f"a folder with {PLAN_FILE}",
+            found="no such file in it" if root.is_dir() else "no such folder",
+            where=str(root.absolute()),
+            hint="build one with 'gaam extract', or name another folder",
+        ) from error
+    except KeyError as error:
+        raise _unusable(path, f"no key {error}") from error
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise_if_refused(error, path)
+        raise _unusable(path, str(error)) from error
+    return plan
+
+
+def _unusable(path: Path, found: str) -> CacheError:
+    return CacheError(
+        "the plan of the cache is unusable",
+        expected="cache.json as gaam wrote it",
+        found=found,
+        where=str(path.absolute()),
+        hint=f"move {path} away and run the gaam extract that made it again: "
+        "it writes the plan anew and keeps every shard that fits it",
+    )
+
+
+def _check(plan: Plan) -> None:
+    """Refuse a plan that cannot be, or that is not what its fingerprint covers."""
+
+    def must(right: bool, otherwise: str) -> None:
+        if not right:
+            raise ValueError(otherwise)
+
+    fields, rows = plan.fingerprint_fields, plan.rows
+    encoder, content, columns = fields["encoder"], fields["content"], fields.get("columns", {})
+    counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *rows.values()]
+    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be positive numbers")
+    shards = sum(-(-count // plan.shard_rows) for count in rows.values())
+    must(shards <= MAX_SHARDS, f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
+    must(bool(plan.pooling) and all(map(POOLING.fullmatch, plan.pooling)), "bad pooling names")
+    must(len(set(plan.pooling)) == len(plan.pooling), "a pooling is there twice")
+    must(bool(rows) and all(map(NAME_PATTERN.fullmatch, rows)), "bad split names")
+    must(plan.storage_dtype in ITEM_BYTES, f"unknown storage dtype {plan.storage_dtype!r}")
+    names = plan.class_names
+    must(bool(names) and all(isinstance(name, str) for name in names), "bad class names")
+    sources = (plan.encoder, plan.dataset)
+    named = all(isinstance(source.get("name"), str) for source in sources)
+    must(named, "encoder and dataset must have a name")
+    must(bool(PLUGIN_PATTERN.fullmatch(plan.encoder["kind"])), "bad kind of encoder")
+    must(plan.batching in BATCHINGS, f"batching must be one of: {', '.join(BATCHINGS)}")
+    revision = plan.encoder["revision"]
+    must(isinstance(revision, str | None), "the encoder's revision must be a string or null")
+    for split, others in plan.shared_texts.items():
+        whole = all(type(n) is int and 0 < n <= rows[split] for n in others.values())
+        must(whole, "'shared_texts' must hold numbers of rows")
+    must(all(map(COLUMN_PATTERN.fullmatch, plan.columns)), "bad names of columns")
+    widths = plan.columns.values()
+    must(all(type(n) is int and 0 < n <= MAX_VALUE_BYTES for n in widths), "bad widths of columns")
+    unlabelled = set(plan.unlabelled)
+    some = len(unlabelled) == len(plan.unlabelled) and unlabelled < set(rows)
+    must(some, "'unlabelled' must name some of the splits, and not all")
+    must(fingerprint(fields) == plan.fingerprint, "the fingerprint does not match its fields")
+    must(
+        type(encoder["max_length"]) is int and isinstance(encoder["dtype"], str),
+        "the encoder's max_length must be a whole number, its dtype a string",
+    )
+    hashed = set(content) == set(rows) and all(type(one) is str for one in content.values())
+    must(hashed, "'content' must name a hash for every split")
+    hashed = all(set(hashes) == set(rows) for hashes in columns.values())
+    must(hashed, "'columns' must name a hash for every split")
+    seed = plan.untrained_seed
+    must(seed is None or type(seed) is int, "the seed of an untrained encoder must be a number")
+    for name, said, covered in (
+        ("pooling", list(plan.pooling), encoder["pooling"]),
+        ("rows", rows, fields["rows"]),
+        ("storage_dtype", plan.storage_dtype, fields["storage_dtype"]),
+        ("class_names", list(names), fields["class_names"]),
+        ("columns", set(plan.columns), set(columns)),
+        ("unlabelled", list(plan.unlabelled), fields.get("unlabelled", [])),
+    ):
+        must(said == covered, f"'{name}' is not what the fingerprint covers")
+
+
+def write_plan(root: Path, plan: Plan) -> Plan:
+    """Write the plan, or adopt the one that is there if it has the same fingerprint.
+
+    Raises:
+        ConfigError: the folder holds a cache with another fingerprint; every field that differs
+            is named.
+        StorageError: the file system refused.
+    """
+    path = root / PLAN_FILE
+    content = plan.to_json().encode()
+    if len(content) > MAX_JSON_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
+        raise ConfigError(
+            "a cache that no reader would take",
+            expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_JSON_BYTES:,} bytes",
+            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
+            hint="raise shard-rows, or look at --label-column",
+        )
+    with storage_errors(path):
+        there_already = path.exists()
+    if not there_already and write_file(path, content, exclusive=True):
+        return plan
+    return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
+
+
+def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
+    """The plan that is there, if its fingerprint covers these fields.
+
+    Args:
+        root: folder of the cache.
+        fields: that its fingerprint has to cover.
+        dataset: how the rows are read, which the fingerprint covers by hashes of what was read.
+
+    Raises:
+        NotFoundError: none is there.
+        ConfigError: another cache; every field that differs is named.
+    """
+    there, ours = read_plan(root), fingerprint(fields)
+    if there.fingerprint != ours:
+        read, was_read = (
+            {"dataset": {name: value for name, value in one.items() if name not in NOT_SETTINGS}}
+            for one in (dataset, there.dataset)
+        )
+        rows = differences(read, was_read) + differences(fields, there.fingerprint_fields)
+        table = difference_table(rows, "in the folder")
+        raise ConfigError(
+            f"'{root}' holds another cache; nothing was changed. What differs:\n{table}",
+            expected=f"fingerprint {short_digest(ours)}",
+            found=short_digest(there.fingerprint),
+            where=str((root / PLAN_FILE).absolute()),
+            hint="choose another folder with --out, or delete this one",
+        )
+    return there
+
+
+def fingerprint(fields: dict[str, Any]) -> str:
+    """SHA-256 of the fields as canonical JSON, in hex."""
+    return digest_of(canonical_json(fields))
+
+
+def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Fields that differ, as (dotted name, ours, theirs); absent values are ``-``."""
+    flat_ours, flat_theirs = _flatten(ours), _flatten(theirs)
+    keys = sorted(flat_ours.keys() | flat_theirs.keys())
+    pairs = [(key, flat_ours.get(key, "-"), flat_theirs.get(key, "-")) for key in keys]
+    return [pair for pair in pairs if pair[1] != pair[2]]
+
+
+def difference_table(rows: list[tuple[str, str, str]], then: str) -> str:
+    """What ``differences`` found as lines for people; ``then`` says when or where theirs was."""
+
+    def short(value: str) -> str:
+        return value if len(value) <= 40 else short_digest(value) + "..."
+
+    width = max((len(name) for name, _, _ in rows), default=0)
+    return "\n".join(
+        f"    {name:<{width}}  now {short(ours)}, {then} {short(theirs)}"
+        for name, ours, theirs in rows
+    )
+
+
+def _flatten(value: Any, name: str = "") -> dict[str, str]:
+    if isinstance(value, dict):
+        flat: dict[str, str] = {}
+        for key, inner in value.items():
+            flat |= _flatten(inner, f"{name}.{key}" if name else key)
+        return flat
+    return {name: value if isinstance(value, str) else json.dumps(value)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planted:
+    """Of labels drawn from a teacher; JSON values without fractions: those are text."""
+
+    parameters: Mapping[str, Any]
+    """All that decides the labels; the fingerprint covers them."""
+    figures: Mapping[str, Any]
+    """What the teacher knows of them, such as its own accuracy; information only."""
+
+
+def planted_in(plan: Plan) -> dict[str, Any] | None:
+    """Parameters and figures of the teacher of a cache; None where there was none."""
+    parameters = plan.fingerprint_fields["encoder"].get("imported", {}).get(KEY)
+    figures = plan.dataset.get(KEY, {})
+    needed = {"gate", "mechanism", "parameters", "strength", "seed", "states"}
+    whole = isinstance(parameters, dict) and isinstance(figures, dict)
+    if not whole or not parameters.keys() >= needed:
+        return None
+    return {**figures, **parameters}
+
+
+def local_name(name: str) -> str:
+    """The last part of a path as it was given; never more of it than was."""
+    last = PurePath(name.replace("\\", "/")).name
+    return "local" if last in ("", "..") or last.startswith("~") else last
+
+
+def portable_name(name: str, *, local: bool = False) -> str:
+    """What to call a data set or an encoder elsewhere: of a path its last part.
+
+    Args:
+        name: as the user gave it.
+        local: whether it is known to be a path.
+    """
+    # one slash may be that of an owner and a name on the hub
+    like_a_path = re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name)
+    return local_name(name) if local or like_a_path else name
+
+
+def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``encoder`` or ``dataset`` of a plan without any path of this machine."""
+    local = source.get("path") is not None
+    return {**source, "name": portable_name(source["name"], local=local), "path": None}
+
+
+def portable_plan(plan: Plan) -> Plan:
+    """A plan of the same fingerprint, which covers no path, that names none of this machine."""
+    dataset = without_path(plan.dataset)
+    on_disk = plan.dataset.get("path") is not None or is_imported(plan.encoder)
+    if origins := dataset.get("origin"):
+        dataset["origin"] = {
+            split: portable_name(str(origin), local=on_disk) for split, origin in origins.items()
+        }
+    if again := dataset.get("import"):
+        given = {name: again[name] for name in ("encoder_name", "dataset_name") if again.get(name)}
+        names = {name: portable_name(value) for name, value in given.items()}
+        dataset["import"] = {**again, **names, "files": [local_name(f) for f in again["files"]]}
+    return replace(plan, encoder=without_path(plan.encoder), dataset=dataset)

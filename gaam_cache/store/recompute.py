@@ -1,0 +1,211 @@
+"""Some rows again, encoded alone, read from their files or planted, compared with a cache.
+
+N rows of a split, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.encoders._base import open_encoder
+from gaam_cache.encoders._deviation import recompute_limit, relative
+from gaam_cache.errors import CacheError
+from gaam_cache.extraction.job import content_of, plan_fields
+from gaam_cache.extraction.recorded import recorded_config, recorded_import
+from gaam_cache.import_config import is_imported
+from gaam_cache.sources._base import find_source
+from gaam_cache.store.dtypes import as_float32, unpacked
+from gaam_cache.store.importing import hash_files, opened
+from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences
+from gaam_cache.store.read import arrays_of
+from gaam_cache.store.shard import UNLABELLED, column_key, embeddings_key, planned_receipt
+from gaam_cache.terminal import Report
+
+FILES = "files"
+"""The device of rows that are read again, where nobody can compute them."""
+RECIPE = "recipe"
+"""The device of rows that are planted again."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recomputed:
+    """How far stored states are from states that were computed alone."""
+
+    rows: int
+    seed: int
+    device: str
+    deviation: tuple[float, ...]
+    """For every layer the largest ``|stored - alone| / |alone|`` over rows and poolings."""
+    limit: float
+    """What the storage type and the arithmetic explain; beyond this a shard counts as bad."""
+    first_layer: int
+    """Number of the first of these layers."""
+    far: dict[str, str]
+    """Shard -> why it counts as bad."""
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        worst = max(self.deviation)
+        instead = {FILES: "from their files", RECIPE: "as they were planted"}
+        how = instead.get(self.device, f"alone on {self.device}")
+        verdict = "within" if worst <= self.limit else "BEYOND"
+        head = (
+            f"  recomputed   {self.rows} rows {how} (seed {self.seed}): "
+            f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
+            "explains"
+        )
+        layers = [
+            f"{layer}: {value:.1e}"
+            for layer, value in enumerate(self.deviation, start=self.first_layer)
+        ]
+        lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
+        return "\n".join([head, *(f"    layer {line}" for line in lines)])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Again:
+    """How rows are made again."""
+
+    of: Callable[[str, int], tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]]
+    """Split and row -> states (L, D) by pooling; and label, number of tokens, kept columns."""
+    device: str
+    limit: float = 0.0
+    """0: bit by bit."""
+
+
+def recompute(
+    root: Path,
+    plan: Plan,
+    shards: Sequence[ShardSpec],
+    count: int,
+    *,
+    seed: int,
+    device: str,
+    report: Report,
+) -> Recomputed:
+    """Make random rows again, one at a time, and compare with the cache.
+
+    Args:
+        root: the cache.
+        plan: its plan.
+        shards: those to choose rows from, all of them whole.
+        count: rows, at most all there are.
+        seed: decides which.
+        device: auto, cpu, cuda, cuda:N or mps.
+        report: called with (rows done, rows in all, what is going on).
+
+    Raises:
+        CacheError: the rows or the encoder are no longer those of the cache, or came from a
+            program.
+        NotFoundError: the data set, the encoder or a file is no longer there.
+    """
+    ends = np.cumsum([shard.stop - shard.start for shard in shards])
+    rng, total = np.random.default_rng(seed), int(ends[-1])
+    chosen = np.sort(rng.choice(total, min(count, total), replace=False)).tolist()
+    deviation_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+    far: dict[str, str] = {}
+    report(0, len(chosen), "reading the rows")
+    with ExitStack() as stack:
+        if is_imported(plan.encoder):
+            again = _from_files(root, plan, report, stack)
+        else:
+            again = _encoded(root, plan, device, report)
+        for done, index in enumerate(chosen, start=1):
+            place = int(np.searchsorted(ends, index, side="right"))
+            shard = shards[place]
+            row = shard.stop - (int(ends[place]) - index)
+            receipt = planned_receipt(root, plan, shard)
+            arrays = arrays_of(root / SHARD_FOLDER / receipt.file, receipt)
+            there = {key: array[row - shard.start] for key, array in arrays.items()}
+            kept = (unpacked(there[column_key(name)][None])[0] for name in plan.columns)
+            beside = (int(there["label"]), int(there["num_tokens"]), *kept)
+            states, expected = again.of(shard.split, row)
+            here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
+            same = True
+            for pooling, ours_LD in states.items():
+                kept_LD = _numbers(there[embeddings_key(plan, pooling)], plan)
+                here_L = np.maximum(here_L, relative(kept_LD, ours_LD, plan.storage_dtype))
+                bits = (one.astype(np.float32).tobytes() for one in (kept_LD, ours_LD))
+                same &= again.limit > 0 or len(set(bits)) == 1
+            deviation_L = np.maximum(deviation_L, here_L)
+            if beside != expected:
+                why = f"row {row} has label, number of tokens and columns {beside}, "
+                far.setdefault(shard.name, f"{why}must be {expected}")
+            elif not same:
+                far.setdefault(shard.name, f"row {row} has other states than its {again.device}")
+            elif not here_L.max() <= again.limit:
+                layer = int(here_L.argmax())
+                why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
+                why += f"{layer + plan.first_layer}, more than {again.limit:.1e}"
+                far.setdefault(shard.name, why)
+            report(done, len(chosen), "comparing rows")
+    return Recomputed(
+        rows=len(chosen),
+        seed=seed,
+        device=again.device,
+        deviation=tuple(deviation_L.tolist()),
+        limit=again.limit,
+        first_layer=plan.first_layer,
+        far=far,
+    )
+
+
+def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
+    return as_float32(stored) if plan.storage_dtype == "bfloat16" else stored
+
+
+def _encoded(root: Path, plan: Plan, device: str, report: Report) -> _Again:
+    config = recorded_config(plan, root, device=device)
+    source = find_source(config.dataset)
+    rows = {split: source.read(config, split, report) for split in config.splits}
+    encoder = open_encoder(plan.encoder["kind"], config, rows)
+    now = plan_fields(config, rows, plan.class_names, encoder, content_of(rows))
+    _check_same(now, plan.fingerprint_fields, "the encoder or the data set is", root)
+    report(0, 0, "loading the encoder")
+    encoder.load()
+
+    def of(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
+        part = rows[split]
+        inputs = encoder.prepare([part.inputs[row]])
+        alone = encoder.encode_alone(inputs.items[0])
+        label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
+        beside = (label, inputs.lengths[0], *(part.kept[name][row] for name in plan.columns))
+        return {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}, beside
+
+    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
+    return _Again(of=of, device=str(encoder.device), limit=limit)
+
+
+def _from_files(root: Path, plan: Plan, report: Report, stack: ExitStack) -> _Again:
+    job = stack.enter_context(opened(recorded_import(plan, root)))
+    then = plan.fingerprint_fields["encoder"]["imported"]["files"]
+    _check_same(hash_files(job.files, report), then, "the files are", root)
+
+    def of(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
+        part = job.splits[split]
+        states = part.states.stored(row, row + 1, plan.storage_dtype)[0]
+        tokens = 1 if part.num_tokens is None else int(part.num_tokens[row])
+        label = int(part.labels[row]) if part.labelled else UNLABELLED
+        beside = (label, tokens, *(part.kept[name][row] for name in plan.columns))
+        return {plan.pooling[0]: _numbers(states, plan)}, beside
+
+    return _Again(of=of, device=FILES)
+
+
+def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:
+    """Refuse to compare rows with those of other files."""
+    if rows := differences(now, then):
+        raise CacheError(
+            f"{what} no longer what the cache was made from",
+            expected=", ".join(f"{name} {theirs:.40}" for name, _, theirs in rows),
+            found=", ".join(f"{name} {ours:.40}" for name, ours, _ in rows),
+            where=str(root.absolute()),
+            hint="bring them back to verify against them; the cache itself is unchanged by this",
+        )
