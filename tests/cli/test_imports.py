@@ -28,7 +28,7 @@ ALLOWED_FROM_CACHE = {
 
 
 ASKS = {
-    "use": {"encode", "hub", "tables"},
+    "use": {"encode", "hub", "sources"},
     "studying": {
         "bundle",
         "config",
