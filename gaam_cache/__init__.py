@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
-    from gaam_cache.exporting.export import export_cache
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
+    from gaam_cache.hub.export import export_cache
     from gaam_cache.import_config import ImportConfig
     from gaam_cache.importing.files import import_states, preview_import
     from gaam_cache.importing.write import write
@@ -48,7 +48,7 @@ _HOMES = {
     "ExtractConfig": "config",
     "GaamError": "errors",
     "estimate": "extraction.estimate",
-    "export_cache": "exporting.export",
+    "export_cache": "hub.export",
     "Verification": "verification.verify",
     "extract": "extraction.extract",
     "ImportConfig": "import_config",

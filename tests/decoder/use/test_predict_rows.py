@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import warnings
 from dataclasses import replace
@@ -19,10 +18,7 @@ from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.importing.write import write
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
-from tests.cache.encoders.audio import sounds, spoken
-from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.test_vision_task import write_figures
-from tests.tiny import WORDS, random_rows
+from tests.tiny import WORDS
 
 WAYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"pool": ("mean", "max")}, {}),
@@ -72,17 +68,6 @@ def test_texts_are_predicted_as_their_cached_states_are(
     assert predictor.predict(texts) == found.labels
     assert (predictor.predict_proba(texts) == found.probabilities_NC).all()
     assert predictor.class_names == cache.class_names
-
-
-def test_a_text_is_predicted_alone_as_among_many_in_any_order(tiny_config: ExtractConfig) -> None:
-    _, predictor = load(replace(tiny_config, storage_dtype="float32"))
-    texts = [text for _, text in random_rows(60, 9)]
-    whole = predictor.predict_proba(texts)
-    order = random.Random(0).sample(range(60), 60)
-    moved = predictor.predict_proba([texts[place] for place in order])
-    alone = np.concatenate([predictor.predict_proba([text]) for text in texts[:12]])
-    np.testing.assert_allclose(moved, whole[order], atol=1e-5, rtol=0)
-    np.testing.assert_allclose(alone, whole[:12], atol=1e-5, rtol=0)
 
 
 def test_chunks_give_what_they_give_whatever_is_beside_them(tiny_config: ExtractConfig) -> None:
@@ -144,22 +129,3 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="no encoder here") as caught:
         predictor.predict(["a text"])
     assert "predict_states" in str(caught.value)
-
-
-def test_files_are_predicted_as_their_cached_states_are(tmp_path: Path) -> None:
-    spoken.write(tmp_path / "sounds", {"train": 2, "test": 1})
-    write_figures(tmp_path / "pictures", {"train": 12, "test": 8})
-    encoders = {
-        "sounds": sounds.save("wavlm-layer", tmp_path / "wavlm"),
-        "pictures": FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers"),
-    }
-    for name, encoder in encoders.items():
-        config = ExtractConfig(
-            encoder=str(encoder), dataset=str(tmp_path / name), device="cpu",
-            out=tmp_path / f"of-{name}" / "cache", keep_columns=("file",),
-        )  # fmt: skip
-        cache, predictor = load(config)
-        files = [str(tmp_path / name / file) for file in cache["test"].column("file")]
-        cached = predictor.predict_states(cache["test"].embeddings)
-        found = predictor.predict_proba(files)
-        np.testing.assert_allclose(found, cached.probabilities_NC, atol=1e-4, rtol=0)
