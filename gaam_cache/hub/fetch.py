@@ -58,7 +58,7 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
 def _translated(error: BaseException, repo_id: str, kind: str) -> GaamError:
     from huggingface_hub import errors
 
-    what, said = f"{NOUNS[kind]} '{repo_id}'", first_line(error)
+    what, said = f"{NOUNS[kind]} '{repo_id}'", one_line(error)
     if isinstance(error, errors.HFValidationError):
         message = f"'{repo_id}' is neither an existing path nor the id of a {NOUNS[kind]}"
         return ConfigError(message, expected="a path, or an id like 'owner/name'", found=said)
@@ -70,7 +70,7 @@ def _translated(error: BaseException, repo_id: str, kind: str) -> GaamError:
         return NotFoundError(f"no {what}", expected=expected, found=said)
     while getattr(error, "response", None) is None and error.__cause__ is not None:
         error = error.__cause__
-    said = first_line(error) or type(error).__name__
+    said = one_line(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is None:
         check = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, and run the same again"
@@ -91,9 +91,9 @@ def gated(repo_id: str, kind: str) -> HubError:
     )
 
 
-def first_line(error: BaseException) -> str:
-    """What it says, without what comes below."""
-    return re.sub(r" \(Request ID.*", "", (str(error).strip().splitlines() or [""])[0])
+def one_line(error: BaseException) -> str:
+    """What it says, on one line."""
+    return " ".join(re.sub(r"\(Request ID[^)]*\)", "", str(error)).split())[:300]
 
 
 def fetch(
@@ -104,8 +104,9 @@ def fetch(
     Returns:
         The folder of the snapshot, which is called as its commit, and why the hub was not asked.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, snapshot_download, utils
 
+    utils.disable_progress_bars()
     unreachable = None
     if not options.get("local_files_only"):
         try:

@@ -69,10 +69,7 @@ class Destination:
 def look(
     repo_id: str, *, kind: str, private: bool = False, overwrite: bool = False, yes: bool = True
 ) -> Destination:
-    """Ask the hub who we are and what is there; sends nothing.
-
-    ``yes`` says that nobody has to be asked before it is sent.
-    """
+    """Ask the hub who we are and what is there; ``yes``: nobody has to be asked before sending."""
     from huggingface_hub import HfApi, get_token
 
     api, what = HfApi(), f"the {NOUNS[kind]} '{repo_id}'"

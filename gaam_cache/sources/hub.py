@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
-from gaam_cache.hub.fetch import COMMIT, fetch, first_line, gated, hub_errors
+from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
 from gaam_cache.sources._divide import Divided
@@ -42,12 +42,9 @@ class HubSource(Source):
 
     def _read(self, config: ExtractConfig, wanted: str | None, split: str, report: Report) -> Rows:
         """One split; where none is named, the only one."""
-        import datasets
-
         name, revision = config.dataset, config.dataset_revision
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit
-            datasets.disable_progress_bars()
             folder, unreachable = fetch(name, revision, ["README.md"], kind="dataset")
             self._asked = folder.name, unreachable
         commit, unreachable = self._asked
@@ -110,6 +107,7 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
 
+    datasets.disable_progress_bars()
     where = f"{name}@{commit}"
     offline = datasets.config.HF_HUB_OFFLINE
     # no argument says that the hub is to be left alone
@@ -118,7 +116,7 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
         try:
             return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
         except (DataFilesNotFoundError, EmptyDatasetError) as error:
-            said = first_line(error)
+            said = one_line(error)
             raise NotFoundError(
                 f"the data set '{name}' holds no data files", found=said, where=where
             ) from error
@@ -128,7 +126,7 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
         except DatasetsError as error:
             raise DataError(
                 f"the files of the data set '{name}' cannot be read",
-                found=first_line(error.__cause__ or error),
+                found=one_line(error.__cause__ or error),
                 where=where,
                 hint="download and mend them, then give --dataset the folder",
             ) from error
@@ -140,7 +138,7 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
             raise ConfigError(
                 f"the data set '{name}' cannot be read as it is",
                 expected="data files with one table per split, and no script",
-                found=first_line(error),
+                found=one_line(error),
                 where=where,
                 hint="download it and give --dataset a folder with one file per split",
             ) from error

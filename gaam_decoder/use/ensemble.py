@@ -60,11 +60,7 @@ class Ensemble(nn.Module):
     def of(
         cls, spec: DecoderSpec, weights: Mapping[str, Tensor], *, dtype: str = "float32"
     ) -> Self:
-        """Decoders of these weights, by the names that a decoder gives them, each (S, ...).
-
-        Raises:
-            ValueError: the decoder has other weights.
-        """
+        """Decoders of these weights, each (S, ...); ValueError where a decoder has others."""
         num_seeds = len(next(iter(weights.values()), ()))
         ensemble = cls(spec, num_seeds, dtype=dtype)
         shapes = {name: tuple(value.shape) for name, value in weights.items()}

@@ -70,8 +70,6 @@ Classifies {noun} by the states of all layers of a frozen encoder; made with gaa
 
 {about}
 
-## Classes
-
 {classes}
 
 ## Evaluation
@@ -165,13 +163,12 @@ def export_run(
 def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     """A card in Markdown."""
     known = encoding.portable()
-    data_set = _on_hub(encoding.rows)
     head = {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
         "pipeline_tag": PIPELINES.get(known.kind, ""),
         "base_model": _on_hub(encoding.encoder),
-        "datasets": [data_set] if data_set else [],
+        "datasets": list(filter(None, [_on_hub(encoding.rows)])),
     }
     recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
     signature = [
@@ -188,21 +185,15 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     ]
     if known.kind == "text":
         limits.append(f"texts are cut at {known.identity['max_length']:,} tokens")
-    count = len(config.class_names)
-    cells = [[brief(name)] for name in config.class_names]
-    if run.evaluated:
-        tested = stats.confusion(run.labels, run.labels, count).diagonal()
-        cells = [[*cell, f"{n:,}"] for cell, n in zip(cells, tested.tolist(), strict=True)]
-    classes = pipes(["class", "test rows"][: len(cells[0])], cells[:MOST_CLASSES], ("class",))
-    more = (
-        [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] if count > MOST_CLASSES else []
-    )
+    names, count = config.class_names[:MOST_CLASSES], len(config.class_names)
+    classes = [f"{count:,} classes:", "", *items(map(brief, names))]
+    classes += [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] * (count > MOST_CLASSES)
     states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
     body = CARD.format(
         title=f"{plain(config.attention)} on {plain(brief(known.rows['name']))}",
         noun=NOUNS.get(known.kind, "rows"),
         about="\n".join(items(_about(run, config, known))),
-        classes="\n".join(classes + more),
+        classes="\n".join(classes),
         evaluation="\n".join(_evaluation(run, config)),
         use=states if known.imported else f'predict(["{ROWS.get(known.kind, "a row")}"])',
         limits="\n".join(items(limits)),

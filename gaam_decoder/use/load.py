@@ -152,13 +152,9 @@ def check_code(then: Mapping[str, str], attention: str, head: str, folder: Path)
     for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
         now, what = plugin_code.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
         if (now if " " in now else None) != then.get(what):
-            raise ConfigError(
-                f"the {kind} '{spec.name}' is not the code that the run was trained with",
-                expected=then.get(what, "that of gaam"),
-                found=now,
-                where=str(folder.absolute()),
-                hint="install that version of the package",
-            )
+            message = f"the {kind} '{spec.name}' is not the code that the run was trained with"
+            expected, where = then.get(what, "that of gaam"), str(folder.absolute())
+            raise ConfigError(message, expected=expected, found=now, where=where)
 
 
 def encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:

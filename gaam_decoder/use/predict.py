@@ -16,13 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Placed
-from gaam_cache.errors import (
-    CacheError,
-    ConfigError,
-    DataError,
-    GaamWarning,
-    NotFoundError,
-)
+from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.format.digest import short_digest
 from gaam_cache.format.encoding import Encoding
 from gaam_cache.format.files import temporary_path
@@ -77,8 +71,7 @@ def predict(
 
     out = config.out
     if out is not None and out.suffix not in SUFFIXES[:3]:
-        formats = ", ".join(SUFFIXES[:3])
-        expected = f"a name ending in {formats}"
+        expected = f"a name ending in {', '.join(SUFFIXES[:3])}"
         raise ConfigError("--out has no format", expected=expected, found=str(out))
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
@@ -115,12 +108,8 @@ def predict(
                         file.writelines(_lines(chunks, to))
                 part.replace(out)
     if rows.empty:
-        warnings.warn(
-            f"nothing is to be encoded of {rows.empty:,} of {rows.total:,} rows: their results are "
-            "empty",
-            GaamWarning,
-            stacklevel=2,
-        )
+        text = f"the results of {rows.empty:,} of {rows.total:,} rows are empty, as the rows are"
+        warnings.warn(text, GaamWarning, stacklevel=2)
     return Written(out, rows.total, rows.empty, seeds, temperatures)
 
 
