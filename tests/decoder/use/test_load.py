@@ -117,18 +117,6 @@ def test_shuffled_labels_are_said(config: TrainConfig, cache: Path) -> None:
         check(run, cache)
 
 
-def test_order_and_company_of_rows_do_not_matter(config: TrainConfig, cache: Path) -> None:
-    states = gaam_cache.open_cache(cache)["test"].embeddings[:]
-    order = np.random.default_rng(0).permutation(len(states))
-    for run in train(replace(config, attn=("gaam", "mha-bn", "perceiver"), head="conv")):
-        predictor = gaam_decoder.load(run.path, device="cpu")
-        whole = predictor.predict_states(states).probabilities_NC
-        moved = predictor.predict_states(states[order]).probabilities_NC
-        alone = [predictor.predict_states(row[None]).probabilities_NC[0] for row in states]
-        np.testing.assert_allclose(moved, whole[order], atol=1e-5, rtol=0)
-        np.testing.assert_allclose(np.stack(alone), whole, atol=1e-5, rtol=0)
-
-
 def test_states_of_any_floating_type_are_taken_and_others_refused(
     config: TrainConfig, cache: Path
 ) -> None:

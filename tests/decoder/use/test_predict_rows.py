@@ -17,20 +17,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.importing.write import write
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
-from tests.tiny import WORDS
-
-WAYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"pool": ("mean", "max")}, {}),
-    ({"pool": ("mean", "max")}, {"pool": "max", "layers": (2, 3)}),
-    ({"storage_dtype": "float32"}, {"attn": ("mha",)}),
-    ({"storage_dtype": "bfloat16"}, {"head": "mlp"}),
-    ({"layer_zero": True}, {"layers": (0, 2)}),
-    ({"prompt": "race {text} vote", "max_length": 9}, {"attn": ("laplace",)}),
-    ({"batch_tokens": 1}, {}),
-    ({"encoder": "tfidf"}, {"attn": ("none",)}),
-    ({"untrained_encoder": True, "encoder_seed": 5}, {"head": "lbfgs", "attn": ("none",)}),
-]
+from gaam_decoder.use.predictor import Predictor
 
 
 def load(
@@ -54,31 +41,6 @@ def load(
 def texts_of(config: ExtractConfig) -> list[str]:
     lines = (Path(config.dataset) / "test.csv").read_text().splitlines()[1:]
     return [line.partition(",")[2] for line in lines]
-
-
-@pytest.mark.parametrize(("extraction", "training"), WAYS, ids=str)
-def test_texts_are_predicted_as_their_cached_states_are(
-    extraction: dict[str, Any], training: dict[str, Any], tiny_config: ExtractConfig
-) -> None:
-    cache, predictor = load(replace(tiny_config, **extraction), **training)
-    texts = texts_of(tiny_config)
-    cached = predictor.predict_states(cache["test"].pooled(predictor.pooling))
-    found = predictor.predictions(texts)
-    np.testing.assert_allclose(found.probabilities_NC, cached.probabilities_NC, atol=1e-4, rtol=0)
-    assert predictor.predict(texts) == found.labels
-    assert (predictor.predict_proba(texts) == found.probabilities_NC).all()
-    assert predictor.class_names == cache.class_names
-
-
-def test_chunks_give_what_they_give_whatever_is_beside_them(tiny_config: ExtractConfig) -> None:
-    _, predictor = load(tiny_config)
-    chunks = [[" ".join(WORDS[: n + size]) for n in range(5)] for size in (1, 4, 9)]
-    alone = [predictor.predictions(chunk) for chunk in chunks]
-    for found, other in zip(predictor.stream(iter(chunks)), alone, strict=True):
-        assert (found.probabilities_NC == other.probabilities_NC).all()
-        assert (found.agreement_N == other.agreement_N).all()
-    many = ["goal", "bank vote"] * (CHUNK_ROWS // 2 + 1)
-    assert len(predictor.predictions(many)) == CHUNK_ROWS + 2
 
 
 def test_rows_that_are_none_are_refused_by_their_number(tiny_config: ExtractConfig) -> None:
