@@ -390,7 +390,7 @@ def test_a_hub_that_cannot_be_reached_is_told_after_few_tries(
         server.listen(16)
         port = server.getsockname()[1] if kind == "silent" else 9
         process = subprocess.run(
-            [Path(sys.executable).parent / "gaam", "extract", what, "someone/something"],
+            [sys.executable, str(ROOT / "cli.py"), "extract", what, "someone/something"],
             cwd=tmp_path,
             env={
                 "PATH": "/usr/bin:/bin",
@@ -415,7 +415,7 @@ def test_a_hub_that_cannot_be_reached_is_told_after_few_tries(
 
 def test_offline_without_a_copy_is_told(tmp_path: Path) -> None:
     process = subprocess.run(
-        [Path(sys.executable).parent / "gaam", "extract", "--encoder", "someone/something"],
+        [sys.executable, str(ROOT / "cli.py"), "extract", "--encoder", "someone/something"],
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")},
         capture_output=True,
