@@ -506,12 +506,18 @@ def export(
     Nothing leaves this machine without --push, which says what would be sent where, and asks.
     """
     import gaam_cache.inspect
-    from gaam_cache.exporting import command
 
     of_cache = gaam_cache.inspect.is_cache(path)
-    asked: dict[str, Any] = {"of_cache": of_cache, "push": push, "private": private, "yes": yes}
-    command.check_options(path, out, seed=seed, cache=cache, **asked)
-    where = command.destination(overwrite=overwrite, **asked)
+    if of_cache and (seed is not None or cache is not None):
+        raise ConfigError("--seed and --cache are for a run", expected="a run", found="a cache")
+    if push is None and (private or yes):
+        raise ConfigError("--private and --yes are for --push", expected="--push USER/NAME")
+    where = None
+    if push is not None:
+        from gaam_cache.hub.push import look
+
+        kind = "dataset" if of_cache else "model"
+        where = look(push, kind=kind, private=private, overwrite=overwrite, yes=yes)
     if of_cache:
         with show_progress("export", "steps", quiet=quiet) as progress:
             made: Any = gaam_cache.export_cache(path, out, overwrite=overwrite, progress=progress)
@@ -521,7 +527,11 @@ def export(
         made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
     if not as_json:
         tell(made.in_words())
-    sent = command.send(where, out, yes=yes) if where else None
+    sent = None
+    if where is not None:
+        out = out.expanduser()
+        where.confirm(out, yes=yes)
+        sent = where.send(out)
     if as_json:
         _print_json(made.to_dict() | {"sent_to": sent})
     elif sent:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from gaam_cache.cache import EmbeddingCache, open_cache
     from gaam_cache.config import ExtractConfig
     from gaam_cache.errors import GaamError
-    from gaam_cache.exporting.export import export_cache
     from gaam_cache.extraction.estimate import estimate
     from gaam_cache.extraction.extract import extract
+    from gaam_cache.hub.export import export_cache
     from gaam_cache.import_config import ImportConfig
     from gaam_cache.store.importing import import_states, preview_import, write
     from gaam_cache.store.verify import Verification, verify
@@ -47,7 +47,7 @@ _HOMES = {
     "ExtractConfig": "config",
     "GaamError": "errors",
     "estimate": "extraction.estimate",
-    "export_cache": "exporting.export",
+    "export_cache": "hub.export",
     "Verification": "store.verify",
     "extract": "extraction.extract",
     "ImportConfig": "import_config",

@@ -1,1 +1,1 @@
-"""The hub of models and data sets, and its errors in words."""
+"""The hub of models and data sets: what comes from it, and what is exported and sent there."""

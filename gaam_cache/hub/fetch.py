@@ -1,204 +1,183 @@
-"""The model and data-set hub: names resolved to commits, files fetched, errors made readable.
+"""Names on the hub -> commits and files; what its client raises -> one error that says what to do.
 
-Only safetensors weights are ever fetched, and no code.
+Of models only safetensors weights and JSON are fetched, and no code. Where the hub cannot be
+reached a complete local copy serves.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.errors import ConfigError, GaamError, HubError
-from gaam_cache.hub.errors import TIMEOUT_SECONDS, hub_errors, meant_what_is_here
-from gaam_cache.messages import shortened
-from gaam_cache.store.files import write_file
+from gaam_cache.config import DEFAULT_DATASET, DEFAULT_ENCODER
+from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
+from gaam_cache.messages import nearest, shortened
 
-PATTERNS = ("*.json", "model*.safetensors", "vocab*.txt", "merges*.txt", "*.model")
+TIMEOUT_SECONDS = 8.0
+"""How long the hub may take to name a commit; its client would wait for minutes."""
+SMALL = ("*.json", "vocab*.txt", "merges*.txt", "*.model")
+WEIGHTS = ("model*.safetensors",)
 """Files of a model repository that an encoder needs: all at the top level, none of them code."""
-WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in PATTERNS))
+WANTED = re.compile("|".join(p.replace(".", r"\.").replace("*", "[^/]*") for p in SMALL + WEIGHTS))
 IS_WEIGHTS = re.compile(r"model.*\.safetensors")
 """Weights and their index."""
-CONFIGURATIONS = (
-    "config.json",
-    "tokenizer_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-)
-"""Files that may name code."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
+NOUNS = {"model": "model", "dataset": "data set"}
+REMEDIES = {
+    401: "give a token that is valid: 'hf auth login', or HF_TOKEN",
+    403: "give a token that may do this: 'hf auth login', or HF_TOKEN",
+    412: "somebody else wrote to it meanwhile: run the same again",
+}
 
 
-def _info(repo_id: str, revision: str | None, kind: str) -> Any:
-    from huggingface_hub import HfApi
+@contextmanager
+def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
+    """Turn what the hub's client raises into one GaamError; ``kind`` is 'model' or 'dataset'."""
+    from huggingface_hub import errors
 
-    api = HfApi()
-    ask = api.model_info if kind == "model" else api.dataset_info
-    with hub_errors(repo_id, kind=kind):
-        return ask(repo_id, revision=revision, timeout=TIMEOUT_SECONDS)
-
-
-def _offline(repo_id: str, kind: str) -> GaamError | None:
-    from huggingface_hub import is_offline_mode
-    from huggingface_hub.utils import validate_repo_id
-
-    if not is_offline_mode():
-        return None
-    with hub_errors(repo_id, kind=kind):
-        validate_repo_id(repo_id)  # what is no id is not missing
-    error = HubError(
-        f"HF_HUB_OFFLINE is set and '{repo_id}' has no local copy",
-        hint="fetch it once without HF_HUB_OFFLINE, or give a local path",
-    )
-    return meant_what_is_here(error, repo_id, kind)
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise gated(repo_id, kind) from error
+    except (errors.HTTPError, errors.HFValidationError, OSError, RuntimeError) as error:
+        network = isinstance(error, ConnectionError | TimeoutError)
+        if isinstance(error, GaamError) or (getattr(error, "errno", None) and not network):
+            raise  # said already, or of this disk
+        found = _translated(error, repo_id, kind)
+        here = DEFAULT_ENCODER if kind == "model" else DEFAULT_DATASET
+        short = {here.rpartition("/")[2]: here, here.partition("-")[0]: here}
+        if repo_id != here and nearest(repo_id, [here], short):
+            found.details["to do"] = f"did you mean '{here}', which needs no hub?"
+        raise found from error
 
 
-def resolve_revision(repo_id: str, revision: str | None, *, kind: str) -> str | None:
-    """The commit that a branch, tag or None (the default branch) stands for now.
+def _translated(error: BaseException, repo_id: str, kind: str) -> GaamError:
+    from huggingface_hub import errors
 
-    Raises:
-        HubError: the hub cannot be asked, or must not be (``HF_HUB_OFFLINE``).
-    """
-    if error := _offline(repo_id, kind):
-        raise error
-    return str(_info(repo_id, revision, kind).sha)
+    what, said = f"{NOUNS[kind]} '{repo_id}'", one_line(error)
+    if isinstance(error, errors.HFValidationError):
+        message = f"'{repo_id}' is neither an existing path nor the id of a {NOUNS[kind]}"
+        return ConfigError(message, expected="a path, or an id like 'owner/name'", found=said)
+    if isinstance(error, errors.RevisionNotFoundError):
+        expected = "a branch, a tag or a full commit hash of that repository"
+        return NotFoundError(f"the {what} has no such revision", expected=expected, found=said)
+    if isinstance(error, errors.RepositoryNotFoundError):
+        expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
+        return NotFoundError(f"no {what}", expected=expected, found=said)
+    while getattr(error, "response", None) is None and error.__cause__ is not None:
+        error = error.__cause__
+    said = one_line(error) or type(error).__name__
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is None:
+        check = "check the network, HF_ENDPOINT and HF_HUB_OFFLINE, and run the same again"
+        return HubError(f"the hub could not be reached for the {what}", found=said, hint=check)
+    later = "run the same again later: files that are complete are kept"
+    return HubError(f"the hub refused the {what}", found=said, hint=REMEDIES.get(status, later))
 
 
-def _ref(repo_id: str, revision: str | None, kind: str) -> Path:
-    """Where the cache folder of the hub's client keeps the commit of a branch or tag."""
+def gated(repo_id: str, kind: str) -> HubError:
+    """The answer to a repository that is shown to those alone who accepted its terms."""
     from huggingface_hub import constants
 
-    folder = Path(constants.HF_HUB_CACHE) / f"{kind}s--{repo_id.replace('/', '--')}"
-    return folder / "refs" / (revision or constants.DEFAULT_REVISION)
+    folder = "datasets/" if kind == "dataset" else ""
+    return HubError(
+        f"the {NOUNS[kind]} '{repo_id}' is gated",
+        where=f"{constants.ENDPOINT}/{folder}{repo_id}",
+        hint="accept its terms on that page, then log in with 'hf auth login' or set HF_TOKEN",
+    )
 
 
-def remember(repo_id: str, revision: str | None, commit: str, *, kind: str) -> None:
-    """Note the commit of a branch: what is fetched by its commit is found by its branch later.
+def one_line(error: BaseException) -> str:
+    """What it says, on one line."""
+    return " ".join(re.sub(r"\(Request ID[^)]*\)", "", str(error)).split())[:300]
 
-    The hub's client does so itself only for what it fetches by the name of the branch, which may
-    have moved between two files.
+
+def fetch(
+    repo_id: str, revision: str | None, patterns: Sequence[str], *, kind: str, **options: Any
+) -> tuple[Path, HubError | None]:
+    """Files at the top level of a repository; of the local copy where the hub cannot be asked.
+
+    Returns:
+        The folder of the snapshot, which is called as its commit, and why the hub was not asked.
     """
-    ref = _ref(repo_id, revision, kind)
-    refs = next(parent for parent in ref.parents if parent.name == "refs")
-    if revision == commit or ".." in ref.parts or not refs.parent.is_dir():
-        return
-    with suppress(OSError):  # a shared read-only folder serves as well
-        write_file(ref, commit.encode())
+    from huggingface_hub import HfApi, snapshot_download, utils
 
-
-def recall(repo_id: str, revision: str | None, *, kind: str) -> str | None:
-    """The commit that a branch or tag stood for when it was last seen; a commit is itself."""
-    if revision is not None and COMMIT.fullmatch(revision):
-        return revision
+    utils.disable_progress_bars()
+    unreachable = None
+    if not options.get("local_files_only"):
+        try:
+            with hub_errors(repo_id, kind=kind):
+                ask = getattr(HfApi(token=options.get("token")), f"{kind}_info")
+                ask(repo_id, revision=revision, timeout=TIMEOUT_SECONDS)
+        except HubError as error:
+            unreachable = error
+            options |= {"local_files_only": True, "force_download": False}
     try:
-        commit = _ref(repo_id, revision, kind).read_text("ascii").strip()
-    except (OSError, ValueError):
-        return None
-    return commit if COMMIT.fullmatch(commit) else None
+        with hub_errors(repo_id, kind=kind):
+            rules: Any = {"allow_patterns": list(patterns), "ignore_patterns": ["*/*"]}
+            found = snapshot_download(
+                repo_id, repo_type=kind, revision=revision, **rules, **options
+            )
+    except HubError as error:
+        raise unreachable or error from None
+    return Path(found), unreachable
 
 
 def fetch_model(repo_id: str, revision: str | None, *, weights: bool = True) -> tuple[Path, str]:
-    """Fetch the configuration, tokenizer and, unless told not to, safetensors weights of a model.
-
-    A hub that cannot be reached is no obstacle where a complete local copy exists.
-
-    Returns:
-        The folder of the snapshot and its commit.
-    """
-    from huggingface_hub import snapshot_download
-
-    try:
-        if offline := _offline(repo_id, "model"):
-            raise offline
-        info = _info(repo_id, revision, "model")
-    except HubError as error:
-        # what was never wanted is not missed: the same patterns as for the download
-        ignored = ["*/*"] if weights else ["*/*", "*.safetensors"]
-        rules: Any = {"allow_patterns": list(PATTERNS), "ignore_patterns": ignored}
-        try:
-            folder = Path(
-                snapshot_download(repo_id, revision=revision, local_files_only=True, **rules)
-            )
-        except (OSError, ValueError):
-            raise error from None
-        return folder, folder.name
-    files = [sibling.rfilename for sibling in info.siblings or ()]
-    wanted = [name for name in files if WANTED.fullmatch(name)]
-    if weights and not any(name.endswith(".safetensors") for name in wanted):
-        raise no_safetensors(repo_id, files)
-    with hub_errors(repo_id, kind="model", downloading=True):
-        # the small files first: what they forbid is known before the weights are paid for
-        small = [name for name in wanted if not name.endswith(".safetensors")]
-        refuse_code(Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=small)))
-        needed = wanted if weights else small
-        folder = Path(snapshot_download(repo_id, revision=info.sha, allow_patterns=needed))
-    remember(repo_id, revision, info.sha, kind="model")
-    return folder, str(info.sha)
+    """Fetch configuration, tokenizer and safetensors weights; the folder and its commit."""
+    # the small files first: what they forbid is known before the weights are paid for
+    folder, _ = fetch(repo_id, revision, SMALL, kind="model")
+    refuse_code(folder)
+    if weights:
+        folder, _ = fetch(repo_id, folder.name, SMALL + WEIGHTS, kind="model")
+    return folder, folder.name
 
 
 def hub_only(option: str, revision: str, name: str) -> ConfigError:
     """The refusal of a revision of what lies on this disk: it is as it is, whatever was asked."""
-    return ConfigError(
-        f"{option} is for what comes from the hub",
-        expected=f"no {option}, or an id on the hub",
-        found=f"{option} {shortened(revision)}, and '{name}' is on this disk",
-    )
+    found = f"{option} {shortened(revision)}, and '{name}' is on this disk"
+    return ConfigError(f"{option} is for what comes from the hub", found=found)
 
 
 def no_safetensors(where: str, files: list[str]) -> ConfigError:
     """The refusal of weights in any format that can carry code."""
-    weights = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".h5", ".ckpt"))]
     return ConfigError(
         f"the encoder '{where}' has no safetensors weights",
         expected="model.safetensors (weights in other formats can carry code and are never read)",
-        found=", ".join(weights[:4]) or "no weights",
+        found=", ".join(sorted(files)[:6]),
         hint="convert it where you trust it: "
         "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
     )
 
 
 def refuse_code(folder: Path) -> None:
-    """Refuse a model that brings its own code.
+    """Refuse a model that brings its own code, or an attention that is fetched from the hub.
 
     Even where transformers has a class for its ``model_type`` and would use that: the numbers are
     then not those that the model's authors mean (a causal class for a bidirectional model).
-
-    Raises:
-        ConfigError: ``auto_map`` in the configuration of the model or of what makes rows ready for
-            it, or an attention that is fetched from the hub.
     """
-    for name in CONFIGURATIONS:
+    for name in ("config", "tokenizer_config", "preprocessor_config", "processor_config"):
         try:
-            content = json.loads((folder / name).read_bytes())
+            parts = [json.loads((folder / f"{name}.json").read_bytes())]
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads it for its content says what is wrong
-        if found := next(_code(content), None):
-            key, value = found
-            raise ConfigError(
-                "the encoder brings its own code, which is never run",
-                expected="an encoder and tokenizer that transformers knows by itself",
-                found=f"{key} in {name}: {json.dumps(value)[:120]}",
-                where=str(folder / name),
-                hint="choose another encoder; if the class of transformers computes the same, "
-                f"copy the folder, remove {key} and give --encoder the copy",
-            )
-
-
-def _code(content: Any) -> Iterator[tuple[str, Any]]:
-    """Settings that name code, of a model or of a part of it."""
-    parts = [content]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, list):
-            parts += part
-        elif isinstance(part, dict):
-            for key, value in part.items():
+        while parts:
+            part = parts.pop()
+            pairs = list(part.items()) if isinstance(part, dict) else []
+            parts += part if isinstance(part, list) else [value for _, value in pairs]
+            for key, value in pairs:
                 # kernels of others are named owner/repository
                 foreign = key.endswith("attn_implementation") and "/" in json.dumps(value)
                 if (key == "auto_map" and value) or foreign:
-                    yield key, value
-                else:
-                    parts.append(value)
+                    raise ConfigError(
+                        "the encoder brings its own code, which is never run",
+                        expected="an encoder and tokenizer that transformers knows by itself",
+                        found=f"{key}: {json.dumps(value)[:120]}",
+                        where=str(folder / f"{name}.json"),
+                        hint="choose another encoder; if the class of transformers computes the "
+                        f"same, copy the folder, remove {key} and give --encoder the copy",
+                    )

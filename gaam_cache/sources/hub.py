@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError, GaamError, HubError, NotFoundError
-from gaam_cache.hub.errors import gated, hub_errors
-from gaam_cache.hub.fetch import COMMIT, recall, remember, resolve_revision
+from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
+from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
 from gaam_cache.sources._divide import Divided
@@ -28,7 +27,7 @@ class HubSource(Source):
     priority: ClassVar[int] = 3
 
     def __init__(self) -> None:
-        self._asked: tuple[str | None, HubError | None] | None = None
+        self._asked: tuple[str, HubError | None] | None = None
         self._divided = Divided()
 
     @classmethod
@@ -46,10 +45,8 @@ class HubSource(Source):
         name, revision = config.dataset, config.dataset_revision
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit
-            try:
-                self._asked = resolve_revision(name, revision, kind="dataset"), None
-            except HubError as error:
-                self._asked = recall(name, revision, kind="dataset"), error
+            folder, unreachable = fetch(name, revision, ["README.md"], kind="dataset")
+            self._asked = folder.name, unreachable
         commit, unreachable = self._asked
         data = _load(name, commit, wanted, unreachable)
         if wanted is None:
@@ -62,23 +59,20 @@ class HubSource(Source):
                 )
             wanted, data = next(iter(data.items()))
         there = _commit_of(data)
-        asked = commit or revision
-        if asked and there != asked and (there or unreachable):
+        if there != commit and (there or unreachable):
             # datasets hands out whatever copy it has when something fails
             raise HubError(
                 f"the data set '{name}' could not be fetched at the revision asked for",
-                expected=asked,
+                expected=commit,
                 found=f"a local copy of {there or 'an unknown commit'}",
                 hint="run the same again when the hub answers",
             ) from unreachable
-        if commit is not None and unreachable is None:
-            remember(name, revision, commit, kind="dataset")
-        origin = f"{name}@{commit or there or 'local copy'}, {wanted}"
+        origin = f"{name}@{commit}, {wanted}"
         table = _table(data, config)
         label = None if split in config.unlabelled else config.label_column
         columns = choose(table, config, label, origin)
         rows = collect(table, columns, config, origin=origin, anywhere=True, report=report)
-        return replace(rows, revision=commit or there)
+        return replace(rows, revision=commit)
 
 
 def _table(data: Any, config: ExtractConfig) -> Table:
@@ -100,7 +94,7 @@ def _table(data: Any, config: ExtractConfig) -> Table:
     return Table(data.column_names, records, tuple(stored), declared)
 
 
-def _load(name: str, commit: str | None, split: str | None, unreachable: HubError | None) -> Any:
+def _load(name: str, commit: str, split: str | None, unreachable: HubError | None) -> Any:
     """One split at a commit (or all where none is named), fetched where it is not there yet.
 
     Raises:
@@ -114,44 +108,42 @@ def _load(name: str, commit: str | None, split: str | None, unreachable: HubErro
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
 
     datasets.disable_progress_bars()
-    where = f"{name}@{commit}" if commit else name
+    where = f"{name}@{commit}"
     offline = datasets.config.HF_HUB_OFFLINE
     # no argument says that the hub is to be left alone
     datasets.config.HF_HUB_OFFLINE = offline or unreachable is not None
-    try:
-        with hub_errors(name, kind="dataset", downloading=True):
+    with hub_errors(name, kind="dataset"):
+        try:
             return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
-    except (DataFilesNotFoundError, EmptyDatasetError) as error:
-        said = _first_line(error)
-        raise NotFoundError(
-            f"the data set '{name}' holds no data files", found=said, where=where
-        ) from error
-    except DatasetNotFoundError as error:
-        # the hub has just named its commit: it is there, and closed
-        raise (unreachable or gated(name, "dataset")) from error
-    except DatasetsError as error:
-        raise DataError(
-            f"the files of the data set '{name}' cannot be read",
-            found=_first_line(error.__cause__ or error),
-            where=where,
-            hint="download and mend them, then give --dataset the folder",
-        ) from error
-    except (ValueError, RuntimeError) as error:
-        if isinstance(error, NotFoundError) or (isinstance(error, GaamError) and not unreachable):
-            raise
-        if "unknown split" in str(error).lower():
-            raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
-        if unreachable:
-            raise unreachable from error
-        raise ConfigError(
-            f"the data set '{name}' cannot be read as it is",
-            expected="data files with one table per split, and no script",
-            found=_first_line(error),
-            where=where,
-            hint="download it and give --dataset a folder with one file per split",
-        ) from error
-    finally:
-        datasets.config.HF_HUB_OFFLINE = offline
+        except (DataFilesNotFoundError, EmptyDatasetError) as error:
+            said = one_line(error)
+            raise NotFoundError(
+                f"the data set '{name}' holds no data files", found=said, where=where
+            ) from error
+        except DatasetNotFoundError as error:
+            # the hub has just named its commit: it is there, and closed
+            raise (unreachable or gated(name, "dataset")) from error
+        except DatasetsError as error:
+            raise DataError(
+                f"the files of the data set '{name}' cannot be read",
+                found=one_line(error.__cause__ or error),
+                where=where,
+                hint="download and mend them, then give --dataset the folder",
+            ) from error
+        except (ValueError, RuntimeError) as error:
+            if "unknown split" in str(error).lower():
+                raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
+            if unreachable:
+                raise unreachable from error
+            raise ConfigError(
+                f"the data set '{name}' cannot be read as it is",
+                expected="data files with one table per split, and no script",
+                found=one_line(error),
+                where=where,
+                hint="download it and give --dataset a folder with one file per split",
+            ) from error
+        finally:
+            datasets.config.HF_HUB_OFFLINE = offline
 
 
 def _commit_of(data: Any) -> str | None:
@@ -159,7 +151,3 @@ def _commit_of(data: Any) -> str | None:
     folders = {Path(file["filename"]).parent.name for file in data.cache_files}
     commits = {name for name in folders if COMMIT.fullmatch(name)}
     return commits.pop() if len(commits) == 1 else None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -60,11 +60,7 @@ class Ensemble(nn.Module):
     def of(
         cls, spec: DecoderSpec, weights: Mapping[str, Tensor], *, dtype: str = "float32"
     ) -> Self:
-        """Decoders of these weights, by the names that a decoder gives them, each (S, ...).
-
-        Raises:
-            ValueError: the decoder has other weights.
-        """
+        """Decoders of these weights, each (S, ...); ValueError where a decoder has others."""
         num_seeds = len(next(iter(weights.values()), ()))
         ensemble = cls(spec, num_seeds, dtype=dtype)
         shapes = {name: tuple(value.shape) for name, value in weights.items()}
@@ -113,21 +109,11 @@ class Ensemble(nn.Module):
 
 
 def check_alone(ensemble: Ensemble, attention: str, where: Path) -> None:
-    """Refuse decoders that have no answer for one row.
-
-    Args:
-        ensemble: of all seeds.
-        attention: what its mechanism is called.
-        where: it was read.
-
-    Raises:
-        ConfigError: they predict a row by the rows beside it.
-    """
+    """Refuse decoders that have no answer for one row: they predict it by the rows beside it."""
     if ensemble.decoder.attention.depends_on_batch:
         raise ConfigError(
             f"'{attention}' predicts a row by the rows beside it, and has no answer for one",
             expected="a mechanism that looks at one row at a time",
-            found="attention over the rows of a batch, as it was published",
             where=str(where.absolute()),
             hint="its test accuracy is that of batches as they were: gaam report",
         )

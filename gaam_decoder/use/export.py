@@ -1,33 +1,100 @@
-"""A finished run -> a folder that the hub takes."""
+"""A finished run -> a folder that the hub takes, with a card for its visitors."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import gaam_cache
-from gaam_cache.errors import GaamError
-from gaam_cache.messages import visible
+from gaam_cache.messages import (
+    MOST_CLASSES,
+    NOUNS,
+    brief,
+    front_matter,
+    items,
+    licences,
+    pipes,
+    plain,
+    visible,
+)
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import check_elsewhere, whole_folder, write_file
+from gaam_decoder import stats
+from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use.card import card
-from gaam_decoder.use.decoder_config import DecoderConfig
-from gaam_decoder.use.exported import CARD_FILE, is_export, write_decoder
-from gaam_decoder.use.load import (
-    check_code,
-    chosen_seeds,
-    encoding_of,
-    ensemble_of,
-    evaluated_in,
-    places_of,
+from gaam_decoder.reports.notes.notes import SELECT_NOTES
+from gaam_decoder.reports.notes.shuffled import shuffled
+from gaam_decoder.reports.notes.weaknesses import (
+    counted,
+    few_rows,
+    fitted_states,
+    shared_texts,
+    weighted,
 )
+from gaam_decoder.reports.table.base import ON_TRAINING_ROWS
+from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.writing.numbers import percent, span
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.use.exported import (
+    CARD_FILE,
+    OWN_FILES,
+    DecoderConfig,
+    read_config,
+    write_decoder,
+)
+from gaam_decoder.use.load import open_run
+from gaam_decoder.use.predictor import Predictions
+
+SLOTS = {
+    "license": "of this decoder, such as apache-2.0",
+    "language": "of the rows that it learned from, such as en",
+}
+"""What no program can know."""
+PIPELINES = {
+    "text": "text-classification",
+    "audio": "audio-classification",
+    "vision": "image-classification",
+}
+"""How the hub calls what a decoder does with rows of a kind."""
+ROWS = {"text": "a text", "audio": "a.wav", "vision": "a.png"}
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+HEADER = ("of one decoder", "mean over seeds", "95% over seeds", "95% over seeds and rows")
+CARD = """
+# {title}
+
+Classifies {noun} by the states of all layers of a frozen encoder; made with gaam.
+
+{about}
+
+{classes}
+
+## Evaluation
+
+{evaluation}
+
+## Use
+
+```python
+import gaam_decoder  # hf download USER/NAME --local-dir DIR
+model = gaam_decoder.load("DIR")  # encoder="FOLDER OR ID" where the encoder is a local one
+model.{use}
+```
+
+## Limits
+
+{limits}
+
+## Signature
+
+{signature}
+
+{licences}
+"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DecoderExport:
     """What an export of a run made."""
 
@@ -45,12 +112,18 @@ class DecoderExport:
         """Lines for people."""
         averaged = f"averaged over seeds {spell_numbers(self.seeds)}"
         which = averaged if len(self.seeds) > 1 else f"of seed {self.seeds[0]}"
-        lines = [
+        lines = (
             f"exported to '{self.path}', {which}",
             f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
             f"  card         {CARD_FILE}: licences are for you to fill in",
-        ]
+        )
         return visible("\n".join(lines), keep="\n")
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder is an exported decoder, and holds nothing else."""
+    names = {path.name for path in folder.iterdir()}
+    return names == set(OWN_FILES) and bool(read_config(folder))
 
 
 def export_run(
@@ -67,58 +140,125 @@ def export_run(
         path: folder of the run.
         out: a folder that is not there yet, or is empty.
         seed: whose decoder alone is exported; default: all that finished, averaged.
-        cache: folder of its cache; needed where the run is of an earlier version and the cache is
-            no longer where it was.
+        cache: folder of its cache; default: what the run says of it.
         overwrite: replace an earlier export.
 
     Raises:
         NotFoundError: no finished run there.
-        ConfigError: a seed that there is not or that failed, a mechanism that has no answer for one
-            row, or something in the way.
-        CacheError: the run is damaged, or nobody knows how its rows were encoded.
-        StorageError: the file system refused.
+        ConfigError: a seed or mechanism that cannot be exported, or something in the way.
+        CacheError: the run is damaged.
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
-    run = one_run(folder)
+    run, config, ensemble, encoding = open_run(folder, seed, cache)
     check_elsewhere(folder, out)
-    seeds = chosen_seeds(run, seed)
-    plugins = run.recipe.get("plugins", {})
-    check_code(plugins, run.attention, run.head, folder)
-    ensemble = ensemble_of(run, seeds, evaluated_in(run.recipe))
-    encoding = encoding_of(run.cache, run.path, cache)
-    if isinstance(encoding, GaamError):
-        raise encoding
-    config = _config(run, seeds, encoding)
     with whole_folder(out, is_export, overwrite=overwrite) as made:
         write_decoder(made, config, ensemble.decoder.state_dict())
         write_file(made / CARD_FILE, card(run, config, encoding).encode(), option="DIR")
         sizes = [file.stat().st_size for file in made.iterdir()]
-    return DecoderExport(
-        path=str(out), key=run.key, seeds=seeds, files=len(sizes), bytes=sum(sizes)
-    )
+    return DecoderExport(str(out), run.key, config.seeds, len(sizes), sum(sizes))
 
 
-def _config(run: RunResult, seeds: tuple[int, ...], encoding: Encoding) -> DecoderConfig:
-    return DecoderConfig(
-        attention=run.attention,
-        head=run.head,
-        layers=places_of(run),
-        num_layers=run.cache["layers"],
-        hidden_size=run.cache["hidden_size"],
-        pooling=run.recipe["pool"],
-        class_names=tuple(run.cache["class_names"]),
-        seeds=seeds,
-        dtype=evaluated_in(run.recipe),
-        plugins=dict(run.recipe.get("plugins", {})),
-        fingerprint=run.cache["fingerprint"],
-        key=run.key,
-        encoding=encoding.portable().to_dict(),
-        signature={
-            "gaam": gaam_cache.__version__,
-            "attention": run.attention,
-            "head": run.head,
-            "recipe": run.recipe,
-            "seeds": list(run.seeds),
-            "labels_shuffled": run.shuffled,
-        },
+def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
+    """A card in Markdown."""
+    known = encoding.portable()
+    head = {
+        "library_name": "gaam",
+        "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
+        "pipeline_tag": PIPELINES.get(known.kind, ""),
+        "base_model": _on_hub(encoding.encoder),
+        "datasets": list(filter(None, [_on_hub(encoding.rows)])),
+    }
+    recipe = ", ".join(f"{k}={v}" for k, v in run.recipe.items() if v not in (None, False))
+    signature = [
+        f"gaam {config.signature['gaam']}, torch {brief(str(run.environment.get('torch')))}",
+        f"cache {config.fingerprint[:8]}, run {config.key[:8]}",
+        f"seeds {spell_numbers(config.seeds)}",
+        brief(recipe, 1000),
+    ]
+    train = run.recipe["train_split"]
+    drawn, rows = sum(run.drawn.values()), run.cache["rows"][train]
+    limits = [
+        f"learned from split '{brief(train)}', {f'{drawn:,} of ' if drawn else ''}{rows:,} rows",
+        "whatever it is given gets one of its classes; probabilities are not calibrated",
+    ]
+    if known.kind == "text":
+        limits.append(f"texts are cut at {known.identity['max_length']:,} tokens")
+    names, count = config.class_names[:MOST_CLASSES], len(config.class_names)
+    classes = [f"{count:,} classes:", "", *items(map(brief, names))]
+    classes += [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] * (count > MOST_CLASSES)
+    states = "predict_states(states)  # (rows, layers, hidden size), as the cache has them"
+    body = CARD.format(
+        title=f"{plain(config.attention)} on {plain(brief(known.rows['name']))}",
+        noun=NOUNS.get(known.kind, "rows"),
+        about="\n".join(items(_about(run, config, known))),
+        classes="\n".join(classes),
+        evaluation="\n".join(_evaluation(run, config)),
+        use=states if known.imported else f'predict(["{ROWS.get(known.kind, "a row")}"])',
+        limits="\n".join(items(limits)),
+        signature="\n".join(items(signature)),
+        licences="\n".join(licences(("the data", "the encoder", "this decoder"))),
     )
+    return "\n".join(front_matter(head, SLOTS)) + "\n" + body
+
+
+def _on_hub(source: dict[str, Any]) -> str:
+    """The id of an encoder or data set that came from the hub, else nothing."""
+    found = source.get("path") is None and source.get("revision") is not None
+    return source["name"] if found and HUB_ID.fullmatch(source["name"]) else ""
+
+
+def _about(run: RunResult, config: DecoderConfig, encoding: Encoding) -> Iterator[str]:
+    mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
+    revision, formula = encoding.encoder["revision"], mechanism["formula"]
+    yield f"data set: {brief(encoding.rows['name'])}"
+    known = f"revision {revision}" if revision else "known by the SHA-256 of its files"
+    imported = "run by somebody else; states were imported"
+    yield f"encoder: {brief(encoding.label)}, {imported if encoding.imported else known}"
+    yield f"mechanism: {config.attention}: {mechanism['summary']} {formula or ''}".replace("``", "")
+    yield f"head: {config.head}"
+    layers = spell_numbers(run.layer_numbers)
+    yield f"layers: {layers}, pooled by {config.pooling}, of {config.hidden_size:,} features"
+    total, attention = run.parameters["total"], run.parameters["attention"]
+    yield f"{total:,} parameters, {attention:,} of them in the mechanism"
+    averaged = f"the average of {len(config.seeds)} decoders, each with a seed of its own"
+    yield averaged if len(config.seeds) > 1 else f"one decoder, of seed {config.seeds[0]}"
+
+
+def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
+    """A table and what has to stand below it, with the figures of a report."""
+    marks = [f"select {brief(run.select, 40)}: {SELECT_NOTES.get(run.select, 'not known here')}"]
+    failed = f", {len(run.failed)} failed: {counted(sorted(run.failed))}" if run.failed else ""
+    marks += [f"{len(run.seeds)} seeds{failed}; failed ones count in no mean, and are not exported"]
+    if run.shuffled:
+        marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"]
+    if run.tuning_seeds:
+        seeds = counted(run.tuning_seeds)
+        marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
+    if not run.evaluated:
+        return items(["this decoder is not evaluated: no rows were kept for it", *marks])
+    [table] = build_tables([run], every_candidate=True)
+    [row] = table.rows
+    if row.on_training_rows:
+        marks += [f"NO TEST ACCURACY: {ON_TRAINING_ROWS}; what was learned by heart is right"]
+    if run.recipe.get("fold"):
+        fold = run.recipe["fold"]
+        marks += [f"learned without fold {fold}, tested on it; other folds are not here"]
+    places = [run.finished.index(seed) for seed in config.seeds]
+    own = Predictions.of(run.finished_logits()[places], config.class_names)
+    right = percent(stats.accuracy(own.predicted_N, run.labels))
+    marks += [
+        f"tested on {brief(table.where)}: {table.num_test_rows:,} rows",
+        f"majority class alone: {percent(table.majority_accuracy)}%",
+        f"averaged, as they are exported, the {len(places)} decoders reach {right}%"
+        if len(places) > 1
+        else f"the exported decoder is that of seed {config.seeds[0]} alone: {right}%",
+    ]
+    for notes in (few_rows, shared_texts, weighted, fitted_states, shuffled):
+        marks += notes(table)
+    f1 = row.scores.macro_f1
+    mean = percent(float(f1.mean()) if len(f1) else None)
+    lines = [
+        ["accuracy %", percent(row.mean), span(row.interval), span(row.two_level)],
+        ["macro-F1 %", mean, span(stats.within(stats.t_interval(f1), 0, 1)), "-"],
+    ]
+    return [*pipes(HEADER, lines, HEADER[:1]), "", *items(marks)]

@@ -1,7 +1,5 @@
 """An exported decoder <-> a folder of three files: config.json, model.safetensors, README.md.
 
-S seeds, L layers, D hidden size.
-
 config.json carries its own digest, and size and SHA-256 of the weights; the card is for people, who
 may change it.
 """
@@ -9,20 +7,21 @@ may change it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.messages import visible
-from gaam_cache.store.digest import chunks, digest_of_stream, sealed_text, unsealed
-from gaam_cache.store.files import open_regular, read_json, write_file
-from gaam_decoder.decoder import on_paper
-from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
-from gaam_decoder.use.decoder_config import DecoderConfig
+from gaam_cache.store.digest import digest_of, sealed_text, unsealed
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.files import read_json, write_file
+from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
@@ -31,133 +30,124 @@ OWN_FILES = (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE)
 FORMAT, FORMAT_VERSION = "gaam-decoder", 1
 
 
-def is_export(folder: Path) -> bool:
-    """Whether a folder is an exported decoder, and holds nothing else."""
-    if {path.name for path in folder.iterdir()} != set(OWN_FILES):
-        return False
-    try:
-        read_config(folder)
-    except GaamError:
-        return False
-    return True
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """Everything that an exported decoder is, but for its weights. JSON values."""
 
+    attention: str
+    """Mechanism, such as ``laplace:heads=4``."""
+    head: str
+    layers: tuple[int, ...]
+    """Places of the layers that it reads, of those that a row has, from 0."""
+    num_layers: int
+    """Layers that a row has."""
+    hidden_size: int
+    pooling: str
+    class_names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    """Those whose decoders are here."""
+    dtype: str
+    """Arithmetic of the matrix products, as the run was evaluated."""
+    plugins: dict[str, str]
+    """Parts of other packages, and their code."""
+    fingerprint: str
+    """Of the cache that it learned from."""
+    key: str
+    """Of the run: mechanism, recipe and cache."""
+    encoding: dict[str, Any]
+    """How rows are encoded; names no path."""
+    signature: dict[str, Any]
+    """What repeats it: version of gaam, recipe, seeds."""
 
-def has_config(folder: Path) -> bool:
-    """Whether a folder may be an exported decoder, whole or damaged."""
-    return (folder / CONFIG_FILE).is_file()
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """What ``asdict`` gives; ValueError where it is something else."""
+        if other := {one.name for one in fields(cls)} ^ set(value):
+            raise ValueError(f"keys that are unknown or missing: {', '.join(sorted(other)[:6])}")
+        tuples = {name: tuple(value[name]) for name in ("layers", "class_names", "seeds")}
+        found, encoding = cls(**value | tuples), Encoding.from_dict(value["encoding"])
+        sizes = (encoding.num_layers, encoding.hidden_size)
+        if sizes != (found.num_layers, found.hidden_size) or found.pooling not in encoding.pooling:
+            raise ValueError("the encoding has other sizes or another pooling")
+        if not set(found.layers) <= set(range(found.num_layers)):
+            raise ValueError("layers that a row does not have")
+        return found
+
+    @property
+    def spec(self) -> DecoderSpec:
+        """What it takes to build one decoder."""
+        return DecoderSpec(
+            attention=parse_attention(self.attention),
+            head=parse_head(self.head),
+            num_layers=len(self.layers),
+            hidden_size=self.hidden_size,
+            num_classes=len(self.class_names),
+        )
 
 
 def read_config(folder: Path) -> tuple[DecoderConfig, Mapping[str, Any]]:
-    """The configuration of an exported decoder, and size and SHA-256 of its weights.
-
-    Raises:
-        NotFoundError: no such file.
-        CacheError: damaged, of another version, or nothing that gaam exported.
-    """
+    """The configuration of an exported decoder, and size and SHA-256 of its weights."""
     path = folder / CONFIG_FILE
     try:
-        # where the hub's client keeps them, files are links
-        content = read_json(path.resolve())
+        content = read_json(path.resolve())  # where the hub's client keeps them, files are links
         if content.get("format") != FORMAT:
             raise ValueError(f"no '{FORMAT}': gaam did not export it")
         content = unsealed(content)
-        version = content.pop("format_version")
-        if version is True or version != FORMAT_VERSION:
+        if (version := content.pop("format_version")) != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
-        files = content.pop("files")
-        about = files[WEIGHTS_FILE]
-        if set(files) != {WEIGHTS_FILE} or set(about) != {"bytes", "sha256"}:
-            raise ValueError("'files' does not name the weights")
+        about: Mapping[str, Any] = content.pop("files")[WEIGHTS_FILE]
         del content["format"]
         return DecoderConfig.from_dict(content), about
     except FileNotFoundError as error:
-        raise NotFoundError(
-            f"no exported decoder at '{folder}'",
-            expected=f"a folder with {', '.join(OWN_FILES)}",
-            found=f"no {CONFIG_FILE}",
-            where=str(folder.absolute()),
-        ) from error
+        expected = f"a folder with {', '.join(OWN_FILES)}"
+        raise NotFoundError(f"no exported decoder at '{folder}'", expected=expected) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unusable(path, error) from error
 
 
-def read_decoder(
-    folder: Path, *, seed: int | None = None, weights: Path | None = None
-) -> tuple[DecoderConfig, Ensemble]:
-    """An exported decoder: all seeds, or one.
-
-    Every byte of the weights is hashed, and nothing is allocated that the file does not have.
-
-    Args:
-        folder: with its configuration.
-        seed: one of its seeds alone.
-        weights: where its weights are; default: in the folder.
-
-    Raises:
-        NotFoundError: none there.
-        CacheError: damaged or foreign.
-        ConfigError: no such seed, or a mechanism or head that is not installed.
-    """
+def read_decoder(folder: Path, *, seed: int | None = None) -> tuple[DecoderConfig, Ensemble]:
+    """An exported decoder: all seeds, or one. Every byte of the weights is hashed."""
     config, about = read_config(folder)
     if seed is not None and seed not in config.seeds:
-        raise ConfigError(
-            f"no seed {seed} in the exported decoder",
-            expected=f"one of: {', '.join(map(str, config.seeds))}",
-            where=str(folder.absolute()),
-        )
-    path = weights or folder / WEIGHTS_FILE
-    with on_paper():
-        paper = Ensemble(config.spec, len(config.seeds)).decoder.state_dict()
+        expected = f"one of: {', '.join(map(str, config.seeds))}"
+        raise ConfigError(f"no seed {seed} in the exported decoder", expected=expected)
+    path = folder / WEIGHTS_FILE
     try:
-        found = _read_weights(path.resolve(), about, paper)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = path.read_bytes()
+        if digest_of(content) != about["sha256"]:
+            raise ValueError("the weights are not those that were exported")
+        weights = load(content)
+        if any(len(one) != len(config.seeds) for one in weights.values()):
+            raise ValueError("weights of other seeds")
+        if seed is not None:
+            place = config.seeds.index(seed)
+            weights = {name: one[place : place + 1] for name, one in weights.items()}
+            config = replace(config, seeds=(seed,))
+        ensemble = Ensemble.of(config.spec, weights, dtype=config.dtype)
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise _unusable(path, error) from error
-    if seed is not None:
-        place = config.seeds.index(seed)
-        found = {name: value[place : place + 1] for name, value in found.items()}
-    ensemble = Ensemble.of(config.spec, found, dtype=config.dtype)
     check_alone(ensemble, config.attention, folder)
     return config, ensemble
 
 
-def _read_weights(
-    path: Path, about: Mapping[str, Any], paper: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    with open_regular(path) as file:
-        if digest_of_stream(chunks(file)) != about["sha256"] or file.tell() != about["bytes"]:
-            raise ValueError("the weights are not those that were exported")
-        file.seek(0)
-        tensors = TensorFile(file)
-        shapes = {name: tensors.shape(name) for name in tensors}
-        if shapes != {name: tuple(value.shape) for name, value in paper.items()}:
-            raise ValueError("the weights are those of another decoder")
-        return {name: torch.from_numpy(tensors.read(name)) for name in tensors}
-
-
 def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
-    """Write configuration and weights; the card is another matter.
-
-    Args:
-        folder: which is there.
-        config: of the decoder.
-        weights: by the names that a decoder gives them, each (S, ...).
-    """
-    parts = tensor_parts(
-        {name: one.cpu().numpy() for name, one in weights.items()}, {"format": "pt"}
+    """Write configuration and weights, by the names that a decoder gives them, each (S, ...)."""
+    content = save(
+        {name: one.cpu().contiguous() for name, one in weights.items()}, {"format": "pt"}
     )
-    about = {"bytes": sum(map(len, parts)), "sha256": digest_of_stream(parts)}
-    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
-    write_file(folder / WEIGHTS_FILE, parts, option="DIR")
-    text = sealed_text(content | {"files": {WEIGHTS_FILE: about}})
-    write_file(folder / CONFIG_FILE, text.encode(), option="DIR")
+    about = {WEIGHTS_FILE: {"bytes": len(content), "sha256": digest_of(content)}}
+    text = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config), "files": about}
+    write_file(folder / WEIGHTS_FILE, content, option="DIR")
+    write_file(folder / CONFIG_FILE, sealed_text(text).encode(), option="DIR")
 
 
 def _unusable(path: Path, error: Exception) -> CacheError:
-    found = f"no key {error}" if isinstance(error, KeyError) else str(error)
     return CacheError(
         visible(f"'{path.parent.name}' holds no decoder that can be used"),
         expected=f"the files that 'gaam export' wrote: {', '.join(OWN_FILES)}",
-        found=visible(found),
+        found=visible(f"no key {error}" if isinstance(error, KeyError) else str(error)),
         where=visible(str(path.absolute())),
         hint="export it again, or download it again",
     )

@@ -6,23 +6,22 @@ S seeds, B batch, L layers, D hidden size, C classes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from gaam_cache.errors import ConfigError
+from gaam_cache.hub.fetch import fetch
 from gaam_cache.store.files import write_file
-from gaam_decoder.use.decoder_config import DecoderConfig
 from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import (
     CARD_FILE,
-    CONFIG_FILE,
-    WEIGHTS_FILE,
+    OWN_FILES,
+    DecoderConfig,
     read_decoder,
     write_decoder,
 )
-from gaam_decoder.use.hub_files import files_of
 
 
 class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["gaam"]):
@@ -49,8 +48,7 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
         super().__init__()
         self.config = config
         self.card = card
-        built = ensemble or Ensemble(config.spec, len(config.seeds), dtype=config.dtype)
-        self.ensemble = built
+        self.ensemble = ensemble or Ensemble(config.spec, len(config.seeds), dtype=config.dtype)
         self._layers = list(config.layers)
         self.eval()
 
@@ -74,38 +72,21 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
     ) -> Self:
         """Load an exported decoder; of the hub the three files of one, and no others.
 
-        Only safetensors are read, and every byte is checked.
-
-        Args:
-            pretrained_model_name_or_path: an exported folder, or its id on the hub.
-            revision: branch, tag or commit on the hub.
-            token: for the hub; default: the one that is stored.
-            cache_dir: where the hub's client keeps its files.
-            force_download: fetch what is there already too.
-            local_files_only: fetch nothing.
-            map_location: device of the weights.
-            strict: must be true: weights that are missing or too many are refused.
-
-        Raises:
-            NotFoundError: no such folder or repository, or one without a decoder.
-            CacheError: a damaged or foreign one.
-            ConfigError: a mechanism or head that is not installed, or ``strict`` is false.
-            HubError: the hub cannot be reached or refuses.
+        Options are those of the hub's client; weights that are missing or too many are refused.
         """
         if not strict:
-            raise ConfigError(
-                "weights are never left out", expected="strict=True", found="strict=False"
-            )
-        places = files_of(
-            pretrained_model_name_or_path,
-            revision=revision,
-            token=token,
-            cache_dir=cache_dir,
-            force_download=force_download,
-            local_files_only=local_files_only,
-        )
-        config, ensemble = read_decoder(places[CONFIG_FILE].parent, weights=places[WEIGHTS_FILE])
-        card = places[CARD_FILE]
+            raise ConfigError("weights are never left out", expected="strict=True", found="False")
+        name = pretrained_model_name_or_path
+        folder = Path(name).expanduser()
+        if not (folder.is_dir() or isinstance(name, Path) or name.startswith((".", "/", "~"))):
+            options: dict[str, Any] = {
+                "force_download": force_download,
+                "local_files_only": local_files_only,
+            }
+            options |= {"token": token, "cache_dir": cache_dir}
+            folder, _ = fetch(name, revision, OWN_FILES, kind="model", **options)
+        config, ensemble = read_decoder(folder)
+        card = folder / CARD_FILE
         text = card.read_text("utf-8") if card.is_file() else None
         return cls(config, ensemble, text).to(map_location)
 

@@ -1,30 +1,29 @@
-"""A finished run, ready to predict."""
+"""A finished run, or what was exported of one, ready to predict."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import safetensors.torch
 import torch
 
+import gaam_cache
 from gaam_cache import devices, plugin_code
-from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
+from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
-from gaam_decoder.decoder import DecoderSpec
+from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.find_cache import plan_of
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.run_checks import WEIGHTS_FILE
 from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.tensor_files import TensorFile
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
-from gaam_decoder.use.exported import has_config, read_decoder
+from gaam_decoder.use.exported import CONFIG_FILE, DecoderConfig, read_decoder
 from gaam_decoder.use.predictor import Predictor
-from gaam_decoder.use.temperatures import no_rows, temperatures_of
 
 
 def load(
@@ -44,110 +43,108 @@ def load(
         seed: whose decoder alone is used; default: all that finished, averaged.
         temperature: divide the logits of every seed by the temperature that fits the rows that
             chose its epoch best, before anything is averaged; as ``report`` does.
-        cache: folder of the cache that it learned from; needed where the run is of an earlier
-            version and the cache is neither where it was nor beside the runs.
+        cache: folder of the cache that it learned from; default: what the run says of it.
         encoder: folder or id of the encoder, where it is no longer where it was.
         device: auto, cpu, cuda, cuda:N or mps.
         batch_tokens: tokens of a batch of the encoder; default: what suits the device.
 
     Raises:
         NotFoundError: no finished run and no exported decoder there.
-        ConfigError: a seed that there is not or that failed, no seed that finished, or a mechanism
-            whose predictions of a row depend on the rows beside it; or nothing that a temperature
-            is fitted on.
+        ConfigError: no such seed, or one that failed; a mechanism whose predictions of a row depend
+            on the rows beside it; or nothing that a temperature is fitted on.
         CacheError: the run is damaged, or the cache is another one.
 
     Warns:
-        GaamWarning: it learned from shuffled labels, or is evaluated in another arithmetic, or no
-            temperature is the best for a seed.
+        GaamWarning: shuffled labels, another arithmetic, or no best temperature.
     """
     computes = devices.resolve_device(device)
     folder = Path(path).expanduser()
-    if has_config(folder) and not is_run(folder):
+    temperatures: tuple[float, ...] = ()
+    if (folder / CONFIG_FILE).is_file() and not is_run(folder):
         if temperature:
-            raise no_rows(folder, "an exported decoder", "predict with the run that it is of")
-        return _of_export(folder, seed, cache, encoder, computes, batch_tokens)
-    run = one_run(folder)
-    seeds = chosen_seeds(run, seed)
-    check_code(run.recipe.get("plugins", {}), run.attention, run.head, folder)
-    temperatures = temperatures_of(run, seeds) if temperature else ()
-    ensemble = ensemble_of(run, seeds, _arithmetic(evaluated_in(run.recipe), computes))
-    if run.shuffled:
-        _warn_shuffled(folder)
-    return Predictor(
-        ensemble,
-        class_names=run.cache["class_names"],
-        seeds=seeds,
-        layers=places_of(run),
-        shape=(run.cache["layers"], run.cache["hidden_size"]),
-        pooling=run.recipe["pool"],
-        encoding=encoding_of(run.cache, run.path, cache),
-        temperatures=temperatures,
-        encoder=encoder,
-        device=str(computes),
-        batch_tokens=batch_tokens,
-    )
-
-
-def _of_export(
-    folder: Path,
-    seed: int | None,
-    cache: str | Path | None,
-    encoder: str | None,
-    device: torch.device,
-    batch_tokens: int | None,
-) -> Predictor:
-    config, ensemble = read_decoder(folder, seed=seed)
-    check_code(config.plugins, config.attention, config.head, folder)
-    ensemble.dtype = _arithmetic(config.dtype, device)
+            raise _no_rows(folder, "an exported decoder")
+        config, ensemble = read_decoder(folder, seed=seed)
+        check_code(config.plugins, config.attention, config.head, folder)
+        about = {"encoding": config.encoding, "fingerprint": config.fingerprint}
+        encoding = encoding_of(about, folder, cache)
+    else:
+        run, config, ensemble, encoding = open_run(folder, seed, cache)
+        if temperature:
+            temperatures = temperatures_of(run, config.seeds)
     if config.signature.get("labels_shuffled"):
-        _warn_shuffled(folder)
-    return Predictor(
-        ensemble,
-        class_names=config.class_names,
-        seeds=config.seeds if seed is None else (seed,),
-        layers=config.layers,
-        shape=(config.num_layers, config.hidden_size),
-        pooling=config.pooling,
-        encoding=encoding_of(
-            {"encoding": config.encoding, "fingerprint": config.fingerprint}, folder, cache
-        ),
-        encoder=encoder,
-        device=str(device),
-        batch_tokens=batch_tokens,
-    )
+        _warn(f"'{folder.name}' learned from shuffled labels: its predictions mean nothing")
+    try:
+        devices.check_arithmetic(config.dtype, computes)
+    except ConfigError:
+        _warn(f"evaluated in float32: {computes.type} is not used for {config.dtype}, as it was")
+        ensemble.dtype = "float32"
+    opens: dict[str, Any] = {"encoder": encoder, "batch_tokens": batch_tokens}
+    opens["device"] = str(computes)
+    return Predictor(config, ensemble, encoding, temperatures=temperatures, **opens)
 
 
-def _warn_shuffled(folder: Path) -> None:
-    warnings.warn(
-        f"'{folder.name}' learned from shuffled labels: its predictions mean nothing",
-        GaamWarning,
-        stacklevel=3,
-    )
+def _warn(text: str) -> None:
+    warnings.warn(text, GaamWarning, stacklevel=3)
 
 
-def chosen_seeds(run: RunResult, seed: int | None) -> tuple[int, ...]:
-    """That seed, or all that finished; raises ConfigError where it did not, or none."""
-    where, there = str(run.path.absolute()), ", ".join(map(str, run.finished))
+class OpenRun(NamedTuple):
+    """A run, and what is exported of it."""
+
+    run: RunResult
+    config: DecoderConfig
+    ensemble: Ensemble
+    encoding: Encoding
+    """Which may name paths."""
+
+
+def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRun:
+    """Decoders of the seeds that finished, or of one."""
+    run = one_run(folder)
+    where = str(run.path.absolute())
     if not run.finished:
-        raise ConfigError(
-            "every seed of the run failed",
-            expected="a seed that finished",
-            found=run.failure,
-            where=where,
-        )
-    if seed is None:
-        return run.finished
-    if seed not in run.finished:
-        raise ConfigError(
-            f"seed {seed} of the run failed"
-            if seed in run.failed
-            else f"no seed {seed} in the run",
-            expected=f"one of: {there}",
-            found=run.failed.get(seed),
-            where=where,
-        )
-    return (seed,)
+        found = run.failure
+        raise ConfigError("every seed of the run failed", found=found, where=where)
+    if seed is not None and seed not in run.finished:
+        lost, expected = run.failed.get(seed), f"one of: {', '.join(map(str, run.finished))}"
+        message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
+        raise ConfigError(message, expected=expected, found=lost, where=where)
+    seeds = run.finished if seed is None else (seed,)
+    plugins = dict(run.recipe.get("plugins", {}))
+    check_code(plugins, run.attention, run.head, folder)
+    encoding = encoding_of(run.cache, run.path, cache)
+    first, same = run.cache.get("first_layer", 1), run.recipe.get("eval_dtype", "same") == "same"
+    config = DecoderConfig(
+        attention=run.attention,
+        head=run.head,
+        layers=tuple(number - first for number in run.layer_numbers),
+        num_layers=run.cache["layers"],
+        hidden_size=run.cache["hidden_size"],
+        pooling=run.recipe["pool"],
+        class_names=tuple(run.cache["class_names"]),
+        seeds=seeds,
+        dtype=str(run.recipe.get("dtype", "float32")) if same else "float32",
+        plugins=plugins,
+        fingerprint=run.cache["fingerprint"],
+        key=run.key,
+        encoding=encoding.portable().to_dict(),
+        signature={
+            "gaam": gaam_cache.__version__,
+            "attention": run.attention,
+            "head": run.head,
+            "recipe": run.recipe,
+            "seeds": list(run.seeds),
+            "labels_shuffled": run.shuffled,
+        },
+    )
+    with run.opened(WEIGHTS_FILE) as file:
+        every = safetensors.torch.load(file.read())
+        if any(len(one) != len(run.seeds) for one in every.values()):
+            raise ValueError("weights that are not there for every seed")
+        places = torch.tensor([run.seeds.index(one) for one in seeds])
+        weights = {name: one[places] for name, one in every.items()}
+        ensemble = Ensemble.of(config.spec, weights, dtype=config.dtype)
+    check_alone(ensemble, run.attention, run.path)
+    return OpenRun(run, config, ensemble, encoding)
 
 
 def check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
@@ -155,86 +152,43 @@ def check_code(then: Mapping[str, str], attention: str, head: str, folder: Path)
     for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
         now, what = plugin_code.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
         if (now if " " in now else None) != then.get(what):
-            raise ConfigError(
-                f"the {kind} '{spec.name}' is not the code that the run was trained with",
-                expected=then.get(what, "that of gaam"),
-                found=now,
-                where=str(folder.absolute()),
-                hint="install that version of the package",
-            )
+            message = f"the {kind} '{spec.name}' is not the code that the run was trained with"
+            expected, where = then.get(what, "that of gaam"), str(folder.absolute())
+            raise ConfigError(message, expected=expected, found=now, where=where)
 
 
-def places_of(run: RunResult) -> tuple[int, ...]:
-    """Places of the layers that it reads, of those in its cache, from 0."""
-    first = run.cache.get("first_layer", 1)
-    return tuple(number - first for number in run.layer_numbers)
+def encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:
+    """How rows are encoded, as the cache says that is named, or the run at ``path``."""
+    recorded = about.get("encoding")
+    if cache is not None or recorded is None:
+        return Encoding.of(plan_of(about, path, cache))
+    return Encoding.from_dict(recorded)
 
 
-def ensemble_of(run: RunResult, seeds: tuple[int, ...], dtype: str) -> Ensemble:
-    """Decoders of some seeds of a run.
+def temperatures_of(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
+    """One for every seed, above 0, fitted on the rows that chose its epoch."""
+    held = run.validation
+    if held is None:
+        shuffled = "a run on shuffled labels"
+        raise _no_rows(run.path, shuffled if run.shuffled else f"a run of --select {run.select}")
+    found = {seed: held.temperature(run.seeds.index(seed)) for seed in seeds}
+    if lost := [seed for seed, one in found.items() if one is None]:
+        what = f"seeds {spell_numbers(lost)}, whose answers to these rows are not finite"
+        raise _no_rows(run.path, what)
+    ours = {seed: one for seed, one in found.items() if one is not None}
+    if lacking := [seed for seed, one in ours.items() if not one.fitted]:
+        _warn(
+            f"no temperature has the smallest loss of seeds {spell_numbers(lacking)} of "
+            f"'{run.path.name}': the rows that chose are all right, or no better than chance"
+        )
+    return tuple(one.value for one in ours.values())
 
-    Raises:
-        CacheError: the run is damaged.
-        ConfigError: a mechanism that has no answer for one row.
-    """
-    spec = DecoderSpec(
-        attention=parse_attention(run.attention),
-        head=parse_head(run.head),
-        num_layers=len(places_of(run)),
-        hidden_size=run.cache["hidden_size"],
-        num_classes=len(run.cache["class_names"]),
+
+def _no_rows(where: Path, found: str) -> ConfigError:
+    return ConfigError(
+        "there is nothing that a temperature is fitted on",
+        expected="answers to the rows that chose the epoch, which runs of --select val keep",
+        found=found,
+        where=str(where.absolute()),
+        hint="leave out --temperature, or train again with --select val",
     )
-    places = [run.seeds.index(seed) for seed in seeds]
-    with run.opened(WEIGHTS_FILE) as file:
-        tensors = TensorFile(file)
-        if json.loads(tensors.metadata.get("seeds", "null")) != list(run.seeds):
-            raise ValueError("weights of other seeds")
-        found = {name: tensors.read(name) for name in tensors}
-        if any(len(value) != len(run.seeds) for value in found.values()):
-            raise ValueError("weights that are not there for every seed")
-        weights = {name: torch.from_numpy(value[places]) for name, value in found.items()}
-        ensemble = Ensemble.of(spec, weights, dtype=dtype)
-    check_alone(ensemble, run.attention, run.path)
-    return ensemble
-
-
-def evaluated_in(recipe: Mapping[str, Any]) -> str:
-    """The arithmetic that a run was evaluated in."""
-    same = recipe.get("eval_dtype", "same") == "same"
-    return str(recipe.get("dtype", "float32")) if same else "float32"
-
-
-def _arithmetic(dtype: str, device: torch.device) -> str:
-    """That arithmetic where the device is used for it, else float32."""
-    try:
-        devices.check_arithmetic(dtype, device)
-    except ConfigError:
-        warnings.warn(
-            f"evaluated in float32: {device.type} is not used for {dtype}, in which the run was",
-            GaamWarning,
-            stacklevel=4,
-        )
-        return "float32"
-    return dtype
-
-
-def encoding_of(
-    about: Mapping[str, Any], path: Path, cache: str | Path | None
-) -> Encoding | GaamError:
-    """How rows are encoded, as the run at ``path`` says, or its cache; or why nobody knows."""
-    recorded: Any = about.get("encoding")
-    if cache is None and recorded is not None:
-        return Encoding.from_dict(recorded)
-    try:
-        plan = plan_of(about, path, cache)
-    except GaamError as error:
-        if cache is not None:
-            raise
-        return CacheError(
-            "the run is of an earlier version and does not say how its rows were encoded",
-            expected=error.details.get("expected"),
-            found=error.details.get("found"),
-            where=str(path.absolute()),
-            hint="name the folder of the cache with --cache",
-        )
-    return Encoding.of(plan) if recorded is None else Encoding.from_dict(recorded)

@@ -16,14 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Placed
-from gaam_cache.errors import (
-    CacheError,
-    ConfigError,
-    DataError,
-    GaamError,
-    GaamWarning,
-    NotFoundError,
-)
+from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import SUFFIXES, Columns, choose, open_table
 from gaam_cache.store.digest import short_digest
@@ -33,8 +26,7 @@ from gaam_cache.store.plan import differences
 from gaam_decoder.runs.run_folders import is_run
 from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.use.predict_config import PredictConfig
-from gaam_decoder.use.predictions import Predictions
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor
 from gaam_decoder.use.shown import Labelled, Written, result_names, results
 
 Progress = Callable[[int, int, str], None]
@@ -73,33 +65,18 @@ def predict(
 
     Returns:
         The results of texts, or what was written of a file.
-
-    Raises:
-        NotFoundError: no such run, file, cache or encoder.
-        ConfigError: settings that do not go together, or another encoder than that of the run.
-        DataError: rows that cannot be used.
-        CacheError: a run or cache that is damaged.
-        StorageError: the file system refused.
     """
     from gaam_decoder.use.load import load
 
     out = config.out
     if out is not None and out.suffix not in SUFFIXES[:3]:
-        formats = ", ".join(SUFFIXES[:3])
-        raise ConfigError(
-            "--out has no format", expected=f"a name ending in {formats}", found=str(out)
-        )
+        expected = f"a name ending in {', '.join(SUFFIXES[:3])}"
+        raise ConfigError("--out has no format", expected=expected, found=str(out))
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
-    predictor = load(
-        config.run,
-        seed=config.seed,
-        temperature=config.temperature,
-        cache=None if config.of_cache else config.cache,
-        encoder=config.encoder,
-        device=config.device,
-        batch_tokens=config.batch_tokens,
-    )
+    names = ("seed", "temperature", "encoder", "device", "batch_tokens")
+    given = {name: getattr(config, name) for name in names}
+    predictor = load(config.run, cache=None if config.of_cache else config.cache, **given)
     if config.top > (classes := len(predictor.class_names)):
         expected = f"at most {classes:,}, as many as there are classes"
         raise ConfigError("--top is out of range", expected=expected, found=str(config.top))
@@ -130,12 +107,8 @@ def predict(
                         file.writelines(_lines(chunks, to))
                 part.replace(out)
     if rows.empty:
-        warnings.warn(
-            f"nothing is to be encoded of {rows.empty:,} of {rows.total:,} rows: their results are "
-            "empty",
-            GaamWarning,
-            stacklevel=2,
-        )
+        text = f"the results of {rows.empty:,} of {rows.total:,} rows are empty, as the rows are"
+        warnings.warn(text, GaamWarning, stacklevel=2)
     return Written(out, rows.total, rows.empty, seeds, temperatures)
 
 
@@ -163,9 +136,7 @@ def _file(
     if encoding is None:
         raise ConfigError(
             "nobody here can encode further rows as those of the run",
-            expected="a run on states that gaam extract made",
             found="states that were imported",
-            where=str(config.run),
             hint="import the states of these rows too, then --cache CACHE --split NAME",
         )
     path, folder = config.file, Path.cwd()
@@ -247,11 +218,9 @@ def _input(record: Any, columns: Columns, config: PredictConfig, folder: Path) -
     else:
         found = text_of(record, columns.inputs)
     if found is None and not config.skip_empty:
-        raise DataError(
-            "a row is empty",
-            expected=f"something in {' + '.join(columns.inputs)}",
-            hint="remove such rows, or let their results be empty: skip_empty",
-        )
+        expected = f"something in {' + '.join(columns.inputs)}"
+        hint = "remove such rows, or let their results be empty: skip_empty"
+        raise DataError("a row is empty", expected=expected, hint=hint)
     return found
 
 
@@ -287,66 +256,40 @@ def _cached(config: PredictConfig, predictor: Predictor) -> _Rows:
 def _check_names(names: Sequence[str], config: PredictConfig, where: str) -> None:
     """Refuse rows that have a column already which is to be added."""
     if taken := set(names) & set(result_names(config.top, config.prefix)):
-        raise ConfigError(
-            f"there is a column '{min(taken)}' already",
-            expected="none that is called as a result",
-            where=where,
-            hint="rename the column",
-        )
+        message = f"there is a column '{min(taken)}' already"
+        raise ConfigError(message, where=where, hint="rename the column")
 
 
 def _check_alike(run: Path, folder: Path, predictor: Predictor, cache: EmbeddingCache) -> None:
-    """Rows of another cache than the run's were encoded as those of the run.
-
-    Raises:
-        CacheError: they were not, or nobody knows.
-    """
-    known = read_run(run).cache["fingerprint"] if is_run(run) else None
-    if cache.fingerprint == known:
+    """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
+    if is_run(run) and cache.fingerprint == read_run(run).cache["fingerprint"]:
         return
-    theirs = Encoding.of(cache.plan)
-    try:
-        ours = predictor.encoding
-    except GaamError as error:  # its cache is gone
-        raise _not_alike(folder, cache, error.reason) from error
+    ours, theirs = predictor.encoding, Encoding.of(cache.plan)
     if ours is None and theirs.imported:
-        warnings.warn(
-            "states of the run and of the cache were imported: nobody here knows whether they were "
-            "made alike",
-            GaamWarning,
-            stacklevel=2,
-        )
+        text = "states of run and cache were imported: nobody here knows whether they are alike"
+        warnings.warn(text, GaamWarning, stacklevel=2)
         return
     if ours is None or theirs.imported:
-        which = "the cache" if ours is not None else "the run"
-        raise _not_alike(folder, cache, f"states of {which} were imported")
-    if pairs := differences(_numbers(ours), _numbers(theirs)):
-        lines = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
-        raise _not_alike(folder, cache, "\n".join(lines[:8]))
-
-
-def _not_alike(folder: Path, cache: EmbeddingCache, found: str) -> CacheError:
-    return CacheError(
-        "rows of the cache are not known to be encoded as those of the run",
-        expected="the cache of the run, or one of the same encoder, layers and types",
-        found=found,
-        where=f"{folder.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
-        hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
-    )
+        found = [f"states of {'the run' if ours is None else 'the cache'} were imported"]
+    else:
+        pairs = differences(_numbers(ours), _numbers(theirs))
+        found = [f"{name}: {mine} in the run, {other} there" for name, mine, other in pairs]
+    if found:
+        raise CacheError(
+            "rows of the cache are not known to be encoded as those of the run",
+            expected="the cache of the run, or one of the same encoder, layers and types",
+            found="\n".join(found[:8]),
+            where=f"{folder.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+            hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
+        )
 
 
 def _numbers(encoding: Encoding) -> dict[str, Any]:
     """What decides the numbers of rows; which poolings are there beside the run's does not."""
+    known = encoding.to_dict()
     identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
-    return {
-        "kind": encoding.kind,
-        "encoder": identity,
-        "decoders": encoding.decoders,
-        "storage_dtype": encoding.storage_dtype,
-        "layers": encoding.num_layers,
-        "hidden_size": encoding.hidden_size,
-        "first_layer": encoding.first_layer,
-    }
+    names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
+    return {"encoder": identity} | {name: known[name] for name in names}
 
 
 def _with_results(
@@ -389,12 +332,9 @@ def _lines(chunks: Iterable[list[dict[str, Any]]], to: str) -> Iterator[bytes]:
             rows.append(header)
         for record in records:
             if set(record) - set(header):
-                raise DataError(
-                    "rows have other fields than the first",
-                    expected=", ".join(header),
-                    found=", ".join(record),
-                    hint="write JSON lines: --out FILE.jsonl",
-                )
+                expected, found = ", ".join(header), ", ".join(record)
+                message, hint = "rows have other fields than the first", "--out FILE.jsonl"
+                raise DataError(message, expected=expected, found=found, hint=hint)
             rows.append([record.get(name) for name in header])
         yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
 
@@ -445,12 +385,8 @@ def _write_parquet(
                 writer = pq.ParquetWriter(path, schema)
             writer.write_table(pa.Table.from_pylist(records, schema=schema))
     except pa.ArrowException as error:
-        raise DataError(
-            "rows do not fit into columns of Parquet",
-            expected="in every column values of one type",
-            found=" ".join(str(error).split()),
-            hint="write JSON lines: --out FILE.jsonl",
-        ) from error
+        found, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
+        raise DataError(message, found=found, hint="--out FILE.jsonl") from error
     finally:
         if writer is not None:
             writer.close()

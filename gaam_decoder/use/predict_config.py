@@ -76,54 +76,26 @@ class PredictConfig:
         check_at_least(self, 1, "top", "batch_tokens")
         check_at_least(self, 0, "seed")
         if self.texts and self.file is not None:
-            raise ConfigError(
-                "rows are texts, or those of a file",
-                expected="TEXT or --file",
-                found=f"{shortened(self.texts[0])!r} and --file {self.file}",
-            )
+            found = f"{shortened(self.texts[0])!r} and --file {self.file}"
+            raise ConfigError("rows are texts, or those of a file", found=found)
         if not self.texts and self.file is None and self.cache is None:
-            raise ConfigError(
-                "nothing to predict",
-                expected="texts, - for stdin, --file FILE, or --cache CACHE --split test",
-            )
+            expected = "texts, - for stdin, --file FILE, or --cache CACHE --split test"
+            raise ConfigError("nothing to predict", expected=expected)
         if STDIN in self.texts and len(self.texts) > 1:
-            raise ConfigError(
-                "'-' means that texts come by stdin",
-                expected="no other text beside it",
-                found=", ".join(map(shortened, self.texts[:8])),
-            )
+            found = ", ".join(map(shortened, self.texts[:8]))
+            raise ConfigError("'-' means that texts come by stdin", found=found)
         if self.format is not None and self.format not in FORMATS:
-            raise ConfigError(
-                "--format is out of range",
-                expected=f"one of: {', '.join(FORMATS)}",
-                found=shortened(self.format),
-            )
-        if self.overwrite and self.out is None:
-            raise ConfigError("--overwrite is for --out", expected="--out FILE beside it")
-        if not self.of_stdin:
-            self._refuse(("format",), "stdin, which is called -")
-        if self.of_cache:
-            self._refuse(_OF_ROWS[1:], "rows that are read")
-            self._refuse(("encoder", "batch_tokens"), "rows that are encoded")
-        else:
-            self._refuse(("split",), "--cache without texts or --file")
-        if self.of_texts:
-            self._refuse(("out", *_OF_ROWS), "files and stdin")
-        if self.of_lines:
-            self._refuse(("text_columns", "file_column", "delimiter"), "tables", " --format csv")
-
-    def _refuse(self, names: tuple[str, ...], place: str, instead: str = "") -> None:
-        """Refuse settings that play no part, unless they are at their default."""
-        defaults = {field.name: field.default for field in fields(self)}
-        for name in names:
-            if getattr(self, name) != defaults[name]:
-                option = option_of(name.removesuffix("s") if name == "text_columns" else name)
-                raise ConfigError(
-                    f"{option} plays no part here",
-                    expected=f"{option} for {place}",
-                    found=option,
-                    hint=f"leave out {option}{', or say' if instead else ''}{instead}",
-                )
+            expected, found = f"one of: {', '.join(FORMATS)}", shortened(self.format)
+            raise ConfigError("format is out of range", expected=expected, found=found)
+        idle = set() if self.of_stdin else {"format"}
+        idle |= {*_OF_ROWS[1:], "encoder", "batch_tokens"} if self.of_cache else {"split"}
+        idle |= {"out", *_OF_ROWS} if self.of_texts else set()
+        idle |= {"text_columns", "file_column", "delimiter"} if self.of_lines else set()
+        idle |= {"overwrite"} if self.out is None else set()
+        for field in fields(self):
+            if field.name in idle and getattr(self, field.name) != field.default:
+                option = option_of(field.name.replace("text_columns", "text_column"))
+                raise ConfigError(f"{option} plays no part here", hint=f"leave out {option}")
 
     @property
     def of_cache(self) -> bool:

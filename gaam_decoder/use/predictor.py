@@ -8,18 +8,19 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gaam_cache import devices
-from gaam_cache.errors import ConfigError, DataError, GaamError
+from gaam_cache.errors import ConfigError, DataError, NumericsError
 from gaam_cache.store.encoding import Encoding
 from gaam_decoder.training.group import EVAL_BATCH_SIZE, rows_at_once
 from gaam_decoder.use.ensemble import Ensemble
-from gaam_decoder.use.predictions import Predictions
+from gaam_decoder.use.exported import DecoderConfig
 
 if TYPE_CHECKING:
     from gaam_cache.encode import Placed, RowEncoder
@@ -31,6 +32,81 @@ CPU_BATCH_SIZE = 16
 head conv a row takes half as long as in batches of 32 and more, and as long with linear."""
 ORIGIN = "the rows"
 """What rows are called in messages whose origin nobody names."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictions:
+    """Classes of rows, and how sure the decoders of all seeds are of them."""
+
+    probabilities_NC: NDArray[np.float64]  # noqa: N815 a shape suffix
+    """Mean over the seeds of each one's ``softmax(logits)``, (N, C); with temperatures of its
+    ``softmax(logits / T)``."""
+    agreement_N: NDArray[np.float64]  # noqa: N815
+    """Share of the seeds that by themselves predict the same class, (N,)."""
+    class_names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        logits_SNC: NDArray[np.float32],
+        class_names: Sequence[str],
+        *,
+        temperatures: Sequence[float] = (),
+        places: Sequence[str] = (),
+    ) -> Self:
+        """Average the seeds.
+
+        Formula: ``p = 1/S sum_s softmax(logits_s / T_s)``; the class is ``argmax p``, of equal ones
+        the first.
+
+        ``places`` says where every row stands, for messages. Logits that are not finite are
+        refused.
+        """
+        finite_N = np.isfinite(logits_SNC).all((0, 2))
+        if not finite_N.all():
+            row = int(finite_N.argmin())
+            where = places[row] if places else f"row {row + 1}"
+            raise NumericsError("the logits of a row are not finite", where=where)
+        z_SNC = logits_SNC.astype(np.float64)
+        z_SNC -= z_SNC.max(-1, keepdims=True)
+        if temperatures:
+            with np.errstate(over="ignore"):  # what is beyond float64 has a probability of 0
+                z_SNC /= np.array(temperatures)[:, None, None]
+        exp_SNC = np.exp(z_SNC)
+        mean_NC = (exp_SNC / exp_SNC.sum(-1, keepdims=True)).mean(0)
+        same_SN = logits_SNC.argmax(-1) == mean_NC.argmax(-1)
+        return cls(
+            probabilities_NC=mean_NC, agreement_N=same_SN.mean(0), class_names=tuple(class_names)
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], class_names: Sequence[str]) -> Self:
+        """Rows of several, one behind the other."""
+        none_NC = np.empty((0, len(class_names)))
+        return cls(
+            probabilities_NC=np.concatenate([none_NC, *(part.probabilities_NC for part in parts)]),
+            agreement_N=np.concatenate([none_NC[:, 0], *(part.agreement_N for part in parts)]),
+            class_names=tuple(class_names),
+        )
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.agreement_N)
+
+    @property
+    def predicted_N(self) -> NDArray[np.int64]:
+        """Number of the most probable class, (N,)."""
+        return self.probabilities_NC.argmax(-1)
+
+    @property
+    def labels(self) -> list[str]:
+        """Its name, of every row."""
+        return [self.class_names[number] for number in self.predicted_N.tolist()]
+
+    def top(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Numbers and probabilities of the most probable classes, (N, K) each, in order."""
+        order_NC = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :count]
+        return order_NC, np.take_along_axis(self.probabilities_NC, order_NC, -1)
 
 
 class Predictor:
@@ -47,73 +123,42 @@ class Predictor:
 
     def __init__(
         self,
+        config: DecoderConfig,
         ensemble: Ensemble,
+        encoding: Encoding,
         *,
-        class_names: Sequence[str],
-        seeds: Sequence[int],
-        layers: Sequence[int],
-        shape: tuple[int, int],
-        pooling: str,
-        encoding: Encoding | GaamError,
         temperatures: Sequence[float] = (),
         encoder: str | None = None,
         device: str = "auto",
         batch_tokens: int | None = None,
     ) -> None:
-        """Use ``gaam_decoder.load``.
-
-        Args:
-            ensemble: the decoders.
-            class_names: of C classes.
-            seeds: S, in order.
-            layers: those that the decoders learned from, by their place among all, from 0.
-            shape: L and D of all layers of a row.
-            pooling: of their states.
-            encoding: how rows are encoded, or why nobody knows.
-            temperatures: by which the logits of every seed are divided; empty: by none.
-            encoder: folder or id of the encoder, where it is not where it was.
-            device: auto, cpu, cuda, cuda:N or mps.
-            batch_tokens: of a batch of the encoder; None: what suits the device.
-        """
-        self.class_names = tuple(class_names)
-        self.seeds = tuple(seeds)
+        """Use ``gaam_decoder.load``."""
+        self.class_names = config.class_names
+        self.seeds = config.seeds
         self.temperatures = tuple(temperatures)
-        self.pooling = pooling
+        self.pooling = config.pooling
+        self.encoding = None if encoding.imported else encoding
+        """How rows are encoded; None where others made the states."""
         self._device = devices.resolve_device(device)
         self._ensemble = ensemble.to(self._device)
-        self._layers = list(layers)
-        self._shape = shape
+        self._layers = list(config.layers)
+        self._shape = config.num_layers, config.hidden_size
+        self._opens: dict[str, Any] = {
+            "encoder": encoder,
+            "device": device,
+            "batch_tokens": batch_tokens,
+        }
         self._encoding = encoding
-        self._encoder = encoder
-        self._batch_tokens = batch_tokens
         self._opened: RowEncoder | None = None
         self._opening = threading.Lock()
-
-    @property
-    def encoding(self) -> Encoding | None:
-        """How rows are encoded; None where others made the states.
-
-        Raises:
-            GaamError: neither the run says so, nor a cache that can be found.
-        """
-        if isinstance(self._encoding, GaamError):
-            raise self._encoding
-        return None if self._encoding.imported else self._encoding
 
     @property
     def _rows(self) -> RowEncoder:
         from gaam_cache.encode import RowEncoder
 
-        if isinstance(self._encoding, GaamError):
-            raise self._encoding
         with self._opening:
             if self._opened is None:
-                self._opened = RowEncoder.open(
-                    self._encoding,
-                    encoder=self._encoder,
-                    device=str(self._device),
-                    batch_tokens=self._batch_tokens,
-                )
+                self._opened = RowEncoder.open(self._encoding, **self._opens)
             return self._opened
 
     def predict(self, rows: Sequence[str]) -> list[str]:
@@ -132,9 +177,8 @@ class Predictor:
             origin: what to call where they are from, in messages.
 
         Raises:
-            ConfigError: another encoder than that of the run, or none that is known.
+            ConfigError: another encoder than that of the run.
             DataError: rows that cannot be used, such as empty ones.
-            NumericsError: states or logits that are not finite, or not those of a row alone.
         """
         if isinstance(rows, str):
             raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
@@ -149,8 +193,7 @@ class Predictor:
         What a chunk gives depends on nothing but its rows.
 
         Args:
-            chunks: of some 2,048 rows each; in smaller ones more positions are padding. Rows of one
-                that says where they stand are named so in messages, others by their number.
+            chunks: of some 2,048 rows each; in smaller ones more positions are padding.
             origin: what to call where the rows are from, in messages.
         """
         from gaam_cache.encode import Placed
@@ -178,41 +221,28 @@ class Predictor:
         Args:
             states: anything with that shape that gives rows as floating-point arrays when it is
                 sliced; a split of a cache need not fit into memory.
-
-        Raises:
-            DataError: another shape or type, or a state that is masked or not finite in float32.
         """
         if isinstance(states, torch.Tensor):
             states = states.detach().float().cpu().numpy()
         elif not hasattr(states, "shape"):
             states = np.asarray(states)
-        found = tuple(states.shape)
-        if len(found) != 3 or found[1:] != self._shape:
-            raise DataError(
-                "states of another shape",
-                expected=f"(rows, {self._shape[0]}, {self._shape[1]}): all layers of the cache",
-                found=str(found),
-            )
+        if len(states.shape) != 3 or tuple(states.shape[1:]) != self._shape:
+            expected = f"(rows, {self._shape[0]}, {self._shape[1]}): all layers of the cache"
+            found = str(tuple(states.shape))
+            raise DataError("states of another shape", expected=expected, found=found)
         parts = []
         for first in range(0, len(states), CHUNK_ROWS):
             given_NLD = states[first : first + CHUNK_ROWS]
-            if np.ma.is_masked(given_NLD):
-                raise DataError("states are masked", expected="a number everywhere")
             part_NLD = np.asarray(given_NLD)
-            if part_NLD.dtype.kind != "f":
-                raise DataError(
-                    "states are no floating-point numbers",
-                    expected="float16, float32 or float64",
-                    found=str(part_NLD.dtype),
-                )
+            if np.ma.is_masked(given_NLD) or part_NLD.dtype.kind != "f":
+                found = f"{part_NLD.dtype}, masked or not"
+                raise DataError("states are no floating-point numbers", found=found)
             with np.errstate(over="ignore"):  # what is too large is infinite, and said below
                 part_NLD = part_NLD.astype(np.float32, copy=False)
             finite_N = np.isfinite(part_NLD).all((1, 2))
             if not finite_N.all():
-                raise DataError(
-                    "a state is not finite in float32",
-                    where=f"row {first + int(finite_N.argmin()) + 1}",
-                )
+                where = f"row {first + int(finite_N.argmin()) + 1}"
+                raise DataError("a state is not finite in float32", where=where)
             places = [f"row {first + row + 1}" for row in range(len(part_NLD))]
             parts.append(self._predicted(part_NLD, places))
         return Predictions.joined(parts, self.class_names)

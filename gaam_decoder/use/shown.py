@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.messages import brief
-from gaam_decoder.use.predictions import Predictions
-from gaam_decoder.use.temperatures import averaged
+from gaam_decoder.use.predictor import Predictions
 
 LONGEST = 60
 """Characters of a text, or of a label, on a line."""
@@ -98,3 +97,14 @@ class Written:
         seeds = averaged(self.num_seeds, self.temperatures)
         empty = f", {self.empty:,} of them empty" if self.empty else ""
         return f"{self.rows:,} rows predicted by {seeds}{empty}: {self.out}"
+
+
+def averaged(num_seeds: int, temperatures: Sequence[float]) -> str:
+    """Whose probabilities they are: ``the average of 10 seeds, each at its temperature (...)``."""
+    text = "one seed" if num_seeds == 1 else f"the average of {num_seeds} seeds"
+    if not temperatures:
+        return text
+    low, high = min(temperatures), max(temperatures)
+    if num_seeds == 1:
+        return f"{text}, logits divided by its temperature, {low:.3g}"
+    return f"{text}, logits of each divided by its temperature, {low:.3g} to {high:.3g}"

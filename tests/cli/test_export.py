@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,9 @@ import numpy as np
 import pytest
 
 from gaam_cache.inspect import is_cache
+from tests.cache.encoders.audio import sounds, spoken
+from tests.cache.encoders.vision.models import FAMILIES
+from tests.cache.encoders.vision.test_vision_task import write_figures
 from tests.cache.hub.hub_server import folder_content
 from tests.cache.hub.hub_writes import WritableHub
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
@@ -36,7 +40,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     data = home / f"{ME}-data" / "rows"
     write_csv(data / "train.csv", [("a", "goal"), ("b", "bank"), *random_rows(20, 1)])
     write_csv(data / "test.csv", random_rows(10, 2))
-    (home / f"{ME}-prompt.txt").write_text("of {text} it is said")
     for name in ("HOME", "USER", "LOGNAME"):
         monkeypatch.setenv(name, str(home) if name == "HOME" else ME)
     monkeypatch.chdir(home / "desk")
@@ -65,20 +68,48 @@ def states(home: Path) -> tuple[str, ...]:
     return tuple(str(home / f"{ME}-data" / f"{split}.npz") for split in ("train", "test"))
 
 
+def media(home: Path, kind: str) -> tuple[str, str]:
+    """A folder of classes and an encoder of what lies in it."""
+    saved = home / f"{ME}-models" / kind
+    if kind == "audio":
+        sounds.save(next(iter(sounds.CONFIGS)), saved)
+    else:
+        next(iter(FAMILIES.values())).save(saved)
+    data = home / f"{ME}-data" / kind
+    if kind == "audio":
+        spoken.write(data, {"train": 4, "test": 2})
+    else:
+        write_figures(data, {"train": 12, "test": 8})
+    return str(saved), str(data)
+
+
 WAYS: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "whole paths": lambda home: extract(
         home, f"{home}/{ME}-models/encoder", f"{home}/{ME}-data/rows", "--keep-column", "label"
     ),
     "from here": lambda home: extract(home, f"../{ME}-models/encoder", f"../{ME}-data/rows"),
     "from home": lambda home: extract(
-        home,
-        f"~/{ME}-models/encoder",
-        f"~/{ME}-data/rows",
-        "--set",
-        f"prompt-file=~/{ME}-prompt.txt",
+        home, f"~/{ME}-models/encoder", f"~/{ME}-data/rows", "--prompt", "of {text} it is said"
     ),
+    "a link": lambda home: extract(home, *links(home)),
+    "a single file": lambda home: extract(
+        home,
+        f"{home}/{ME}-models/encoder",
+        f"{home}/{ME}-data/rows/train.csv",
+        "--test-fraction",
+        "0.2",
+    ),
+    "a bag of words": lambda home: extract(home, "tfidf", f"{home}/{ME}-data/rows"),
+    "sounds": lambda home: extract(home, *media(home, "audio"), "--keep-column", "file"),
+    "pictures": lambda home: extract(home, *media(home, "vision"), "--keep-column", "file"),
     "imported": lambda home: ("import", *states(home), "-q"),
 }
+
+
+def links(home: Path) -> tuple[str, str]:
+    for name, target in (("e", f"{ME}-models/encoder"), ("d", f"{ME}-data/rows")):
+        Path(name).symlink_to(home / target)
+    return "e", "d"
 
 
 def personal(home: Path) -> Iterator[bytes]:
@@ -111,6 +142,44 @@ def test_nothing_personal_goes_out(way: str, gaam: Gaam, home: Path) -> None:
     assert gaam("verify", "out-True", "-q").code == 0
     trained = gaam(*TRAIN, "--cache", "out-True", "--runs", "others")
     assert trained.code == 0, trained.err
+
+
+def test_what_it_says_and_what_programs_get(gaam: Gaam, home: Path) -> None:
+    cache, run = made(gaam, *WAYS["whole paths"](home))
+    said = gaam("export", cache, "c").out
+    for words in ("every byte checked", "columns      label"):
+        assert words in said
+    about = json.loads(gaam("export", run, "r", "--json").out)
+    assert about["sent_to"] is None
+    assert about["seeds"] == [0, 1]
+    assert about["files"] == 3
+    assert "averaged over seeds 0-1" in gaam("export", run, "r", "--overwrite").out
+    assert "of seed 1" in gaam("export", run, "r", "--overwrite", "--seed", 1).out
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "a seed of a cache": (("CACHE", "o", "--seed", "1"), 2, "are for a run"),
+    "private without push": (("RUN", "o", "--private"), 2, "are for --push"),
+    "yes without push": (("RUN", "o", "--yes"), 2, "are for --push"),
+    "nobody to ask": (("RUN", "o", "--push", "someone/x"), 2, "nobody is there"),
+    "no token": (("RUN", "o", "--push", "someone/x", "--yes"), 1, "no token"),
+    "nothing": (("nowhere", "o"), 2, "no finished run"),
+    "no seed": (("RUN", "o", "--seed", "9"), 2, "no seed 9"),
+}
+
+
+def test_refusals_are_one_message_and_make_nothing(
+    gaam: Gaam, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    cache, run = made(gaam, *WAYS["from here"](home))
+    for name, (arguments, code, said) in REFUSED.items():
+        places = {"CACHE": cache, "RUN": run}
+        outcome = gaam("export", *(places.get(word, word) for word in arguments))
+        assert outcome.code == code, (name, outcome.err)
+        assert said in outcome.err, (name, outcome.err)
+        assert sum(line.startswith("error: ") for line in outcome.err.splitlines()) == 1
+        assert not Path("o").exists()
 
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n", "n\n", "\n", "", "nay\n"])

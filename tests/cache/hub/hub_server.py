@@ -43,12 +43,6 @@ class Fault:
     """Answer with this status and no more."""
     cut_at: int | None = None
     """Announce the whole body, send so many bytes of the file at most, close the connection."""
-    drop: int = 0
-    """Announce and send so many bytes less."""
-    flip: bool = False
-    """Send the body with its last byte changed."""
-    ignore_range: bool = False
-    """Answer a request for a range with the whole file."""
 
 
 @dataclass
@@ -197,13 +191,11 @@ class _Handler(BaseHTTPRequestHandler):
         headers["Accept-Ranges"] = "bytes"
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         stop = len(content)
-        if asked and not self.fault.ignore_range:
+        if asked:
             start, status = int(asked[1]), 206
             stop = min(int(asked[2]) + 1, stop) if asked[2] else stop
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
-        if self.fault.flip:
-            content = content[:-1] + bytes([content[-1] ^ 1])
-        body = content[start : stop - self.fault.drop]
+        body = content[start:stop]
         if self.fault.cut_at is None or self.command == "HEAD":
             self._send(body, status, headers)
             return
@@ -246,8 +238,6 @@ class ApiHandler(_Handler):
                 query = parse_qs(urlsplit(self.path).query)
                 recursive = query.get("recursive", ["false"])[0].lower() in ("true", "1")
                 self._tree(files, path or "", recursive)
-            elif what == "paths-info":
-                self._paths_info(files)
             else:
                 self._refuse(404)
         elif match := RESOLVE.fullmatch(self.url):
@@ -287,20 +277,6 @@ class ApiHandler(_Handler):
         if not recursive:
             entries = [e for e in entries if "/" not in e["path"].removeprefix(prefix)]
         self._json(sorted(entries, key=lambda entry: entry["path"]))
-
-    def _paths_info(self, files: dict[str, bytes]) -> None:
-        if "json" in self.headers.get("Content-Type", ""):
-            paths = json.loads(self.body)["paths"]
-        else:
-            paths = parse_qs(self.body.decode())["paths"]
-        paths = [paths] if isinstance(paths, str) else paths
-        found: list[dict[str, Any]] = []
-        for path in paths:
-            if path in files:
-                found.append(_entry(path, files[path]))
-            elif any(name.startswith(f"{path}/") for name in files):
-                found.append({"type": "directory", "path": path, "oid": _sha1(b""), "size": 0})
-        self._json(found)
 
     def _resolve(self, name: str, repository: Repository, commit: str, path: str) -> None:
         content = repository.commits[commit].get(path)

@@ -135,7 +135,8 @@ class _ApiHandler(_Breaking, ApiHandler):
             return
         repositories = getattr(self.hub, kind)
         if name in repositories:
-            self._refuse(409, message=f"You already created this repo: {name}")
+            body = {"error": "You already created this repo", "url": f"{self.hub.endpoint}/{name}"}
+            self._send(json.dumps(body).encode(), 409)
             return
         repositories[name] = Repository(private=asked.get("visibility") == "private")
         repositories[name].commit({".gitattributes": GIT_ATTRIBUTES})

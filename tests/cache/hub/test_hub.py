@@ -14,8 +14,7 @@ import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders import _locate
 from gaam_cache.encoders._locate import locate
-from gaam_cache.errors import ConfigError, HubError, NotFoundError
-from gaam_cache.hub import fetch as hub
+from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
 from tests.conftest import needs_minilm, random_rows, write_csv
@@ -50,55 +49,12 @@ def test_a_local_copy_serves_where_the_hub_is_out_of_reach(
     assert gaam_cache.extract(local).shards_made == 0, "the same files, the same fingerprint"
 
 
-def test_an_unknown_model_out_of_reach_is_a_hub_error(hub_copy: Path) -> None:
-    with pytest.raises(HubError, match="could not be reached"):
-        locate("someone/else", None)
-
-
-def test_only_what_an_encoder_needs_is_fetched(
-    encoders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = ["config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json"]
-    files += ["tokenizer.json", "tokenizer.model", "vocab.txt", "merges.txt", "README.md"]
-    files += ["pytorch_model.bin", "modeling_evil.py", "onnx/config.json", "consolidated.pth"]
-    asked: dict[str, object] = {}
-
-    class Info:
-        sha = COMMIT
-        siblings = [type("Sibling", (), {"rfilename": name})() for name in files]  # noqa: RUF012
-
-    def download(repo_id: str, **options: object) -> str:
-        asked.update(options)
-        return str(encoders["bert"])
-
-    monkeypatch.setattr(hub, "_info", lambda *arguments: Info)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    assert hub.fetch_model("someone/tiny", "main") == (encoders["bert"], COMMIT)
-    assert asked == {"revision": COMMIT, "allow_patterns": files[:7]}
-    Info.siblings = [type("Sibling", (), {"rfilename": "pytorch_model.bin"})()]
-    with pytest.raises(ConfigError, match="no safetensors"):
-        hub.fetch_model("someone/tiny", "main")
-
-
-def test_a_data_set_is_read_through_the_datasets_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = random_rows(12, 3)
-    write_csv(tmp_path / "d" / "train.csv", rows)
-    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
-    config = ExtractConfig(dataset=str(tmp_path / "d"), limit=7)
-    read = HubSource().read(config, "train")
-    assert list(zip(read.labels, read.inputs, strict=True)) == rows[:7]
-    with pytest.raises(NotFoundError, match="no split 'dev'"):
-        HubSource().read(config, "dev")
-
-
 def test_the_only_split_of_a_data_set_is_divided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = random_rows(20, 3)
     write_csv(tmp_path / "d" / "validation.csv", rows)
-    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
+    monkeypatch.setattr("gaam_cache.sources.hub.fetch", lambda *a, **k: (tmp_path / COMMIT, None))
     config = ExtractConfig(dataset=str(tmp_path / "d"), test_fraction=0.25)
     source = HubSource()
     parts = {split: source.read(config, split) for split in config.splits}
@@ -118,7 +74,7 @@ def test_declared_class_names_keep_their_order(
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["World", "Arts"])}
     )
     data = datasets.Dataset.from_dict({"text": ["x", "y", "z"], "label": [1, 0, 1]}, features)
-    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: COMMIT)
+    monkeypatch.setattr("gaam_cache.sources.hub.fetch", lambda *a, **k: (tmp_path / COMMIT, None))
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: data)
     read = HubSource().read(ExtractConfig(dataset="someone/news"), "train")
     assert read.class_names == ("World", "Arts")
@@ -131,14 +87,7 @@ def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert _locate.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
-    monkeypatch.setattr(_locate, "PACKAGE_SHA256", "0" * 64)
-    with pytest.raises(HubError, match=re.escape(install("demo"))):
-        locate(DEFAULT_ENCODER, None)
-
-
-def test_without_the_package_the_default_encoder_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_locate, "PACKAGE", "no_such_package")
-    with pytest.raises(HubError, match=re.escape(install("demo"))):
-        locate(DEFAULT_ENCODER, None)
+    for name, value in (("PACKAGE_SHA256", "0" * 64), ("PACKAGE", "no_such_package")):
+        monkeypatch.setattr(_locate, name, value)
+        with pytest.raises(HubError, match=re.escape(install("demo"))):
+            locate(DEFAULT_ENCODER, None)

@@ -294,7 +294,7 @@ def test_the_process_that_reads_hdf5_has_limits(
 def test_a_file_that_is_changed_between_two_readings_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaam_cache.importing import publish
+    from gaam_cache.store.shard import publish
 
     def then(change: Callable[[], None]) -> None:
         look_at = publish.look_at

@@ -23,7 +23,7 @@ from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.runs.tensor_files import tensor_parts
 from gaam_decoder.runs.verify import check_run, verify
 from gaam_decoder.training.train_group import kept_logits
-from gaam_decoder.use.temperatures import temperatures_of
+from gaam_decoder.use.load import temperatures_of
 from tests.decoder.runs.test_runs import of, poke, rewrite
 
 

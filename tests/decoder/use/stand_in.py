@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gaam_cache.encode import Placed
-from gaam_decoder.use.predictions import Predictions
+from gaam_decoder.use.predictor import Predictions
 
 CLASSES = ('a, "quoted"', "two\nlines", "naïve 東京", "=1+1", "\u202ertl")
 

@@ -12,16 +12,14 @@ import torch
 
 import gaam_decoder
 from gaam_cache import open_cache, plugins
-from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.errors import ConfigError
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_reader import read_run
 from gaam_decoder.specs import parse_attention, plugin_options
 from gaam_decoder.use import export
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import OWN_FILES, WEIGHTS_FILE
 from gaam_decoder.use.hub_model import HubDecoder
-from tests.conftest import GOLDEN
 from tests.decoder.use.exports import train
 
 MECHANISMS = plugins.names("gaam_decoder.attention")
@@ -100,19 +98,6 @@ def test_one_seed_is_that_seed(
     assert not (tmp_path / "none").exists()
 
 
-def test_texts_are_predicted_as_by_the_run(
-    runs: dict[str, RunResult], tiny_cache: Path, folder: Path
-) -> None:
-    run = runs["gaam + linear"]
-    encoder = str(tiny_cache.parent / "encoder")
-    texts = ["goal cup", "bank", "vote star team"]
-    found = gaam_decoder.load(folder, encoder=encoder).predictions(texts)
-    expected = gaam_decoder.load(run.path).predictions(texts)
-    assert np.array_equal(found.probabilities_NC, expected.probabilities_NC)
-    named = gaam_decoder.load(folder, cache=tiny_cache).class_names
-    assert named == tuple(run.cache["class_names"])
-
-
 def test_what_looks_at_other_rows_is_refused(tiny_cache: Path, tmp_path: Path) -> None:
     published = [
         f"{name}:published=true"
@@ -131,12 +116,6 @@ def test_what_looks_at_other_rows_is_refused(tiny_cache: Path, tmp_path: Path) -
             export_run(run.path, out)
             assert HubDecoder.from_pretrained(out).config.attention == run.attention
     assert refused
-
-
-def test_weights_are_never_left_out(folder: Path) -> None:
-    HubDecoder.from_pretrained(folder, strict=True)
-    with pytest.raises(ConfigError, match="never left out"):
-        HubDecoder.from_pretrained(folder, strict=False)
 
 
 def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_path: Path) -> None:
@@ -179,31 +158,3 @@ def test_a_folder_is_there_whole_or_not_at_all(
         export_run(run, out, seed=1, overwrite=True)
     assert {path: path.read_bytes() for path in out.rglob("*")} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"] * there
-
-
-def test_what_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no finished run"):
-        export_run(tmp_path, tmp_path / "out")
-
-
-def test_runs_of_earlier_versions_are_exported_with_their_cache(tmp_path: Path) -> None:
-    study = shutil.copytree(GOLDEN / "v0.1.0", tmp_path / "study")
-    exported = 0
-    for path in sorted((study / "runs").iterdir()):
-        run = read_run(path)
-        shape = run.cache["layers"], run.cache["hidden_size"]
-        if build_attention(parse_attention(run.attention), *shape).depends_on_batch:
-            continue
-        out = tmp_path / path.name
-        export_run(path, out, cache=study / "cache")
-        states_NLD = open_cache(study / "cache")[run.recipe["test_split"]].embeddings[:]
-        found = HubDecoder.from_pretrained(out)(torch.from_numpy(states_NLD).float())
-        own = torch.from_numpy(run.finished_logits()).softmax(-1).mean(0)
-        np.testing.assert_allclose(found.numpy(), own.numpy(), atol=1e-5)
-        exported += 1
-    assert exported
-    (study / "cache").rename(tmp_path / "elsewhere")
-    with pytest.raises(GaamError, match="does not say how its rows were encoded") as refused:
-        export_run(path, tmp_path / "lost")
-    assert "--cache" in str(refused.value)
-    assert not (tmp_path / "lost").exists()

@@ -13,21 +13,13 @@ import torch
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.specs import head_class, parse_head
-from gaam_decoder.training.probe import ATTENTION
 from gaam_decoder.use.predictor import Predictor
-from tests.conftest import GOLDEN, build_encoder, random_rows, write_csv
-
-MECHANISMS = plugins.names("gaam_decoder.attention")
-HEADS = plugins.names("gaam_decoder.heads")
-BY_STEPS = [name for name in HEADS if head_class(parse_head(name)).trained_by == "steps"]
-OLD = GOLDEN / "v0.1.0"
+from tests.conftest import build_encoder, random_rows, write_csv
 
 
 @pytest.fixture(scope="module")
@@ -87,55 +79,6 @@ def check(run: RunResult, cache: Path, tolerance: float = 1e-5) -> Predictor:
     return predictor
 
 
-@pytest.mark.parametrize("head", BY_STEPS)
-def test_every_mechanism_predicts_from_states_what_its_run_holds(
-    head: str, config: TrainConfig, cache: Path
-) -> None:
-    runs = train(replace(config, attn=tuple(MECHANISMS), head=head, seeds=(0, 1)))
-    assert len(runs) == len(MECHANISMS)
-    for run in runs:
-        check(run, cache)
-
-
-def test_every_head_that_is_fitted_at_once_predicts_what_its_run_holds(
-    config: TrainConfig, cache: Path
-) -> None:
-    fitted = [name for name in HEADS if name not in BY_STEPS]
-    assert fitted
-    for head in fitted:
-        for run in train(replace(config, attn=(str(ATTENTION), "layer-mean"), head=head)):
-            assert check(run, cache).seeds == (0,)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"layers": (0, 2, 4)},
-        {"layers": (3,), "attn": ("none",)},
-        {"pool": "max"},
-        {"folds": 3, "fold": 2},
-        {"select": "test"},
-        {"select": "last"},
-        {"seeds": (7,)},
-        {"seeds": (5, 2, 9), "seed_batch": 1},
-        {"loss": "focal", "class_weights": "balanced"},
-        {"attn": ("gaussian-mixture:heads=2",), "head": "mlp", "layers": (1, 2, 3, 4)},
-    ],
-    ids=str,
-)
-def test_every_recipe_predicts_what_its_run_holds(
-    change: dict[str, object], config: TrainConfig, cache: Path
-) -> None:
-    [run] = train(replace(config, **change))  # type: ignore[arg-type]
-    if run.recipe.get("fold") is None:
-        check(run, cache)
-        return
-    predictor = gaam_decoder.load(run.path, device="cpu")
-    states = gaam_cache.open_cache(cache)["train"].embeddings[run.test_rows]
-    found = predictor.predict_states(states)
-    np.testing.assert_allclose(found.probabilities_NC, held(run), atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("eval_dtype", ["same", "float32"])
 def test_it_is_evaluated_in_the_arithmetic_of_its_run(
@@ -145,19 +88,6 @@ def test_it_is_evaluated_in_the_arithmetic_of_its_run(
     for run in train(replace(config, dtype=dtype, eval_dtype=eval_dtype)):  # type: ignore[arg-type]
         predictor = check(run, cache)
         assert predictor._ensemble.dtype == ("float32" if eval_dtype == "float32" else dtype)
-
-
-def test_one_seed_is_that_seed(config: TrainConfig, cache: Path) -> None:
-    [run] = train(replace(config, seeds=(4, 1, 8)))
-    states = gaam_cache.open_cache(cache)["test"].embeddings
-    for place, seed in enumerate(run.seeds):
-        found = gaam_decoder.load(run.path, seed=seed, device="cpu").predict_states(states)
-        alone = torch.from_numpy(run.logits[place]).double().softmax(-1).numpy()
-        np.testing.assert_allclose(found.probabilities_NC, alone, atol=1e-5, rtol=0)
-        assert (found.agreement_N == 1).all()
-    with pytest.raises(ConfigError, match="no seed 2 in the run") as caught:
-        gaam_decoder.load(run.path, seed=2)
-    assert "1, 4, 8" in str(caught.value)
 
 
 def test_seeds_that_failed_are_left_out(
@@ -181,46 +111,10 @@ def test_seeds_that_failed_are_left_out(
     assert "loss became nan" in str(caught.value)
 
 
-def test_all_seeds_failed_is_refused(config: TrainConfig) -> None:
-    [run] = train(replace(config, lr=1e30, attn=("mha",), epochs=3))
-    assert not run.finished
-    for seed in (None, 0):
-        with pytest.raises(ConfigError, match="every seed of the run failed"):
-            gaam_decoder.load(run.path, seed=seed)
-
-
-def test_what_depends_on_the_rows_beside_a_row_is_refused(config: TrainConfig) -> None:
-    [run] = train(replace(config, attn=("mha:published=true",)))
-    with pytest.raises(ConfigError, match="by the rows beside it"):
-        gaam_decoder.load(run.path)
-
-
 def test_shuffled_labels_are_said(config: TrainConfig, cache: Path) -> None:
     [run] = train(replace(config, shuffle_labels=True))
     with pytest.warns(GaamWarning, match="shuffled labels"):
         check(run, cache)
-
-
-def test_a_run_that_tested_nothing_predicts(config: TrainConfig, cache: Path) -> None:
-    """With ``--select last`` its weights are those of a run that tests."""
-    config = replace(config, select="last")
-    [evaluated], [final] = train(config), train(replace(config, test_split="none"))
-    assert not final.evaluated
-    predictor = gaam_decoder.load(final.path, device="cpu")
-    found = predictor.predict_states(gaam_cache.open_cache(cache)["test"].embeddings)
-    np.testing.assert_allclose(found.probabilities_NC, held(evaluated), atol=1e-5, rtol=0)
-
-
-def test_order_and_company_of_rows_do_not_matter(config: TrainConfig, cache: Path) -> None:
-    states = gaam_cache.open_cache(cache)["test"].embeddings[:]
-    order = np.random.default_rng(0).permutation(len(states))
-    for run in train(replace(config, attn=("gaam", "mha-bn", "perceiver"), head="conv")):
-        predictor = gaam_decoder.load(run.path, device="cpu")
-        whole = predictor.predict_states(states).probabilities_NC
-        moved = predictor.predict_states(states[order]).probabilities_NC
-        alone = [predictor.predict_states(row[None]).probabilities_NC[0] for row in states]
-        np.testing.assert_allclose(moved, whole[order], atol=1e-5, rtol=0)
-        np.testing.assert_allclose(np.stack(alone), whole, atol=1e-5, rtol=0)
 
 
 def test_states_of_any_floating_type_are_taken_and_others_refused(
@@ -251,19 +145,6 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     assert "row 6" in str(caught.value)
 
 
-def test_top_is_in_order_and_begins_with_what_is_predicted(
-    config: TrainConfig, cache: Path
-) -> None:
-    [run] = train(config)
-    found = check(run, cache).predict_states(gaam_cache.open_cache(cache)["test"].embeddings)
-    for count in (1, 2, 3, 9):
-        number_NK, probability_NK = found.top(count)
-        assert number_NK.shape == probability_NK.shape == (len(found), min(count, 3))
-        assert (number_NK[:, 0] == found.predicted_N).all()
-        assert (np.diff(probability_NK) <= 0).all()
-    np.testing.assert_allclose(found.top(3)[1].sum(1), 1)
-
-
 def test_a_damaged_run_is_refused(config: TrainConfig, tmp_path: Path) -> None:
     [run] = train(config)
     weights = run.path / "weights.safetensors"
@@ -274,29 +155,6 @@ def test_a_damaged_run_is_refused(config: TrainConfig, tmp_path: Path) -> None:
             gaam_decoder.load(run.path)
     with pytest.raises(NotFoundError, match="no finished run"):
         gaam_decoder.load(tmp_path)
-
-
-def test_runs_of_the_first_version_predict_what_they_hold(tmp_path: Path) -> None:
-    split = gaam_cache.open_cache(OLD / "cache")["test"]
-    for folder in sorted((OLD / "runs").iterdir()):
-        moved = shutil.copytree(folder, tmp_path / folder.name / "runs" / folder.name)
-        alone, named = (
-            gaam_decoder.load(moved, cache=c, device="cpu") for c in (None, OLD / "cache")
-        )
-        beside = gaam_decoder.load(folder, device="cpu")
-        [run] = gaam_decoder.load_runs(folder)
-        for predictor in (alone, named, beside):
-            found = predictor.predict_states(split.pooled(run.recipe["pool"]))
-            np.testing.assert_allclose(found.probabilities_NC, held(run), atol=1e-5, rtol=0)
-        with pytest.raises(CacheError, match="earlier version") as caught:
-            alone.predict(["goal"])
-        assert "--cache" in str(caught.value)
-        for predictor in (named, beside):
-            assert predictor.encoding is not None
-            assert predictor.encoding.identity["max_length"] == 64
-            with pytest.raises(NotFoundError, match="'encoder' is not where it was") as missing:
-                predictor.predict(["goal"])
-            assert "--encoder" in str(missing.value)
 
 
 def test_another_cache_is_refused(config: TrainConfig, cache: Path, tiny_cache: Path) -> None:

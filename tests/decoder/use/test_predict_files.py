@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from gaam_cache.errors import ConfigError, GaamError, NotFoundError
+from gaam_cache.errors import ConfigError, GaamError
 from gaam_decoder.use.predict import predict
 from gaam_decoder.use.predict_config import PredictConfig
 from tests.decoder.use.stand_in import CLASSES, StandIn, stand_in
@@ -115,16 +115,6 @@ def test_values_of_json_lines_stay_whatever_they_are(stand: Stand, tmp_path: Pat
         assert not (tmp_path / f"out.{to}").exists()
 
 
-def test_columns_of_the_run_are_joined_as_in_extraction(stand: Stand, tmp_path: Path) -> None:
-    predictor, run = stand(text_columns=("title", "body"))
-    source = tmp_path / "in.csv"
-    source.write_text("body,title,x\nb,a,1\n,c,2\nd, ,3\n")
-    predict(PredictConfig(run=run, file=source, out=tmp_path / "out.csv"))
-    assert predictor.asked == ["a b", "c", "d"]
-    with pytest.raises(ConfigError, match="no column 'text'"):
-        predict(PredictConfig(run=run, file=source, out=tmp_path / "o.csv", text_columns=("text",)))
-
-
 BAD_FILES = {
     "nothing.csv": b"",
     "header.csv": b"text\n",
@@ -208,13 +198,6 @@ def test_results_on_stdout_are_those_of_a_file(stand: Stand, tmp_path: Path) -> 
     ]
 
 
-def test_whoever_reads_no_further_stops_the_work(stand: Stand, tmp_path: Path) -> None:
-    predictor, run = stand()
-    source = write(tmp_path / "in.csv", [{"text": f"text {i}"} for i in range(200)])
-    predict(PredictConfig(run=run, file=source), write=lambda piece: False)  # noqa: ARG005
-    assert len(predictor.asked) < 30
-
-
 class _Forgetful(list[str]):
     def __iadd__(self, rows: Any) -> _Forgetful:  # type: ignore[override, misc]
         return self
@@ -241,24 +224,3 @@ def test_memory_does_not_grow_with_the_rows(
     peak(400)  # what is imported at first
     small, large = peak(5_000), peak(20_000)
     assert large < small + 2_000_000, (small, large)  # the rows that are more have 8 MB
-
-
-def test_what_does_not_go_together_is_refused(stand: Stand, tmp_path: Path) -> None:
-    _, run = stand()
-    wrong: list[dict[str, Any]] = [
-        {},
-        {"texts": ("a",), "file": Path("in.csv")},
-        {"texts": ("a", "-")},
-        {"texts": ("a",), "out": Path("o.csv")},
-        {"texts": ("a",), "split": "test"},
-        {"texts": ("a",), "top": 0},
-        {"texts": ("a",), "device": "abacus"},
-    ]
-    for given in wrong:
-        with pytest.raises(ConfigError):
-            PredictConfig(run=run, **given)
-    with pytest.raises(NotFoundError):
-        predict(PredictConfig(run=run, file=tmp_path / "no.csv", out=tmp_path / "o.csv"))
-    for out in ("o.txt", "o", "o.CSV"):
-        with pytest.raises(ConfigError, match="no format"):
-            predict(PredictConfig(run=run, file=tmp_path / "no.csv", out=tmp_path / out))

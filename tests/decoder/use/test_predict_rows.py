@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 import warnings
 from dataclasses import replace
@@ -18,23 +17,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.store.importing import write
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
-from tests.cache.encoders.audio import sounds, spoken
-from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.test_vision_task import write_figures
-from tests.tiny import WORDS, random_rows
-
-WAYS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"pool": ("mean", "max")}, {}),
-    ({"pool": ("mean", "max")}, {"pool": "max", "layers": (2, 3)}),
-    ({"storage_dtype": "float32"}, {"attn": ("mha",)}),
-    ({"storage_dtype": "bfloat16"}, {"head": "mlp"}),
-    ({"layer_zero": True}, {"layers": (0, 2)}),
-    ({"prompt": "race {text} vote", "max_length": 9}, {"attn": ("laplace",)}),
-    ({"batch_tokens": 1}, {}),
-    ({"encoder": "tfidf"}, {"attn": ("none",)}),
-    ({"untrained_encoder": True, "encoder_seed": 5}, {"head": "lbfgs", "attn": ("none",)}),
-]
+from gaam_decoder.use.predictor import Predictor
 
 
 def load(
@@ -58,42 +41,6 @@ def load(
 def texts_of(config: ExtractConfig) -> list[str]:
     lines = (Path(config.dataset) / "test.csv").read_text().splitlines()[1:]
     return [line.partition(",")[2] for line in lines]
-
-
-@pytest.mark.parametrize(("extraction", "training"), WAYS, ids=str)
-def test_texts_are_predicted_as_their_cached_states_are(
-    extraction: dict[str, Any], training: dict[str, Any], tiny_config: ExtractConfig
-) -> None:
-    cache, predictor = load(replace(tiny_config, **extraction), **training)
-    texts = texts_of(tiny_config)
-    cached = predictor.predict_states(cache["test"].pooled(predictor.pooling))
-    found = predictor.predictions(texts)
-    np.testing.assert_allclose(found.probabilities_NC, cached.probabilities_NC, atol=1e-4, rtol=0)
-    assert predictor.predict(texts) == found.labels
-    assert (predictor.predict_proba(texts) == found.probabilities_NC).all()
-    assert predictor.class_names == cache.class_names
-
-
-def test_a_text_is_predicted_alone_as_among_many_in_any_order(tiny_config: ExtractConfig) -> None:
-    _, predictor = load(replace(tiny_config, storage_dtype="float32"))
-    texts = [text for _, text in random_rows(60, 9)]
-    whole = predictor.predict_proba(texts)
-    order = random.Random(0).sample(range(60), 60)
-    moved = predictor.predict_proba([texts[place] for place in order])
-    alone = np.concatenate([predictor.predict_proba([text]) for text in texts[:12]])
-    np.testing.assert_allclose(moved, whole[order], atol=1e-5, rtol=0)
-    np.testing.assert_allclose(alone, whole[:12], atol=1e-5, rtol=0)
-
-
-def test_chunks_give_what_they_give_whatever_is_beside_them(tiny_config: ExtractConfig) -> None:
-    _, predictor = load(tiny_config)
-    chunks = [[" ".join(WORDS[: n + size]) for n in range(5)] for size in (1, 4, 9)]
-    alone = [predictor.predictions(chunk) for chunk in chunks]
-    for found, other in zip(predictor.stream(iter(chunks)), alone, strict=True):
-        assert (found.probabilities_NC == other.probabilities_NC).all()
-        assert (found.agreement_N == other.agreement_N).all()
-    many = ["goal", "bank vote"] * (CHUNK_ROWS // 2 + 1)
-    assert len(predictor.predictions(many)) == CHUNK_ROWS + 2
 
 
 def test_rows_that_are_none_are_refused_by_their_number(tiny_config: ExtractConfig) -> None:
@@ -144,22 +91,3 @@ def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="no encoder here") as caught:
         predictor.predict(["a text"])
     assert "predict_states" in str(caught.value)
-
-
-def test_files_are_predicted_as_their_cached_states_are(tmp_path: Path) -> None:
-    spoken.write(tmp_path / "sounds", {"train": 2, "test": 1})
-    write_figures(tmp_path / "pictures", {"train": 12, "test": 8})
-    encoders = {
-        "sounds": sounds.save("wavlm-layer", tmp_path / "wavlm"),
-        "pictures": FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers"),
-    }
-    for name, encoder in encoders.items():
-        config = ExtractConfig(
-            encoder=str(encoder), dataset=str(tmp_path / name), device="cpu",
-            out=tmp_path / f"of-{name}" / "cache", keep_columns=("file",),
-        )  # fmt: skip
-        cache, predictor = load(config)
-        files = [str(tmp_path / name / file) for file in cache["test"].column("file")]
-        cached = predictor.predict_states(cache["test"].embeddings)
-        found = predictor.predict_proba(files)
-        np.testing.assert_allclose(found, cached.probabilities_NC, atol=1e-4, rtol=0)

@@ -1,0 +1,209 @@
+"""A complete cache -> a folder that a hub of data sets takes, with a card for its visitors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gaam_cache
+from gaam_cache.cache import open_cache
+from gaam_cache.errors import CacheError
+from gaam_cache.import_config import is_imported
+from gaam_cache.messages import (
+    MOST_CLASSES,
+    NOUNS,
+    brief,
+    front_matter,
+    items,
+    licences,
+    pipes,
+    plain,
+    visible,
+)
+from gaam_cache.store.dtypes import ITEM_BYTES
+from gaam_cache.store.files import check_elsewhere, whole_folder, write_synced
+from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan
+from gaam_cache.store.shard import planned_receipt, receipt_path
+from gaam_cache.store.verify import verify
+from gaam_cache.terminal import Report, silent
+
+CARD_FILE, FORMAT_FILE = "README.md", "FORMAT.md"
+SPLITS = ("split", "rows", "MB of states", "labels")
+SLOTS = {
+    "license": "of the states: what data and encoder allow",
+    "language": "of the texts or sounds, such as en",
+}
+"""What no program can know."""
+CARD = """
+# States of {name}
+
+States of a frozen encoder on {what}: of every layer one pooled vector for each row.
+
+{about}
+
+Each row: {row}.
+
+{splits}
+
+{count:,} classes; a label is the number of one, from 0:
+
+{classes}
+
+## Use
+
+Download the folder, check every byte of it, train on it, or read it:
+
+```sh
+hf download USER/NAME --repo-type dataset --local-dir cache
+gaam verify cache
+gaam train --cache cache --attn gaam --attn none
+```
+
+```python
+gaam_cache.open_cache("cache")["{split}"].embeddings[:8]  # rows, layers, hidden size
+datasets.load_dataset("USER/NAME", split="{split}")
+```
+
+The shards are plain HDF5, bfloat16 as its bits; FORMAT.md says what lies in them.
+
+## Limits
+
+{limits}
+
+{licences}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheExport:
+    """What an export of a cache made."""
+
+    path: str
+    fingerprint: str
+    rows: dict[str, int]
+    columns: tuple[str, ...]
+    """Kept columns: data of the rows, which go out with the states."""
+    files: int
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def in_words(self) -> str:
+        """Lines for people."""
+        lines = (
+            f"exported to '{self.path}', every byte checked",
+            f"  rows         {', '.join(f'{name} {n:,}' for name, n in self.rows.items())}",
+            f"  columns      {', '.join(self.columns) or 'none kept'}",
+            f"  files        {self.files:,}, {self.bytes / 1e6:,.1f} MB",
+        )
+        return visible("\n".join(lines), keep="\n")
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder is an exported cache, and holds nothing else."""
+    ours = {PLAN_FILE, SHARD_FOLDER, CARD_FILE, FORMAT_FILE}
+    there = {path.name for path in folder.iterdir()}
+    return there == ours and (plan := read_plan(folder)) == portable_plan(plan)
+
+
+def export_cache(
+    path: str | Path, out: str | Path, *, overwrite: bool = False, progress: Report | None = None
+) -> CacheExport:
+    """Make a folder of a cache that holds no path and no name of this machine.
+
+    Shards and receipts are those of the cache, by hard links where the file system has them. The
+    plan is one of the same fingerprint: the folder is a cache like any other.
+
+    Args:
+        path: a complete cache.
+        out: a folder that is not there yet, or is empty.
+        overwrite: replace an earlier export.
+        progress: called with (done, total, what is going on).
+
+    Raises:
+        CacheError: it is incomplete or damaged; nothing was exported.
+        ConfigError: something is in the way.
+    """
+    root, out = Path(path).expanduser(), Path(out).expanduser()
+    cache = open_cache(root)
+    check_elsewhere(root, out)
+    plan = portable_plan(cache.plan)
+    with whole_folder(out, is_export, overwrite=overwrite) as folder:
+        (folder / SHARD_FOLDER).mkdir()
+        for shard in plan.shards():
+            receipt = receipt_path(root, shard.name)
+            for name in (receipt.name, planned_receipt(root, cache.plan, shard).file):
+                file, target = receipt.with_name(name), folder / SHARD_FOLDER / name
+                try:
+                    os.link(file, target, follow_symlinks=False)
+                except OSError:  # another file system, or one without links
+                    shutil.copyfile(file, target, follow_symlinks=False)
+        write_synced(folder / PLAN_FILE, plan.to_json().encode())
+        found = verify(folder, progress=progress or silent)
+        if not found.good:
+            raise CacheError(
+                f"the cache '{visible(str(root))}' is damaged; nothing was exported",
+                expected="shards that are what their receipts say",
+                found="; ".join(f"{shard.name}: {shard.reason}" for shard in found.bad[:3]),
+                where=str(root.absolute()),
+                hint="'gaam verify' says how to repair it",
+            )
+        form = Path(gaam_cache.__file__).with_name(FORMAT_FILE)
+        write_synced(folder / FORMAT_FILE, form.read_bytes())
+        write_synced(folder / CARD_FILE, card(plan).encode())
+        sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    columns, sizes_of = tuple(plan.columns), (len(sizes), sum(sizes))
+    return CacheExport(str(out), plan.fingerprint, plan.rows, columns, *sizes_of)
+
+
+def card(plan: Plan) -> str:
+    """A card in Markdown, of a plan that names no path."""
+    identity, encoder, dataset = plan.fingerprint_fields["encoder"], plan.encoder, plan.dataset
+    how = f"computed in {identity['dtype']}"
+    how += f", texts cut at {identity['max_length']:,} tokens" if encoder["kind"] == "text" else ""
+    about = [
+        f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
+        f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}",
+        f"pooled by {', '.join(plan.pooling)}",
+        "computed elsewhere and imported" if is_imported(encoder) else how,
+        f"fingerprint {plan.fingerprint}",
+        f"made with gaam {brief(str(plan.created_with.get('gaam')))}",
+        f"prompt around every text: {brief(str(identity.get('prompt')), 500)}",
+        f"kept columns, as in the data: {', '.join(plan.columns) or 'none'}",
+    ]
+    data_files = [{"split": split, "path": f"shards/{split}-*.h5"} for split in plan.rows]
+    head = {
+        "pretty_name": f"States of {brief(dataset['name'])}",
+        "tags": ["gaam", "embeddings", "hidden-states"],
+        "configs": [{"config_name": "default", "data_files": data_files}],
+    }
+    size = plan.num_layers * plan.hidden_size * len(plan.pooling) * ITEM_BYTES[plan.storage_dtype]
+    splits = [
+        (split, f"{n:,}", f"{n * size / 1e6:,.1f}", "no" if split in plan.unlabelled else "yes")
+        for split, n in plan.rows.items()
+    ]
+    count = len(plan.class_names)
+    classes = [f"{n}. {plain(brief(name))}" for n, name in enumerate(plan.class_names)]
+    more = [f"\nand {count - MOST_CLASSES:,} more, in `cache.json`"] if count > MOST_CLASSES else []
+    limits = ["terms and privacy of the data hold for its states: they may tell what a row was"]
+    for split, others in plan.shared_texts.items():
+        for other, n in others.items():
+            limits.append(f"{n:,} rows of {split} have a row of {other} that is the same")
+    body = CARD.format(
+        name=plain(brief(dataset["name"])),
+        what=NOUNS.get(encoder["kind"], "rows"),
+        about="\n".join(items(about)),
+        row=f"{plan.num_layers} layers x {plan.hidden_size}, {plan.storage_dtype}",
+        splits="\n".join(pipes(SPLITS, splits, ("split", "labels"))),
+        count=count,
+        classes="\n".join(classes[:MOST_CLASSES] + more),
+        split=next(iter(plan.rows)),
+        limits="\n".join(items(limits)),
+        licences="\n".join(licences(("the data", "the encoder"))),
+    )
+    return "\n".join(front_matter(head, SLOTS)) + "\n" + body

@@ -1,0 +1,114 @@
+"""An exported cache is the cache; what is damaged is not exported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import gaam_cache
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.hub import export
+from gaam_cache.store.plan import portable_name, portable_plan, read_plan
+from tests.conftest import shard_bytes
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_it_is_the_cache_and_other_programs_read_it(
+    linked: bool, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no links here")
+
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse)
+    before, out = shard_bytes(tiny_cache), tmp_path / "out"
+    made = gaam_cache.export_cache(tiny_cache, out)
+    assert shard_bytes(tiny_cache) == before, "nothing of the cache was changed"
+    assert {path.name for path in out.iterdir()} == {
+        *("cache.json", "shards", "README.md", "FORMAT.md")
+    }
+    found = shard_bytes(out)
+    shards = {name for name in before if name.startswith("shards/")}
+    assert {name: found[name] for name in shards} == {name: before[name] for name in shards}
+    assert {(tiny_cache / name).samefile(out / name) for name in shards} == {linked}
+    assert (made.files, made.bytes) == (len(found), sum(map(len, found.values())))
+    assert gaam_cache.verify(out).good
+    one, other = gaam_cache.open_cache(tiny_cache), gaam_cache.open_cache(out)
+    assert one.fingerprint == other.fingerprint
+    for split in other:
+        rows = datasets.load_dataset(str(out), split=split)
+        assert rows["label"] == one[split].labels.tolist()
+    head = yaml.safe_load((out / "README.md").read_text().split("---\n")[1])
+    [config] = head["configs"]
+    assert [part["split"] for part in config["data_files"]] == list(other)
+
+
+def test_an_incomplete_or_damaged_cache_is_not_exported(tiny_cache: Path, tmp_path: Path) -> None:
+    """Of every file of a cache: it is gone, cut off, or has a bit changed."""
+    names = sorted(shard_bytes(tiny_cache))
+    assert len(names) > 3
+    for number, name in enumerate(names):
+        for how in ("gone", "cut", "changed"):
+            cache = shutil.copytree(tiny_cache, tmp_path / f"{number}-{how}")
+            content = bytearray((cache / name).read_bytes())
+            (cache / name).unlink()
+            if how == "cut":
+                (cache / name).write_bytes(content[: len(content) // 2])
+            elif how == "changed":
+                content[len(content) // 2] ^= 1
+                (cache / name).write_bytes(content)
+            with pytest.raises((CacheError, NotFoundError)):
+                gaam_cache.export_cache(cache, tmp_path / "out")
+            assert not any(path.name.startswith((".", "out")) for path in tmp_path.iterdir())
+            shutil.rmtree(cache)
+
+
+def test_nothing_of_others_is_replaced(tiny_cache: Path, tmp_path: Path) -> None:
+    out, cache = tmp_path / "out", shutil.copytree(tiny_cache, tmp_path / "cache")
+    gaam_cache.export_cache(cache, out)
+    with pytest.raises(ConfigError, match="is there already"):
+        gaam_cache.export_cache(cache, out)
+    gaam_cache.export_cache(cache, out, overwrite=True)
+    (out / "thesis.tex").write_text("!")
+    other = shutil.copytree(tiny_cache, tmp_path / "other")
+    for place in (out, other, cache, cache / "x"):
+        with pytest.raises(ConfigError):
+            gaam_cache.export_cache(cache, place, overwrite=True)
+    assert shard_bytes(other) == shard_bytes(tiny_cache)
+    assert (out / "thesis.tex").exists()
+
+
+def test_it_is_there_whole_or_not_at_all(
+    tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "card", fail)
+    with pytest.raises(KeyboardInterrupt):
+        gaam_cache.export_cache(tiny_cache, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_portable_plan_names_no_path(tiny_cache: Path) -> None:
+    names = {
+        "/home/me/data.csv": "data.csv",
+        "~me": "local",
+        "..": "local",
+        "me/secret/": "secret",
+        "C:\\Users\\me\\data.csv": "data.csv",
+        "owner/name": "owner/name",
+    }
+    assert {name: portable_name(name) for name in names} == names
+    plan = read_plan(tiny_cache)
+    portable = portable_plan(plan)
+    assert str(tiny_cache.parent) in plan.to_json()
+    assert str(tiny_cache.parent) not in portable.to_json()
+    assert portable_plan(portable) == portable
+    assert portable.fingerprint == plan.fingerprint
