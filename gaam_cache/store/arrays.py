@@ -248,8 +248,11 @@ def _open_hdf5(path: Path, stack: ExitStack) -> File:
                 b"bfloat16",
             )
             share = _written(thing) if thing.size else 1
-            unwritten = "" if share >= 1 else f"{share:.0%}-written {thing.dtype}"
-            word = unwritten or ("bfloat16" if bits else "")
+            word = "bfloat16" if bits else ""
+            if thing.is_virtual or thing.external:
+                word = "in other files"
+            elif share < 1:  # the rest would be read as zeros
+                word = f"{share:.0%}-written {thing.dtype}"
             arrays.append(Array(name, thing, f"{path}: {name}", word))
 
     visit("", file)
@@ -258,9 +261,8 @@ def _open_hdf5(path: Path, stack: ExitStack) -> File:
 
 
 def _written(dataset: Any) -> float:
-    """Share of its storage that exists: the rest would be read as zeros."""
+    """Share of its storage that exists."""
     if dataset.chunks is None:
-        size = dataset.size * dataset.dtype.itemsize
-        return 1 if dataset.is_virtual or dataset.external else dataset.id.get_storage_size() / size
+        return float(dataset.id.get_storage_size() / (dataset.size * dataset.dtype.itemsize))
     pairs = zip(dataset.shape, dataset.chunks, strict=True)
     return float(dataset.id.get_num_chunks() / math.prod(-(-n // m) for n, m in pairs))

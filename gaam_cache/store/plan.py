@@ -205,7 +205,7 @@ def _check(plan: Plan) -> None:
     fields, rows = plan.fingerprint_fields, plan.rows
     encoder, content, columns = fields["encoder"], fields["content"], fields.get("columns", {})
     counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *rows.values()]
-    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be positive numbers")
+    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be whole numbers")
     shards = sum(-(-count // plan.shard_rows) for count in rows.values())
     must(shards <= MAX_SHARDS, f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
     must(bool(plan.pooling) and all(map(POOLING.fullmatch, plan.pooling)), "bad pooling names")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gaam_cache.format import pieces
+from gaam_cache.store import files as pieces
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gaam_cache.format import shard
+from gaam_cache.store import shard
 
 from gaam_cache.errors import StorageError
 

@@ -155,7 +155,7 @@ def test_a_shard_that_is_not_that_of_the_files_is_found(tmp_path: Path) -> None:
     assert gaam_cache.verify(root).good
     found = gaam_cache.verify(root, recompute_rows=39)
     assert [bad.name for bad in found.bad] == [shard.name]
-    assert "is not that of the files" in found.bad[0].reason
+    assert "has other states than its files" in found.bad[0].reason
 
 
 def test_two_at_once_share_the_work(tmp_path: Path) -> None:
