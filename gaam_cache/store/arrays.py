@@ -35,9 +35,6 @@ class Array:
         values: the array; or a list of strings or of whole numbers.
         where: file and name, for messages; empty: the name.
         dtype: 'bfloat16' where the values are its bits; empty: that of the values.
-
-    Raises:
-        DataError: none of these.
     """
 
     def __init__(self, name: str, values: Any, where: str = "", dtype: str = "") -> None:
@@ -66,10 +63,6 @@ class Array:
         """Entries ``start`` to ``stop`` of the first axis, or, at ``outer`` of it, of the second.
 
         bfloat16 comes as its bits in uint16, strings as objects.
-
-        Raises:
-            DataError: the file is damaged.
-            StorageError: it may not be read.
         """
         with refusing(self.where):
             rows = slice(start, stop)
@@ -113,12 +106,7 @@ class File:
 
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
-    """Whatever a library says of a file becomes one message.
-
-    Raises:
-        DataError: it is damaged, or not of its kind.
-        StorageError: it may not be read.
-    """
+    """Whatever a library says of a file becomes one message."""
     try:
         yield
     except GaamError:
@@ -136,13 +124,7 @@ def refusing(where: str) -> Iterator[None]:
 
 
 def open_file(path: Path, stack: ExitStack) -> File:
-    """The arrays of a file, by its suffix; ``stack`` closes it.
-
-    Raises:
-        ConfigError: no kind of file that is read has this suffix.
-        NotFoundError: no such file.
-        DataError: it is damaged.
-    """
+    """The arrays of a file, by its suffix; ``stack`` closes it."""
     if not path.exists():
         raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
     suffix = path.suffix.lower()

@@ -118,9 +118,6 @@ def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where
         dtype: the storage type.
         first_layer: number of the first layer.
         where: which rows.
-
-    Raises:
-        NumericsError: naming the layer that lost most.
     """
     share_L = digits_2L[0] / np.maximum(digits_2L[1], 1)
     worst = int(share_L.argmax())

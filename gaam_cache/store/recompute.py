@@ -104,11 +104,6 @@ def recompute(
         device: auto, cpu, cuda, cuda:N or mps.
         report: called with (rows done, rows in all, what is going on).
         drawn: plants again what was planted.
-
-    Raises:
-        CacheError: the rows or the encoder are no longer those of the cache, or came from a
-            program; or nobody here plants.
-        NotFoundError: the data set, the encoder or a file is no longer there.
     """
     ends = np.cumsum([shard.stop - shard.start for shard in shards])
     rng, total = np.random.default_rng(seed), int(ends[-1])
