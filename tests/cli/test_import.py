@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.cache.importing.making import labels, save, states
+from tests.cache.store.making import labels, save, states
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]

@@ -12,7 +12,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.errors import ConfigError, GaamError
-from tests.cache.importing.making import labels, run, save, states
+from tests.cache.store.making import labels, run, save, states
 from tests.conftest import shard_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ KILLER = """
 import os, signal, sys
 from pathlib import Path
 import gaam_cache.store.importing  # every fork finds it loaded
-from tests.cache.importing.making import run
+from tests.cache.store.making import run
 
 file, folder = Path(sys.argv[1]), Path(sys.argv[2])
 CALLS = {name: getattr(os, name) for name in ("fsync", "link", "rename")}
@@ -162,7 +162,7 @@ def test_two_at_once_share_the_work(tmp_path: Path) -> None:
     file = save(tmp_path / "all.npz", ARRAYS)
     run(file, out=tmp_path / "whole")
     code = (
-        "import sys; from pathlib import Path; from tests.cache.importing.making import run\n"
+        "import sys; from pathlib import Path; from tests.cache.store.making import run\n"
         "print(run(Path(sys.argv[1]), out=Path(sys.argv[2])).shards_made)"
     )
     command = [sys.executable, "-c", code, str(file), str(tmp_path / "c")]

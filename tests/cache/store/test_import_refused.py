@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ import gaam_cache
 from gaam_cache.errors import ConfigError, DataError, GaamError, NumericsError
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.dtypes import LARGEST
-from tests.cache.importing.making import BFloat16, labels, run, safetensors_bytes, save, states
+from tests.cache.store.making import BFloat16, labels, run, save, states
 
 TRAIN = states(9)
 GOOD = {"embeddings": TRAIN, "labels": labels(9)}

@@ -11,7 +11,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.errors import GaamError
-from tests.cache.importing.making import FORMATS, labels, run, save, states
+from tests.cache.store.making import FORMATS, labels, run, save, states
 
 GIVEN = {"embeddings": states(30, 3, 40), "labels": labels(30)}
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import gaam_cache
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.dtypes import packed, unpacked, width_of
-from tests.cache.format.test_format import read_cache
 from tests.cache.published import COLUMN, write_kept_cache
-from tests.cache.verification.forgery import replace_shard
+from tests.cache.store.forgery import replace_shard
+from tests.cache.store.test_format import read_cache
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 

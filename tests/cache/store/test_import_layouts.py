@@ -17,7 +17,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.importing import preview_import
-from tests.cache.importing.making import FORMATS, BFloat16, labels, run, save, states
+from tests.cache.store.making import FORMATS, BFloat16, labels, run, save, states
 
 TRAIN, TEST = states(21, seed=1), states(10, seed=2)
 STORED = ("float16", "float32", "bfloat16")
