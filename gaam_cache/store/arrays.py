@@ -35,9 +35,6 @@ class Array:
         values: the array; or a list of strings or of whole numbers.
         where: file and name, for messages; empty: the name.
         dtype: 'bfloat16' where the values are its bits; empty: that of the values.
-
-    Raises:
-        DataError: none of these.
     """
 
     def __init__(self, name: str, values: Any, where: str = "", dtype: str = "") -> None:
@@ -66,10 +63,6 @@ class Array:
         """Entries ``start`` to ``stop`` of the first axis, or, at ``outer`` of it, of the second.
 
         bfloat16 comes as its bits in uint16, strings as objects.
-
-        Raises:
-            DataError: the file is damaged.
-            StorageError: it may not be read.
         """
         with refusing(self.where):
             rows = slice(start, stop)
@@ -113,12 +106,7 @@ class File:
 
 @contextmanager
 def refusing(where: str) -> Iterator[None]:
-    """Whatever a library says of a file becomes one message.
-
-    Raises:
-        DataError: it is damaged, or not of its kind.
-        StorageError: it may not be read.
-    """
+    """Whatever a library says of a file becomes one message."""
     try:
         yield
     except GaamError:
@@ -136,13 +124,7 @@ def refusing(where: str) -> Iterator[None]:
 
 
 def open_file(path: Path, stack: ExitStack) -> File:
-    """The arrays of a file, by its suffix; ``stack`` closes it.
-
-    Raises:
-        ConfigError: no kind of file that is read has this suffix.
-        NotFoundError: no such file.
-        DataError: it is damaged.
-    """
+    """The arrays of a file, by its suffix; ``stack`` closes it."""
     if not path.exists():
         raise NotFoundError(f"no file at '{path}'", where=str(path.absolute()))
     suffix = path.suffix.lower()
@@ -248,8 +230,11 @@ def _open_hdf5(path: Path, stack: ExitStack) -> File:
                 b"bfloat16",
             )
             share = _written(thing) if thing.size else 1
-            unwritten = "" if share >= 1 else f"{share:.0%}-written {thing.dtype}"
-            word = unwritten or ("bfloat16" if bits else "")
+            word = "bfloat16" if bits else ""
+            if thing.is_virtual or thing.external:
+                word = "in other files"
+            elif share < 1:  # the rest would be read as zeros
+                word = f"{share:.0%}-written {thing.dtype}"
             arrays.append(Array(name, thing, f"{path}: {name}", word))
 
     visit("", file)
@@ -258,9 +243,8 @@ def _open_hdf5(path: Path, stack: ExitStack) -> File:
 
 
 def _written(dataset: Any) -> float:
-    """Share of its storage that exists: the rest would be read as zeros."""
+    """Share of its storage that exists."""
     if dataset.chunks is None:
-        size = dataset.size * dataset.dtype.itemsize
-        return 1 if dataset.is_virtual or dataset.external else dataset.id.get_storage_size() / size
+        return float(dataset.id.get_storage_size() / (dataset.size * dataset.dtype.itemsize))
     pairs = zip(dataset.shape, dataset.chunks, strict=True)
     return float(dataset.id.get_num_chunks() / math.prod(-(-n // m) for n, m in pairs))

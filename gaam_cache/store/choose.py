@@ -212,11 +212,7 @@ class Offer:
 def choose(
     files: Sequence[File], config: ImportConfig
 ) -> tuple[dict[str, Taken], tuple[str, ...] | None, list[Array]]:
-    """The arrays of every split, the names of classes where somebody says them, and what is left.
-
-    Raises:
-        ConfigError: something is not clear; the message lists what there is.
-    """
+    """The arrays of every split, names of classes where somebody says them, and what is left."""
     offer = Offer(files, config.keep_columns)
     explicit = of_splits(config, "arrays")
     states = {

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from gaam_cache.store.files import Parts, canonical_json, open_regular
 
-CHUNK_BYTES = 4 * 2**20
+CHUNK_BYTES = 2**20
 DIGITS = 12
 """Hexadecimal digits that people read of a hash: 48 bits, so that among a million caches two share
 them with a probability of 2 in 1,000."""

@@ -28,7 +28,7 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4
 """Largest finite number of every storage type."""
 EXPONENT_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 """Exponent masks; a number is inf or NaN exactly when all these bits are set."""
-CHUNK_ROWS = 64
+CHUNK_BYTES = 2**20
 LOST = 0.01
 """A number that rounding moves by more than this share of itself has lost its digits."""
 MOST_LOST = 0.01
@@ -76,8 +76,9 @@ def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
     """
     mask = EXPONENT_BITS[dtype]
     bits = array.view(f"<u{array.dtype.itemsize}")
-    for start in range(0, len(bits), CHUNK_ROWS):
-        chunk = bits[start : start + CHUNK_ROWS] & bits.dtype.type(mask)
+    rows = max(1, CHUNK_BYTES * len(bits) // max(1, bits.nbytes))
+    for start in range(0, len(bits), rows):
+        chunk = bits[start : start + rows] & bits.dtype.type(mask)
         if chunk.max(initial=0) == mask:
             first = np.unravel_index(int((chunk == mask).argmax()), chunk.shape)
             return (start + int(first[0]), *(int(i) for i in first[1:]))
@@ -117,9 +118,6 @@ def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where
         dtype: the storage type.
         first_layer: number of the first layer.
         where: which rows.
-
-    Raises:
-        NumericsError: naming the layer that lost most.
     """
     share_L = digits_2L[0] / np.maximum(digits_2L[1], 1)
     worst = int(share_L.argmax())

@@ -93,9 +93,6 @@ class States:
         arrays: one, or one for every layer.
         rows: how many there must be; None: as many as there are.
         axes: what those of an array are; None: as its dimensions say, rows first.
-
-    Raises:
-        DataError: arrays that cannot be that.
     """
 
     def __init__(
@@ -168,10 +165,6 @@ class States:
         """Rows as they are stored, (n, L, D); bfloat16 as its bits.
 
         To ``digits``, (2, L), are added those that lost their digits, and those that are not 0.
-
-        Raises:
-            NumericsError: a number that is not finite, or that cannot be stored.
-            DataError: a file is damaged.
         """
         out = np.empty(
             (stop - start, self.num_layers, self.hidden_size), NUMPY_DTYPES[storage_dtype]
@@ -262,12 +255,7 @@ class ImportJob:
 
 @contextmanager
 def opened(config: ImportConfig) -> Iterator[ImportJob]:
-    """Open the files of an import and find out what to take; reads labels, but no states.
-
-    Raises:
-        ConfigError: what to take is not clear.
-        DataError: a file is damaged, or its arrays do not fit together.
-    """
+    """Open the files of an import and find out what to take; reads labels, but no states."""
     with ExitStack() as stack:
         files = [open_file(Path(name).expanduser(), stack) for name in config.files]
         splits, names, left = choose(files, config)
@@ -457,11 +445,7 @@ def _read_num_tokens(array: Array | None, rows: int) -> NDArray[np.int32] | None
 
 
 def hash_files(files: Sequence[File], report: Report = silent) -> dict[str, str]:
-    """SHA-256 of the files, by their names from the folder that all are in.
-
-    Raises:
-        CacheError: two files of the same name.
-    """
+    """SHA-256 of the files, by their names from the folder that all are in."""
     found: dict[str, str] = {}
     folder = os.path.commonpath([file.path.absolute().parent for file in files])
     for file in files:

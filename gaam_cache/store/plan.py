@@ -146,12 +146,7 @@ def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
 
 
 def read_plan(root: Path) -> Plan:
-    """Read and check ``cache.json``.
-
-    Raises:
-        NotFoundError: no cache in that folder.
-        CacheError: the plan is unreadable, of another version, or inconsistent.
-    """
+    """Read and check ``cache.json``."""
     path = root / PLAN_FILE
     try:
         content = unsealed(read_json(path))
@@ -205,7 +200,7 @@ def _check(plan: Plan) -> None:
     fields, rows = plan.fingerprint_fields, plan.rows
     encoder, content, columns = fields["encoder"], fields["content"], fields.get("columns", {})
     counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *rows.values()]
-    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be positive numbers")
+    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be whole numbers")
     shards = sum(-(-count // plan.shard_rows) for count in rows.values())
     must(shards <= MAX_SHARDS, f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
     must(bool(plan.pooling) and all(map(POOLING.fullmatch, plan.pooling)), "bad pooling names")
@@ -253,13 +248,7 @@ def _check(plan: Plan) -> None:
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
-    """Write the plan, or adopt the one that is there if it has the same fingerprint.
-
-    Raises:
-        ConfigError: the folder holds a cache with another fingerprint; every field that differs
-            is named.
-        StorageError: the file system refused.
-    """
+    """Write the plan, or adopt the one that is there if it has the same fingerprint."""
     path = root / PLAN_FILE
     content = plan.to_json().encode()
     if len(content) > MAX_JSON_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
@@ -283,10 +272,6 @@ def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -
         root: folder of the cache.
         fields: that its fingerprint has to cover.
         dataset: how the rows are read, which the fingerprint covers by hashes of what was read.
-
-    Raises:
-        NotFoundError: none is there.
-        ConfigError: another cache; every field that differs is named.
     """
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint != ours:

@@ -33,7 +33,7 @@ from gaam_cache.store.files import (
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec
 from gaam_cache.store.shard import UNLABELLED, Receipt
 
-MOST_MAPPED = 64
+MOST_MAPPED = 32
 """Files that are mapped at a time: each takes a descriptor, and a cache may have many shards."""
 MAX_THREADS = 8
 """More wait for the disk."""

@@ -100,11 +100,6 @@ def recompute(
         seed: decides which.
         device: auto, cpu, cuda, cuda:N or mps.
         report: called with (rows done, rows in all, what is going on).
-
-    Raises:
-        CacheError: the rows or the encoder are no longer those of the cache, or came from a
-            program.
-        NotFoundError: the data set, the encoder or a file is no longer there.
     """
     ends = np.cumsum([shard.stop - shard.start for shard in shards])
     rng, total = np.random.default_rng(seed), int(ends[-1])

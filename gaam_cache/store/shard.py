@@ -119,12 +119,7 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
 
 
 def read_receipt(root: Path, name: str) -> Receipt:
-    """Read a receipt and check it against itself and the size of its file.
-
-    Raises:
-        CacheError: unreadable, out of bounds, or the file is missing or of another size.
-        StorageError: it may not be read, which says nothing of what it holds.
-    """
+    """Read a receipt and check it against itself and the size of its file."""
     path = receipt_path(root, name)
     try:
         sealed = read_json(path, max_bytes=MAX_RECEIPT_BYTES)
@@ -183,11 +178,7 @@ def _check(receipt: Receipt, name: str) -> None:
 
 
 def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
-    """Read the receipt of a planned shard and check it against the plan.
-
-    Raises:
-        CacheError: damaged, of another cache, or not what the plan says.
-    """
+    """Read the receipt of a planned shard and check it against the plan."""
     receipt = read_receipt(root, shard.name)
     belongs = (plan.fingerprint, shard.split, shard.start, shard.stop)
     said = (receipt.fingerprint, receipt.split, receipt.start, receipt.stop)
@@ -215,11 +206,7 @@ def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
-    """Names of the planned shards that have no receipt.
-
-    Raises:
-        StorageError: the folder cannot be listed.
-    """
+    """Names of the planned shards that have no receipt."""
     try:
         # one listing: a shard a stat would be slow for a plan of many shards
         there = set(os.listdir(root / SHARD_FOLDER))  # noqa: PTH208 names are all we need
@@ -271,12 +258,7 @@ def build_image(
 
 
 def prepare_folder(root: Path) -> None:
-    """Make the folder of the shards, and learn before anything is spent whether it can be used.
-
-    Raises:
-        StorageError: no permission, read-only, full, a file in the way, or no hard links; or an
-            HDF5 that makes files which it refuses itself.
-    """
+    """Make the folder of the shards, and learn before anything is spent whether it can be used."""
     import h5py
 
     image, _ = build_image({}, {})
@@ -310,9 +292,6 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
 
     Returns:
         False where another worker's receipt was there first; ours is dropped then.
-
-    Raises:
-        StorageError: the file system refused; published shards are untouched.
     """
     digest = digest_of(image)
     path = root / SHARD_FOLDER / f"{name}-{digest[:8]}.h5"

@@ -285,11 +285,7 @@ def _hdf5_fault(path: Path, attributes: dict[str, Any], receipt: Receipt) -> str
 
 
 def list_files(root: Path) -> list[str]:
-    """What may be a leftover: paths relative to the cache. To be called before receipts are read.
-
-    Raises:
-        CacheError: the folder cannot be listed.
-    """
+    """What may be a leftover: paths in the cache. To be called before receipts are read."""
     on_their_way = re.compile(rf"\.({re.escape(PLAN_FILE)}|rows-\w+)\..*\.tmp|rows-[0-9a-f]{{16}}")
     beside = [name for name in _list(root) if on_their_way.fullmatch(name)]
     return beside + [f"{SHARD_FOLDER}/{name}" for name in _list(root / SHARD_FOLDER)]
@@ -358,9 +354,6 @@ def prune(root: Path, leftovers: tuple[Leftover, ...]) -> tuple[str, ...]:
 
     Returns:
         The paths that were removed, relative to the cache.
-
-    Raises:
-        StorageError: the file system refused.
     """
     removed = []
     for leftover in leftovers:

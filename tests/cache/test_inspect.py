@@ -16,7 +16,7 @@ from gaam_cache.inspect import inspect
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.shard import receipt_path
 from tests.cache.published import write_cache
-from tests.cache.reading.test_many_shards import number_everywhere
+from tests.cache.store.test_many_shards import number_everywhere
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]

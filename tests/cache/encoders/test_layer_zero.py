@@ -22,7 +22,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, NumericsError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.test_states import TEXTS, config_for
-from tests.cache.verification.test_verify import only_reason, spoil
+from tests.cache.store.test_verify import only_reason, spoil
 from tests.conftest import ARCHITECTURES, Outcome
 
 POOLS = ("mean", "last", "first", "max")

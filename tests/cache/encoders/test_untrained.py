@@ -21,7 +21,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.extraction.recorded import extract_command, recorded_config
 from tests.cache.encoders.test_states import TEXTS, config_for, reference
 from tests.cache.hub.test_hub_protocol import MODEL, Command, World, check_failed, extract, world
-from tests.cache.verification.forgery import edit_plan
+from tests.cache.store.forgery import edit_plan
 from tests.conftest import ARCHITECTURES, Outcome, shard_bytes
 
 __all__ = ["extract", "world"]  # fixtures

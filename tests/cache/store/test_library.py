@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gaam_cache.format import shard
 
 from gaam_cache.errors import StorageError
+from gaam_cache.store import shard
 
 CHECKSUM = range(44, 48)
 """Where it lies in a superblock of version 2: what HDF5 1.14 left wrong in images in memory."""

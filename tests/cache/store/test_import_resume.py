@@ -12,7 +12,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.errors import ConfigError, GaamError
-from tests.cache.importing.making import labels, run, save, states
+from tests.cache.store.making import labels, run, save, states
 from tests.conftest import shard_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ KILLER = """
 import os, signal, sys
 from pathlib import Path
 import gaam_cache.store.importing  # every fork finds it loaded
-from tests.cache.importing.making import run
+from tests.cache.store.making import run
 
 file, folder = Path(sys.argv[1]), Path(sys.argv[2])
 CALLS = {name: getattr(os, name) for name in ("fsync", "link", "rename")}
@@ -155,14 +155,14 @@ def test_a_shard_that_is_not_that_of_the_files_is_found(tmp_path: Path) -> None:
     assert gaam_cache.verify(root).good
     found = gaam_cache.verify(root, recompute_rows=39)
     assert [bad.name for bad in found.bad] == [shard.name]
-    assert "is not that of the files" in found.bad[0].reason
+    assert "has other states than its files" in found.bad[0].reason
 
 
 def test_two_at_once_share_the_work(tmp_path: Path) -> None:
     file = save(tmp_path / "all.npz", ARRAYS)
     run(file, out=tmp_path / "whole")
     code = (
-        "import sys; from pathlib import Path; from tests.cache.importing.making import run\n"
+        "import sys; from pathlib import Path; from tests.cache.store.making import run\n"
         "print(run(Path(sys.argv[1]), out=Path(sys.argv[2])).shards_made)"
     )
     command = [sys.executable, "-c", code, str(file), str(tmp_path / "c")]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ import gaam_cache
 from gaam_cache.errors import ConfigError, DataError, GaamError, NumericsError
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.dtypes import LARGEST
-from tests.cache.importing.making import BFloat16, labels, run, safetensors_bytes, save, states
+from tests.cache.store.making import BFloat16, labels, run, save, states
 
 TRAIN = states(9)
 GOOD = {"embeddings": TRAIN, "labels": labels(9)}
@@ -300,7 +298,7 @@ def test_a_folder_with_another_cache_is_refused_before_states_are_read(
 ) -> None:
     save(tmp_path / "train.npz", GOOD)
     run(tmp_path / "train.npz", out=tmp_path / "c")
-    monkeypatch.setattr("gaam_cache.store.importing.look_at", None)
+    monkeypatch.setattr("gaam_cache.store.importing._look_at", None)
     for out in (tmp_path / "c", tiny_cache):
         with pytest.raises(ConfigError, match="holds another cache"):
             run(tmp_path / "train.npz", out=out, storage_dtype="float16")
@@ -311,74 +309,5 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "train.npz", X=TRAIN, y=objects)
     np.save(tmp_path / "train_X.npy", objects)
     for name in ("train.npz", "train_X.npy"):
-        with pytest.raises(GaamError, match="pickles, which are never read"):
+        with pytest.raises(GaamError, match="object"):
             run(tmp_path / name, out=tmp_path / "c")
-
-
-def test_columns_first_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    np.savez(tmp_path / "train.npz", X=np.asfortranarray(TRAIN), y=labels(9))
-    with pytest.raises(DataError, match=r"np\.ascontiguousarray"):
-        run(tmp_path / "train.npz", out=tmp_path / "c")
-
-
-def test_a_type_that_is_not_read_is_listed_beside_others(tmp_path: Path) -> None:
-    content = safetensors_bytes(
-        {"train.X": TRAIN, "train.y": labels(9), "q": np.zeros(4, np.uint8)}
-    )
-    content = content.replace(b'"dtype": "U8"', b'"dtype": "F8"')
-    (tmp_path / "a.safetensors").write_bytes(content)
-    assert run(tmp_path / "a.safetensors", out=tmp_path / "c").left[0].endswith("q F8 (4,)")
-    with pytest.raises(DataError, match="a type that is not read"):
-        run(tmp_path / "a.safetensors", out=tmp_path / "d", arrays=("train=q",))
-
-
-def test_nothing_outside_of_an_hdf5_file_is_read(tmp_path: Path) -> None:
-    other = save(tmp_path / "other.h5", {"X": TRAIN})
-    raw = tmp_path / "raw.bin"
-    raw.write_bytes(TRAIN.tobytes())
-    layout = h5py.VirtualLayout(TRAIN.shape, TRAIN.dtype)
-    layout[:] = h5py.VirtualSource(str(other), "X", TRAIN.shape)
-    with h5py.File(tmp_path / "train.h5", "w") as file:
-        file["y"], file["real"] = labels(9), TRAIN
-        file["soft"] = h5py.SoftLink("/real")
-        file["linked"] = h5py.ExternalLink(str(other), "/X")
-        file.create_dataset("far", TRAIN.shape, TRAIN.dtype, external=[(str(raw), 0, TRAIN.nbytes)])
-        file.create_virtual_dataset("virtual", layout)
-        file.create_dataset("unwritten", (10**12, 3, 4), np.float32)
-        file.create_dataset("part", (9, 3, 4), np.float32, chunks=(1, 3, 4))[:5] = 1
-        file.create_dataset("large", (9, 3 * 2**20, 10), np.float32, chunks=(9, 2**20, 10))
-        file["loop"] = file["/"]
-        del file["loop"]
-    for name, said in {
-        "soft": "a soft link",
-        "linked": "an external link",
-        "far": "in other files",
-        "virtual": "in other files",
-        "unwritten": "bytes were written",
-        "part": "5 of 9 chunks were written",
-        "large": "a chunk of",
-    }.items():
-        with pytest.raises(DataError, match="cannot be states") as caught:
-            run(tmp_path / "train.h5", out=tmp_path / "c", arrays=(f"train={name}",))
-        assert said in str(caught.value)
-    run(tmp_path / "train.h5", out=tmp_path / "c", arrays=("train=real",))
-
-
-def test_members_of_an_archive_need_no_suffix_and_none_is_left_out(tmp_path: Path) -> None:
-    """As NumPy reads them; what it would not read as an array is refused."""
-    save(tmp_path / "with.npz", GOOD)
-    with zipfile.ZipFile(tmp_path / "with.npz") as whole:
-        contents = {Path(name).stem: whole.read(name) for name in whole.namelist()}
-    for name, members in {
-        "train": contents,
-        "twice": contents | {"labels.npy": contents["labels"]},
-        "else": contents | {"read.me": b"not an array"},
-    }.items():
-        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as archive:
-            for member, content in members.items():
-                archive.writestr(member, content)
-    run(tmp_path / "train.npz", out=tmp_path / "c")
-    np.testing.assert_array_equal(gaam_cache.open_cache(tmp_path / "c")["train"].embeddings, TRAIN)
-    for name in ("twice", "else"):
-        with pytest.raises(GaamError):
-            run(tmp_path / f"{name}.npz", out=tmp_path / "d")

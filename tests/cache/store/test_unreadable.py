@@ -6,9 +6,9 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from gaam_cache.format import files
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
@@ -71,22 +71,22 @@ def test_what_may_not_be_read_now_is_not_called_damaged_and_stays(
     gaam_cache.extract(tiny_config)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "nothing is remembered"))
     before = shard_bytes(tiny_config.out)
-    opened = files._open_waiting_for_nothing
+    opened = os.open
     for kind, start in FILES.items():
 
-        def refusing(path: Path, start: str = start) -> int:
-            if path.name.startswith(start):
+        def refusing(path: Any, *flags: int, start: str = start) -> int:
+            if Path(path).name.startswith(start):
                 number = getattr(errno, reason)
                 raise OSError(number, os.strerror(number), str(path))
-            return opened(path)
+            return opened(path, *flags)
 
         for name, words in commands(tiny_config, tmp_path).items():
             if kind == "shard" and name not in READ_THE_SHARD:
                 continue
             case = f"{name}, {kind}"
-            monkeypatch.setattr(files, "_open_waiting_for_nothing", refusing)
+            monkeypatch.setattr(os, "open", refusing)
             outcome = gaam(*words)
-            monkeypatch.setattr(files, "_open_waiting_for_nothing", opened)
+            monkeypatch.setattr(os, "open", opened)
             assert outcome.code == 1, (case, outcome)
             assert outcome.err.count("error:") == 1, (case, outcome)
             said = outcome.out + outcome.err.replace("nothing is known to be damaged", "")
@@ -99,14 +99,14 @@ def test_a_broken_disk_is_still_found_by_verify(
     tiny_config: ExtractConfig, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gaam_cache.extract(tiny_config)
-    opened = files._open_waiting_for_nothing
+    opened = os.open
 
-    def failing(path: Path) -> int:
-        if path.name.startswith("test-00001-"):
+    def failing(path: Any, *flags: int) -> int:
+        if Path(path).name.startswith("test-00001-"):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return opened(path)
+        return opened(path, *flags)
 
-    monkeypatch.setattr(files, "_open_waiting_for_nothing", failing)
+    monkeypatch.setattr(os, "open", failing)
     outcome = gaam("verify", tiny_config.out)
     assert outcome.code == 3
     assert "bad: test-00001" in outcome.out

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gaam_cache.format import pieces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaam_cache.store import files as pieces
 from gaam_cache.store.digest import digest_of, hash_file, open_sealed, seal_parts
 from gaam_cache.store.files import write_file
 

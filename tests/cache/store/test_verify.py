@@ -20,7 +20,7 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
 from gaam_cache.store.plan import read_plan
 from gaam_cache.store.verify import find_leftovers, list_files
-from tests.cache.verification.forgery import edit_json, edit_plan, replace_shard, run_bounded
+from tests.cache.store.forgery import edit_json, edit_plan, replace_shard, run_bounded
 from tests.conftest import Outcome, build_encoder, shard_bytes, write_csv
 
 Gaam = Callable[..., Outcome]
@@ -101,40 +101,25 @@ def test_a_truncated_or_longer_file_is_found(left: int | str, cache: Path) -> No
         gaam_cache.open_cache(cache)
 
 
-EVERY = [37, pytest.param(1, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("step", EVERY)
-def test_every_changed_byte_of_a_shard_is_found(step: int, smallest: Path) -> None:
-    path = shard_file(smallest, "train-00000")
+def test_quick_reads_receipts_and_sizes_alone(gaam: Gaam, cache: Path) -> None:
+    path = shard_file(cache)
     content = path.read_bytes()
-    missed = []
-    with path.open("r+b", buffering=0) as file:
-        for place in range(0, len(content), step):
-            byte = content[place]
-            os.pwrite(file.fileno(), bytes([byte ^ 1 << place % 8]), place)
-            if gaam_cache.verify(smallest).good:
-                missed.append(place)
-            os.pwrite(file.fileno(), bytes([byte]), place)
-    assert missed == []
-    assert len(content) > 5000
-    assert gaam_cache.verify(smallest).good
+    path.write_bytes(content[:-1] + b"x")
+    assert gaam("verify", cache, "--quick").code == 0
+    assert gaam("verify", cache).code == 3
+    path.write_bytes(content[:-1])
+    assert gaam("verify", cache, "--quick").code == 3
+    assert gaam("verify", cache, "--quick", "--recompute", 1).code == 2
 
 
-@pytest.mark.parametrize("step", [5, *EVERY[1:]])
-def test_every_changed_byte_of_a_receipt_is_found(step: int, smallest: Path) -> None:
-    path = receipt_of(smallest, "train-00000")
-    content = path.read_bytes()
-    missed = []
-    for place in range(0, len(content), step):
-        changed = bytearray(content)
-        changed[place] ^= 1 << place % 2
-        path.write_bytes(changed)
-        if gaam_cache.verify(smallest).good:
-            missed.append(place)
-    path.write_bytes(content)
-    assert missed == []
-    assert gaam_cache.verify(smallest).good
+def test_what_h5py_finds_must_be_what_the_receipt_says(cache: Path) -> None:
+    """Another name, attribute or data set than the receipt has, though all hashes agree."""
+    receipt = json.loads(receipt_of(cache).read_text())
+    content = shard_file(cache).read_bytes()
+    for old, new in ((b"num_tokens", b"num_tokenz"), (b"gaam-shard", b"gaam-shart")):
+        assert old in content
+        replace_shard(cache, NAME, content.replace(old, new), receipt["datasets"])
+        assert only_reason(cache)
 
 
 def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
@@ -167,14 +152,14 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("truncated", value=11), "truncated"),
         (put("datasets", "embeddings", "dtype", value="float32"), "reaches beyond|overlaps"),
         (put("datasets", "embeddings", "dtype", value="bfloat16"), "does not hold what the plan"),
-        (put("datasets", "embeddings", "dtype", value="object"), "unknown dtype"),
+        (put("datasets", "embeddings", "dtype", value="object"), "of a type or shape"),
         (put("datasets", "embeddings", "offset", value=10**9), "reaches beyond"),
         (put("datasets", "embeddings", "offset", value=-64), "whole numbers"),
         (put("datasets", "embeddings", "offset", value=64.0), "whole numbers"),
         (put("datasets", "embeddings", "offset", value=True), "whole numbers"),
         (put("datasets", "embeddings", "shape", value=[10, 3, 2**40]), "reaches beyond"),
         (put("datasets", "embeddings", "shape", value=[10, 32, 3]), "does not hold what the plan"),
-        (put("datasets", "embeddings", "shape", value=[10] * 5), "dimensions"),
+        (put("datasets", "embeddings", "shape", value=[10] * 5), "of a type or shape"),
         (put("datasets", "embeddings", "shape", value=7), "not iterable"),
         (put("datasets", "more", value={"offset": 0, "shape": [10], "dtype": "int64"}), "does not"),
         (put("datasets", value=[]), ""),
@@ -319,47 +304,26 @@ def spoil(cache: Path, key: str, index: Any, value: Any, name: str = NAME) -> No
         ("label", 3, -1, "'label' of row 23 is -1"),
         ("row", 5, 24, "'row' of row 25 is 24"),
         ("num_tokens", 0, 0, "'num_tokens' of row 20 is 0"),
-        ("num_tokens", 0, 65, "'num_tokens' of row 20 is 65, must be 1 to 64"),
+        ("num_tokens", 0, 65, "'num_tokens' of row 20 is 65"),
     ],
 )
 def test_a_wrong_number_is_found_though_the_receipt_agrees(
     key: str, index: Any, value: Any, reason: str, cache: Path
 ) -> None:
     spoil(cache, key, index, value)
-    gaam_cache.open_cache(cache)  # the read side does not look at every number; verify does
     assert reason in only_reason(cache)
-
-
-def test_largest_and_smallest_finite_numbers_are_good(cache: Path) -> None:
-    spoil(cache, "embeddings", (0, 0), 65504.0)
-    spoil(cache, "embeddings", (1, 0), -65504.0)
-    spoil(cache, "embeddings", (2, 0), 2.0**-24)
-    assert gaam_cache.verify(cache).good
-
-
-def test_numbers_beyond_the_first_chunk_are_checked(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gaam_cache.store.read.CHUNK_BYTES", 64)
-    assert gaam_cache.verify(cache).good
-    spoil(cache, "embeddings", (9, 2, 31), np.inf)
-    assert "row 29, layer 3, feature 31" in only_reason(cache)
-    spoil(cache, "embeddings", (9, 2, 31), 0)
-    spoil(cache, "row", 9, 20)
-    assert "'row' of row 29 is 20" in only_reason(cache)
 
 
 def test_a_shard_in_the_place_of_another_is_found(cache: Path) -> None:
     other = json.loads(receipt_of(cache, "train-00001").read_text())
     image = shard_file(cache, "train-00001").read_bytes()
     replace_shard(cache, NAME, image, other["datasets"])
-    assert "'start'" in only_reason(cache)  # the file itself says which rows it holds
+    assert "'row'" in only_reason(cache)  # the file itself says which rows it holds
 
 
 def test_every_bad_shard_gets_one_line_whose_command_repairs_it(
     gaam: Gaam, cache: Path, made: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = shard_bytes(made.out)
     path = shard_file(cache)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     receipt_of(cache, "train-00000").write_text("{")
@@ -379,7 +343,6 @@ def test_every_bad_shard_gets_one_line_whose_command_repairs_it(
     more = ("--set", "batch-tokens=64", "-q")  # all that a plan does not record
     assert gaam(*arguments, *more).code == 0
     assert gaam("verify", cache).code == 0
-    assert shard_bytes(cache) == good
 
 
 def test_the_repair_command_quotes_what_the_plan_says(cache: Path) -> None:

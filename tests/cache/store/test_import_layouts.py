@@ -17,7 +17,7 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.import_config import ImportConfig
 from gaam_cache.store.importing import preview_import
-from tests.cache.importing.making import FORMATS, BFloat16, labels, run, save, states
+from tests.cache.store.making import FORMATS, BFloat16, labels, run, save, states
 
 TRAIN, TEST = states(21, seed=1), states(10, seed=2)
 STORED = ("float16", "float32", "bfloat16")
@@ -178,7 +178,7 @@ def test_files_of_other_libraries_and_big_endian_numbers(tmp_path: Path) -> None
 
 def test_sentence_embeddings_are_one_layer(tmp_path: Path) -> None:
     """What a user of sentence-transformers has: (rows, features)."""
-    np.savez(tmp_path / "train.npz", embeddings=TRAIN[:, 0], labels=labels(21))
+    np.savez(tmp_path / "train.npz", embeddings=np.asfortranarray(TRAIN[:, 0]), labels=labels(21))
     run(tmp_path / "train.npz", out=tmp_path / "c")
     np.testing.assert_array_equal(
         gaam_cache.open_cache(tmp_path / "c")["train"].embeddings[:], TRAIN[:, :1]
