@@ -5,10 +5,14 @@ B batch, T positions (tokens, frames, patches), L layers, D hidden size.
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import MethodType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -17,6 +21,7 @@ from torch import Tensor, nn
 
 from gaam_cache.devices import out_of_memory, send
 from gaam_cache.encoders._model.span import Span
+from gaam_cache.encoders._model.weights import waiting
 from gaam_cache.encoders.poolings._base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
@@ -50,11 +55,15 @@ class Forward(ABC):
     Either forward hooks on a stack of layers pool each layer as it is produced, and no layer's
     states outlive the layer; or the model is asked for its hidden states and those are pooled.
     Which of the two, and when there is a mask, is set from outside: see ``probe``.
+
+    A model may change while it reads: BigBird leaves its sparse attention for good at its first
+    short text. Batches are run by a copy of the loaded model, and by a new one each where it
+    changes; copies share the parameters.
     """
 
     mask: Mask = "always"
-    stack: nn.ModuleList | None = None
-    """The layers that are hooked; None asks the model for its hidden states."""
+    stack: str | None = None
+    """Name of the layers that are hooked; None asks the model for its hidden states."""
     last_from_output = False
     """Whether the last layer's states are the model's output rather than that of the last layer:
     Llama and GPT-2 normalise in between."""
@@ -67,9 +76,13 @@ class Forward(ABC):
     """What has a state, for messages."""
     unit: ClassVar[str] = "positions"
     """What the length of a row counts."""
+    changes = False
+    """Whether the model was seen to change while it read a row."""
+    renews = True
+    """Whether every batch, and every row alone, is read by a model that has read nothing."""
 
     def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
-        self.model = model
+        self._loaded = model
         self.device = device
         self._poolings = load_poolings(pooling)
         self.takes = frozenset(inspect.signature(model.forward).parameters)
@@ -78,6 +91,12 @@ class Forward(ABC):
         for setting, value in (("return_dict", True), ("output_hidden_states", False)):
             if hasattr(config := getattr(model, "config", None), setting):
                 setattr(config, setting, value)
+        self.model = self._renewed()
+
+    def _renewed(self) -> Any:
+        """A copy of the loaded model, which shares its weights."""
+        shared = (*self._loaded.parameters(), *waiting(self._loaded))
+        return copy.deepcopy(self._loaded, {id(held): held for held in shared})
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:
@@ -109,6 +128,8 @@ class Forward(ABC):
         mask = None
         if self.mask == "always" or (self.mask == "where padded" and batch.padded):
             mask = self.mask_of(batch)
+        if self.renews:
+            self.model = self._renewed()
         if self.stack is None:
             layers = self._reduced_hidden_states(batch, mask)
         else:
@@ -116,9 +137,16 @@ class Forward(ABC):
         return self._together(layers)
 
     def reference(self, item: Any) -> dict[str, Tensor]:
-        """The pooled hidden states of one row, computed by transformers alone."""
-        batch = self.batch([item])
-        return self._together(self._reduced_hidden_states(batch, self.mask_of(batch)))
+        """The pooled hidden states of one row, by transformers and a model that reads no batch."""
+        batch, of_batches = self.batch([item]), self.model
+        self.model = self._renewed() if self.renews else self._loaded
+        try:
+            layers = self._reduced_hidden_states(batch, self.mask_of(batch))
+            if self.renews:
+                self.changes |= not _same(self.model, self._loaded, set())
+        finally:
+            self.model = of_batches
+        return self._together(layers)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """An array where the model reads it."""
@@ -176,9 +204,8 @@ class Forward(ABC):
         here_B = length_B.to(x_BTD.device)
         return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
 
-    def _hooked(
-        self, stack: nn.ModuleList, batch: Batch, mask: Tensor | None
-    ) -> list[dict[str, Tensor]]:
+    def _hooked(self, name: str, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
+        stack = self.model.get_submodule(name)
         states: dict[int, dict[str, Tensor]] = {}
 
         def keep(layer: int, x_BTD: Any) -> None:
@@ -214,6 +241,41 @@ class Forward(ABC):
             raise Unusable(
                 f"it fails on {shape} {self.reads}: {type(error).__name__}: {said:.200}"
             ) from error
+
+
+def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
+    """Whether two copies hold the same; what cannot be compared does not.
+
+    Hooks are left out: transformers sets its own when it first runs.
+    """
+    pair = id(now), id(before)
+    if now is before or pair in seen:
+        return True
+    if type(now) is not type(before):
+        return False
+    seen.add(pair)
+    if isinstance(now, Tensor):
+        return not now.is_meta and now.dtype == before.dtype and torch.equal(now, before)
+    if isinstance(now, partial):
+        now, before = ((one.func, one.args, one.keywords) for one in (now, before))
+    if isinstance(now, MethodType):
+        now, before = ((one.__func__, one.__self__) for one in (now, before))
+    if isinstance(now, list | tuple):
+        return len(now) == len(before) and all(
+            _same(one, other, seen) for one, other in zip(now, before, strict=True)
+        )
+    if isinstance(now, nn.Module) or (hasattr(now, "__dict__") and not callable(now)):
+        now, before = vars(now), vars(before)
+    if isinstance(now, Mapping):
+        names = {name for name in (*now, *before) if "hooks" not in str(name)}
+        return all(
+            name in now and name in before and _same(now[name], before[name], seen)
+            for name in names
+        )
+    try:
+        return pickle.dumps(now) == pickle.dumps(before) or bool(now == before)
+    except Exception:  # noqa: BLE001 whatever a foreign object says
+        return False
 
 
 def _shape(batch: Batch) -> tuple[int, ...]:

@@ -57,6 +57,8 @@ def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest:
         except Unusable:
             if place == len(candidates) - 1:
                 raise
+    forward.renews = forward.changes
+    _check_again(forward, rows, alone, dtype)
     some = next(iter(alone[0].values()))
     typical = [row for row in rows if len(row) <= longest][-1]
     stack = _find_stack(forward, typical, some.shape[1])
@@ -86,42 +88,45 @@ def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest:
 
 
 def _alone(forward: Forward, rows: Items, dtype: str) -> list[dict[str, Tensor]]:
-    """States of every row alone, which must not depend on what was read before."""
-    first = [forward.reference(row) for row in reversed(rows)][::-1]
+    """States of every row alone, from the last to the first."""
+    alone = [forward.reference(row) for row in reversed(rows)][::-1]
+    for states in (states for pooled in alone for states in pooled.values()):
+        if not bool(torch.isfinite(states).all()):
+            place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
+            raise Unusable(
+                f"layer {place + forward.first_layer} yields numbers that are not finite in "
+                f"{dtype}: try another --dtype"
+            )
+    return alone
+
+
+def _check_again(forward: Forward, rows: Items, alone: list[dict[str, Tensor]], dtype: str) -> None:
+    """Refuse a model that is another one in another order, though each row has a fresh copy."""
     for number in [*range(0, len(rows), ROWS), len(rows) - 1]:
-        before = first[number]
         for name, states in forward.reference(rows[number]).items():
-            if not bool(torch.isfinite(states).all()):
-                place = int((~torch.isfinite(states)).any(-1)[0].nonzero()[0])
-                layer = place + forward.first_layer
-                raise Unusable(
-                    f"layer {layer} yields numbers that are not finite in {dtype}: "
-                    "try another --dtype"
-                )
-            apart = _apart(before[name], states)
+            apart = _apart(alone[number][name], states)
             if not apart <= ROUNDING[dtype]:
                 raise Unusable(
                     f"the same {forward.named(rows[number])} give other states the second "
                     f"time, off by {apart:.1e} of their norm: the model keeps something of what it "
                     "read before, or draws random numbers"
                 )
-    return first
 
 
 def _apart(states: Tensor, alone: Tensor) -> float:
     return float(relative(states.cpu().numpy(), alone.cpu().numpy()).max())
 
 
-def _find_stack(forward: Forward, row: Any, num_layers: int) -> nn.ModuleList | None:
-    """Find the list of layers whose outputs are the hidden states; none if there is none."""
+def _find_stack(forward: Forward, row: Any, num_layers: int) -> str | None:
+    """Name of the list of layers whose outputs are the hidden states; none if there is none."""
     batch = forward.batch([row, row[::-1]])
     mask = forward.mask_of(batch)
     stacks = [
-        module
-        for module in forward.model.modules()
+        (name, module)
+        for name, module in forward.model.named_modules()
         if isinstance(module, nn.ModuleList) and len(module) == num_layers + forward.first_layer - 1
     ]
-    for stack in stacks:
+    for name, stack in stacks:
         seen: dict[int, Any] = {}
         try:
             with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
@@ -133,7 +138,7 @@ def _find_stack(forward: Forward, row: Any, num_layers: int) -> nn.ModuleList | 
         last = getattr(output, "last_hidden_state", None)
         if all(same[:-1]) and (same[-1] or _same(last, expected[-1])):
             forward.last_from_output = not same[-1]
-            return stack
+            return name
     return None
 
 

@@ -83,7 +83,7 @@ def load_trained(
         for file in files:
             weights = opened.enter_context(safe_open(file, framework="pt"))
             tensors |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
-        model, info = model_class(model_config).from_pretrained(
+        model, info = type(skeleton(model_config)).from_pretrained(
             None,
             config=model_config,
             state_dict=tensors,
@@ -119,11 +119,11 @@ def _own(model: nn.Module) -> None:
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
-    for held in {id(held): held for held in _waiting(model)}.values():
+    for held in {id(held): held for held in waiting(model)}.values():
         held |= {name: tensor.clone() for name, tensor in held.items()}
 
 
-def _waiting(model: nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+def waiting(model: nn.Module) -> Iterator[dict[str, torch.Tensor]]:
     """Weights that accelerate keeps on the CPU until a layer is run on a GPU."""
     for module in model.modules():
         for hook in _hooks(module):
@@ -186,17 +186,19 @@ def _names_in(model: nn.Module, part: nn.Module) -> set[str]:
     return {name for name, tensor in named if id(tensor) in used}
 
 
-def model_class(model_config: transformers.PretrainedConfig) -> Any:
-    """The class that ``AutoModel`` takes for a configuration."""
-    return type(skeleton(model_config))
+def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
+    """The model that ``AutoModel`` makes; ``T5EncoderModel`` and its kind where one was saved."""
+    auto: Any = transformers.AutoModel
+    encoder: Any = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(model_config), None)
+    if encoder is not None and encoder.__name__ in (model_config.architectures or ()):
+        auto = transformers.AutoModelForTextEncoding
+    return auto.from_config(model_config, trust_remote_code=False, **options)
 
 
 def skeleton(model_config: transformers.PretrainedConfig) -> Any:
     """The model without any memory for its weights."""
     with torch.device("meta"):
-        return transformers.AutoModel.from_config(
-            copy.deepcopy(model_config), trust_remote_code=False
-        )
+        return _built(copy.deepcopy(model_config))
 
 
 def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype: str) -> Any:
@@ -211,9 +213,7 @@ def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would set those of GPUs too
-        model = transformers.AutoModel.from_config(
-            model_config, dtype=torch.float32, trust_remote_code=False
-        )
+        model = _built(model_config, dtype=torch.float32)
     return model.to(getattr(torch, dtype))
 
 

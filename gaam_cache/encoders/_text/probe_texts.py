@@ -22,9 +22,14 @@ WINDOW = re.compile(
 
 
 def probe_lengths(settings: dict[str, Any], shortest: int, max_length: int) -> list[int]:
-    """Lengths of the texts that are tried, in order: short ones, beyond windows, the maximum."""
-    beyond = sorted({w + 1 for w in _windows(settings) if SHORT_LENGTHS[-1] <= w < max_length})
-    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], max_length}
+    """Lengths of the texts that are tried, in order: short ones, beyond windows, the maximum.
+
+    And one that is no multiple of a block, where the maximum is: BigBird fills up others.
+    """
+    windows = set(_windows(settings))
+    beyond = sorted({w + 1 for w in windows if SHORT_LENGTHS[-1] <= w < max_length})
+    blocks = any(w > 1 and max_length % w == 0 for w in windows)
+    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], max_length - blocks, max_length}
     return sorted(n for n in chosen if min(shortest, max_length) <= n <= max_length)
 
 
