@@ -14,8 +14,8 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders import _model as module
 from gaam_cache.encoders._deviation import ROUNDING, recompute_limit, relative
-from gaam_cache.encoders._model import encoder as module
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.format.layout import missing_shards
 from gaam_cache.verification.verify import verify

@@ -34,7 +34,7 @@ import transformers
 import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model import probe
+from gaam_cache.encoders import _probe as probe
 from gaam_cache.errors import GaamError
 from tests.cache.encoders.walking import main, names_that_take
 from tests.tiny import WORDS, write_csv
@@ -293,7 +293,7 @@ def judge(name: str, root: Path) -> dict[str, Any]:
         seen["leaks"] = {k: v for k, v in found.leaks.items() if v < 1e9}
         return found
 
-    sys.modules["gaam_cache.encoders._model.encoder"].probe = spy  # type: ignore[attr-defined]
+    sys.modules["gaam_cache.encoders._model"].probe = spy  # type: ignore[attr-defined]
     try:
         seen["runs"] = build(name, root / "encoder")
     except NotBuildable as error:

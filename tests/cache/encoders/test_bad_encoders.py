@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._text.tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError, GaamError
+from gaam_cache.errors import GaamError
 
 KEYS = ("config.json", "model_type"), ("config.json", "num_hidden_layers"), (
     "config.json", "hidden_size"), ("config.json", "num_attention_heads"), (
@@ -47,23 +44,3 @@ def test_every_setting_is_right_or_one_message(
             encoder = TextEncoder.open(config)
             encoder.load()
             encoder.encode(encoder.prepare(["goal bank", "star"]).items)
-
-
-def test_a_maximum_leaves_something_of_a_text(tiny_config: ExtractConfig) -> None:
-    for length in (1, 2):
-        with pytest.raises(ConfigError, match="at least 3"):
-            gaam_cache.extract(replace(tiny_config, max_length=length))
-    assert not tiny_config.out.exists()
-    gaam_cache.extract(replace(tiny_config, max_length=3))
-    cache = gaam_cache.open_cache(tiny_config.out)
-    assert cache["train"].num_tokens.max() == 3
-    assert cache["train"].embeddings[:].shape[0] == len(cache["train"])
-
-
-def test_a_tokenizer_that_cuts_nothing_is_refused(
-    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = TextEncoder.open(tiny_config)
-    monkeypatch.setattr(Tokens, "ids", lambda _, rows, max_length=None: [[5] * 999 for _ in rows])
-    with pytest.raises(ConfigError, match="does not cut"):
-        encoder.prepare(["goal"])

@@ -80,19 +80,6 @@ def test_states_equal_transformers_one_text_at_a_time(
     np.testing.assert_allclose(states, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_several_poolings_come_from_one_pass(
-    architecture: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    pools = ("last", "mean", "max", "first")
-    config = replace(config_for(encoders[architecture], tmp_path), pool=pools)
-    gaam_cache.extract(config)
-    split = gaam_cache.open_cache(config.out)["train"]
-    for pool in pools:
-        expected = reference(encoders[architecture], TEXTS, 60, pool)
-        np.testing.assert_allclose(split.pooled(pool)[:], expected, atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("architecture", "causal"), [("llama", True), ("gpt2", True), ("bert", False)]
 )
@@ -102,17 +89,6 @@ def test_probe_finds_out_whether_a_model_is_causal(
     encoder = TextEncoder.open(config_for(encoders[architecture], tmp_path))
     encoder.load()
     assert (encoder._forward.mask == "never") is causal
-
-
-def test_llama_one_token_text_without_special_tokens(
-    encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    config = config_for(encoders["gpt2"], tmp_path, ["goal", "bank"])
-    gaam_cache.extract(config)
-    split = gaam_cache.open_cache(config.out)["train"]
-    assert split.num_tokens.tolist() == [1, 1]
-    expected = reference(encoders["gpt2"], ["goal", "bank"], 60)
-    np.testing.assert_allclose(split.embeddings[:], expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -127,23 +103,9 @@ def test_half_precision_encoder_stays_near_float32(
     assert 0 < error < {"bfloat16": 3e-2, "float16": 4e-3}[dtype]
 
 
-@pytest.mark.parametrize("storage_dtype", ["float16", "bfloat16"])
-def test_half_precision_storage_rounds_to_nearest(
-    storage_dtype: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    full = config_for(encoders["bert"], tmp_path)
-    half = replace(full, storage_dtype=storage_dtype, out=tmp_path / "half")
-    gaam_cache.extract(full)
-    gaam_cache.extract(half)
-    exact = torch.from_numpy(gaam_cache.open_cache(full.out)["train"].embeddings[:])
-    stored = gaam_cache.open_cache(half.out)["train"].embeddings[:]
-    expected = exact.to(getattr(torch, storage_dtype)).float().numpy()
-    np.testing.assert_array_equal(stored.astype(np.float32), expected)
-
-
 @needs_minilm
 def test_minilm_equals_transformers(tmp_path: Path) -> None:
-    from gaam_cache.encoders._locate import locate
+    from gaam_cache.encoders._located import locate
 
     folder = locate(DEFAULT_ENCODER, None).path
     texts = [

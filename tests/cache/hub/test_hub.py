@@ -12,8 +12,8 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
-from gaam_cache.encoders import _locate
-from gaam_cache.encoders._locate import locate
+from gaam_cache.encoders import _located
+from gaam_cache.encoders._located import locate
 from gaam_cache.errors import ConfigError, HubError, NotFoundError
 from gaam_cache.hub import fetch as hub
 from gaam_cache.messages import install
@@ -130,8 +130,8 @@ def test_declared_class_names_keep_their_order(
 def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _locate.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
-    monkeypatch.setattr(_locate, "PACKAGE_SHA256", "0" * 64)
+    assert _located.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
+    monkeypatch.setattr(_located, "PACKAGE_SHA256", "0" * 64)
     with pytest.raises(HubError, match=re.escape(install("demo"))):
         locate(DEFAULT_ENCODER, None)
 
@@ -139,6 +139,6 @@ def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
 def test_without_the_package_the_default_encoder_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_locate, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(_located, "PACKAGE", "no_such_package")
     with pytest.raises(HubError, match=re.escape(install("demo"))):
         locate(DEFAULT_ENCODER, None)

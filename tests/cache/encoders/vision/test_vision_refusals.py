@@ -12,15 +12,12 @@ import transformers
 from torch import nn
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._vision.forward import VisionForward
-from gaam_cache.encoders._vision.layout import Layout
+from gaam_cache.encoders._forward import Unusable
+from gaam_cache.encoders._pictures import Layout, find_layout
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.encoders.vision import VisionEncoder
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.sources._base import Rows
+from gaam_cache.encoders.vision import VisionEncoder, _VisionForward
+from gaam_cache.errors import ConfigError
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
-from tests.cache.encoders.vision.pictures import Drawn, noise
 
 
 def load(encoder: type, folder: Path, **options: Any) -> Any:
@@ -75,24 +72,8 @@ def test_a_size_that_is_not_the_models_is_refused(tmp_path: Path) -> None:
         load(VisionEncoder, folder)
     assert "doesn't match model" in caught.value.details["found"]
     with_processor(folder, size={"height": 4, "width": 4})
-    with pytest.raises(ConfigError, match="smaller than its patches"):
+    with pytest.raises(ConfigError, match="larger than pictures"):
         load(VisionEncoder, folder)
-
-
-def test_max_length_is_for_texts(tmp_path: Path) -> None:
-    folder = FAMILIES["vit"].save(tmp_path)
-    assert VisionEncoder.open(ExtractConfig(encoder=str(folder), max_length=16)).max_length == 16
-    with pytest.raises(ConfigError, match="--max-length is for texts"):
-        load(VisionEncoder, folder, max_length=17)
-
-
-def test_patches_that_are_not_those_of_the_configuration_are_refused(tmp_path: Path) -> None:
-    folder = FAMILIES["dinov2"].save(tmp_path)  # which takes pictures of any size
-    encoder = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu"))
-    encoder.max_length = 15
-    with pytest.raises(ConfigError) as caught:
-        encoder.load()
-    assert "16 positions depend on the picture" in caught.value.details["found"]
 
 
 def test_a_mask_beside_the_picture_is_refused(
@@ -105,29 +86,6 @@ def test_a_mask_beside_the_picture_is_refused(
         with pytest.raises(ConfigError) as caught:
             opened.load()
         assert f"gives {name} beside the picture" in caught.value.details["found"]
-
-
-def test_a_thin_picture_is_refused_when_the_rows_are_read(tmp_path: Path) -> None:
-    import numpy as np
-
-    class Pictures(Rows):
-        kind = "vision"
-
-        def contents(self) -> Any:
-            return ()
-
-        essences = contents
-
-        def excerpt(self, row: int) -> str:
-            return str(row)
-
-    thin = Drawn(np.zeros((1, 80_000, 3), np.uint8))
-    rows = Pictures(inputs=[noise()[0], thin], labels=["a", "b"], class_names=None, origin="here")
-    folder = FAMILIES["clip"].save(tmp_path)
-    encoder = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu"))
-    with pytest.raises(DataError, match="too long and thin") as caught:
-        encoder.fit({"train": rows})
-    assert caught.value.details["where"] == "a picture of 80000 x 1"
 
 
 class Embedding(nn.Module):
@@ -172,9 +130,8 @@ class Embedding(nn.Module):
 
 
 def measured(model: nn.Module) -> Layout:
-    forward = VisionForward(model, device=torch.device("cpu"), pooling=["mean"])
-    forward.measure((3, 4, 4), "float32")
-    return forward.layout
+    forward = _VisionForward(model, device=torch.device("cpu"), pooling=["mean"])
+    return find_layout(forward, (3, 4, 4), "float32")
 
 
 def test_patches_are_found_wherever_they_stand() -> None:

@@ -14,7 +14,7 @@ import gaam_cache
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.pictures import FIGURES, Drawn, figures, noise
 from tests.cache.encoders.vision.test_vision_states import reference
-from tests.conftest import Outcome, shard_bytes
+from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
 
@@ -75,32 +75,6 @@ def test_figures_are_told_apart_on_the_states_of_an_untrained_encoder(
     accuracy = {row["head"]: row["accuracy"]["mean"] for row in report["rows"]}
     assert set(accuracy) == {"linear", "lbfgs"}
     assert min(accuracy.values()) > 0.42, accuracy  # chance is 0.25, and 0.03 its deviation
-
-
-def test_batches_and_shards_of_any_size_give_the_same_states(tmp_path: Path, gaam: Gaam) -> None:
-    data = write_figures(tmp_path / "data", {"train": 40, "test": 12})
-    encoder = FAMILIES["dinov2-registers"].save(tmp_path / "dinov2-registers")
-    states = []
-    for number, options in enumerate(
-        (["batch-tokens=16"], ["batch-tokens=100", "--set", "shard-rows=7"], ["batch-tokens=5000"])
-    ):
-        cache = tmp_path / f"cache{number}"
-        where = ["--encoder", encoder, "--dataset", data, "--out", cache, "--pool", "mean,first"]
-        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--set", *options)
-        assert outcome.code == 0, outcome.err
-        train = gaam_cache.open_cache(cache)["train"]
-        assert train.num_tokens.tolist() == [16] * 40
-        states.append((train.pooled("mean")[:], train.pooled("first")[:]))
-        before = shard_bytes(cache)
-        for file in sorted((cache / "shards").glob("train-*.json"))[:1]:
-            file.unlink()
-        outcome = gaam("extract", *where, "--storage-dtype", "float32", "--set", *options)
-        assert outcome.code == 0, outcome.err
-        assert shard_bytes(cache) == before
-    for mean, first in states[1:]:
-        np.testing.assert_allclose(mean, states[0][0], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(first, states[0][1], rtol=1e-4, atol=1e-5)
-    assert set(FIGURES) == set(gaam_cache.open_cache(cache).class_names)
 
 
 def test_files_of_many_shapes_and_modes_give_the_states_of_their_pictures(
