@@ -172,10 +172,7 @@ class Encoder(ABC):
         self.load()
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
-        """Learn from the rows of all splits what has to be known of them; most need nothing.
-
-        Nothing of a row that is not in the training split may have a say in the states.
-        """
+        """Learn from the rows of all splits; of others than training none may have a say."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

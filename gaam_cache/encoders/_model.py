@@ -288,10 +288,7 @@ class ModelEncoder(Encoder):
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:
-    """The arithmetic for ``auto``: bfloat16 where the device has instructions for it.
-
-    Else float16 on a GPU of NVIDIA, float32 elsewhere.
-    """
+    """Of ``auto`` bfloat16 where the device has it, else float16 on a GPU, float32 elsewhere."""
     check_arithmetic(asked, device)
     if asked != "auto":
         return asked

@@ -217,7 +217,7 @@ def test_pictures_are_rows_of_a_table_lines_of_stdin_and_arguments(
 ) -> None:
     pytest.importorskip("PIL", reason="the package Pillow (extra 'vision') is not installed")
     from tests.cache.encoders.vision.models import FAMILIES
-    from tests.cache.encoders.vision.test_vision_task import write_figures
+    from tests.cache.encoders.vision.pictures import write_figures
 
     data = tmp_path / "pictures"
     write_figures(data, {"train": 12, "test": 8})

@@ -8,17 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._deviation import relative
 from gaam_cache.encoders.text import TextEncoder, probe_lengths
 from gaam_cache.errors import ConfigError
-from gaam_cache.format.plan import read_plan
 from tests.cache.encoders import architectures
 
 SIZES = {
@@ -32,7 +29,7 @@ SIZES = {
 }
 
 
-def phi3_long_rope(switch: int = 32) -> Any:
+def phi3_long_rope(switch: int) -> Any:
     scaling = {
         "rope_type": "longrope",
         "rope_theta": 10000.0,
@@ -49,16 +46,7 @@ def phi3_long_rope(switch: int = 32) -> Any:
 
 
 def saved(config: Any, folder: Path) -> Path:
-    architectures.save(architectures.draw(config), folder)
-    return folder
-
-
-def test_positions_that_switch_with_the_longest_text_keep_lengths_apart(tmp_path: Path) -> None:
-    folder = saved(phi3_long_rope(), tmp_path / "encoder")
-    config = architectures.extract(folder, tmp_path)
-    assert read_plan(config.out).batching == "equal lengths"
-    expected = architectures.reference(folder, architectures.texts())
-    assert architectures.compare(config, expected) < 1e-5
+    return architectures.save(architectures.draw(config), folder)
 
 
 @pytest.mark.parametrize("switch", [2, 63, 64, 100])
@@ -136,13 +124,6 @@ def test_lengths_reach_beyond_every_window_that_a_configuration_names() -> None:
     assert 97 not in lengths
     assert max(lengths) == 512
     assert probe_lengths(named, 3, 2) == [2]
-
-
-def test_very_small_states_are_not_blamed_for_the_steps_of_float16() -> None:
-    alone = np.random.default_rng(0).normal(scale=1e-7, size=(3, 64)).astype(np.float32)
-    stored = alone.astype(np.float16)
-    assert relative(stored, alone).min() > 0.01
-    assert relative(stored, alone, "float16").max() == 0
 
 
 @pytest.mark.parametrize("kind", [0, 1])

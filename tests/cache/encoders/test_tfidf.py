@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.tfidf import TfidfEncoder
 from gaam_cache.errors import ConfigError
-from tests.conftest import Outcome, random_rows, write_csv
+from tests.conftest import random_rows, write_csv
 
 ALL = ["tfidf", "tfidf:sublinear=false", "tfidf:ngrams=2,features=50", "tfidf:features=5",
        "tfidf:hashed=true,features=64", "tfidf:hashed=true,ngrams=2,sublinear=false"]  # fmt: skip
@@ -63,21 +61,6 @@ def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> N
     for split in ("train", "test"):
         expected = theirs.transform(texts(config, split)).toarray()
         np.testing.assert_allclose(cache[split].embeddings[:, 0], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("spec", ALL)
-def test_it_is_an_ordinary_cache(spec: str, config: ExtractConfig) -> None:
-    config = replace(config, encoder=spec, storage_dtype="float16")
-    assert gaam_cache.estimate(config).rows == {"train": 60, "test": 24}
-    summary = gaam_cache.extract(config)
-    assert (summary.num_layers, summary.rows) == (1, {"train": 60, "test": 24})
-    cache = gaam_cache.open_cache(config.out)
-    norms = np.linalg.norm(cache["train"].embeddings[:, 0].astype(np.float64), axis=1)
-    np.testing.assert_allclose(norms[norms > 0], 1, atol=2e-3)
-    checked = gaam_cache.verify(config.out, recompute_rows=20)
-    assert checked.good
-    assert checked.recomputed.rows == 20
-    assert gaam_cache.extract(config).shards_made == 0
 
 
 @pytest.mark.parametrize("spec", ALL)
@@ -159,23 +142,3 @@ def test_no_model_library_is_imported(config: ExtractConfig) -> None:
         "assert not {'transformers', 'tokenizers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_commands_take_it(
-    dataset: Path, tmp_path: Path, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "cache"
-    (tmp_path / "tfidf").mkdir()  # a folder of that name is not the encoder
-    monkeypatch.chdir(tmp_path)
-    arguments = ["extract", "--encoder", "tfidf:features=20", "--dataset", dataset, "--out", out]
-    assert "tfidf:features=20" in gaam(*arguments, "--dry-run").out
-    made = gaam(*arguments)
-    assert made.code == 0, made.err
-    about = json.loads(gaam("inspect", out, "--json").out)
-    assert (about["encoder"], about["num_layers"]) == ("tfidf:features=20", 1)
-    assert "tf-idf of words" in gaam("inspect", out).out
-    assert gaam("verify", out, "--recompute", 3).code == 0
-    options = ["--cache", out, "--runs", tmp_path / "runs", "--device", "cpu"]
-    trained = gaam("train", "--attn", "none", "--seeds", 2, "--epochs", 2, "--probe", *options)
-    assert trained.code == 0, trained.err
-    assert "through tfidf:features=20" in gaam("report", tmp_path / "runs").out

@@ -15,10 +15,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from tests.cache.encoders.test_states import TEXTS, config_for, reference
-from tests.cache.hub.test_hub_protocol import MODEL, Command, World, check_failed, extract, world
 from tests.conftest import ARCHITECTURES, shard_bytes
-
-__all__ = ["extract", "world"]  # fixtures
 
 
 def untrained(config: ExtractConfig, seed: int | None = None) -> ExtractConfig:
@@ -83,21 +80,3 @@ def test_no_weights_need_be_there(
     summary = gaam_cache.extract(untrained(config))
     there = gaam_cache.extract(untrained(replace(tiny_config, out=tmp_path / "with")))
     assert summary.fingerprint == there.fingerprint
-
-
-@pytest.mark.slow
-def test_no_weights_are_fetched_from_the_hub(
-    extract: Command,  # noqa: F811
-    world: World,  # noqa: F811
-) -> None:
-    options = ["--untrained-encoder"]
-    assert extract(*options, encoder=MODEL).code == 0
-    asked = world.hub.asked(MODEL)
-    assert {"config.json", "tokenizer.json"} <= asked
-    assert not [name for name in asked if name.endswith(".safetensors")]
-    assert "model.safetensors" not in extract.plan()["fingerprint_fields"]["encoder"]["files"]
-    offline = {"encoder": MODEL, "home": "home", "env": {"HF_HUB_OFFLINE": "1"}}
-    again, trained = extract.all({"more": options, **offline}, offline)
-    assert again.code == 0, again.err
-    assert extract.plan("c0")["fingerprint"] == extract.plan()["fingerprint"]
-    check_failed(trained, 1, "no local copy")

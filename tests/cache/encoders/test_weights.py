@@ -6,9 +6,7 @@ import itertools
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders import _weights as weights
 from gaam_cache.encoders._located import INDEX, WEIGHTS
 from gaam_cache.encoders._tokens import Tokens
 from gaam_cache.encoders.text import TextEncoder
@@ -131,16 +128,6 @@ def test_a_tokenizer_that_draws_its_tokens_is_refused(
         encoder.prepare(["goal", "bank"])
 
 
-def test_an_encoder_without_a_tokenizer_is_none(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ConfigError, match=r"holds no tokenizer|cannot read the encoder"):
-        opened(folder)
-    for file in folder.glob("*token*"):
-        file.unlink()
-    with pytest.raises(ConfigError, match=r"holds no tokenizer|cannot read the encoder"):
-        opened(folder)
-
-
 def test_a_text_that_the_tokenizer_cannot_read_is_one_message(folder: Path) -> None:
     model = models.WordLevel({"goal": 0, "bank": 1}, unk_token="[UNK]")
     Tokenizer(model).save(str(folder / "tokenizer.json"))
@@ -149,13 +136,6 @@ def test_a_text_that_the_tokenizer_cannot_read_is_one_message(folder: Path) -> N
     assert encoder.prepare(["goal"]).lengths == [1]
     with pytest.raises(ConfigError, match="cannot read a text"):
         encoder.prepare(["goal", "zzz"])
-
-
-def test_damaged_weights_are_one_message(folder: Path) -> None:
-    (folder / WEIGHTS).write_bytes(b"\x08" + b"\0" * 7 + b"garbage!")
-    config = replace(ExtractConfig(), encoder=str(folder))
-    with pytest.raises(ConfigError, match="cannot load the weights"):
-        TextEncoder.open(config).load()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -183,24 +163,3 @@ def test_attention_that_is_fetched_from_elsewhere_is_code(
     (folder / "config.json").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="brings its own code"):
         opened(folder)
-
-
-@pytest.mark.parametrize("wrapped", ["plain", "with a prefix", "partly on disk", "in a sequence"])
-def test_weights_that_wait_on_the_cpu_are_copies_of_the_file(wrapped: str) -> None:
-    """What accelerate keeps until a layer is run: views of a file would change with it."""
-    file = torch.arange(4.0)
-    held = {"weight": file[:2], "bias": file[2:]}
-    waiting: Any = {
-        "with a prefix": SimpleNamespace(dataset=SimpleNamespace(state_dict=held)),
-        "partly on disk": SimpleNamespace(state_dict=held),
-    }.get(wrapped, held)
-    hook = SimpleNamespace(weights_map=waiting)
-    model = torch.nn.Sequential(torch.nn.Linear(2, 1, device="meta"), torch.nn.ReLU())
-    model[0]._hf_hook = SimpleNamespace(hooks=(hook,)) if wrapped == "in a sequence" else hook  # type: ignore[assignment]
-    weights._own(model)
-    file.zero_()
-    assert held["weight"].tolist() == [0, 1]
-    assert held["bias"].tolist() == [2, 3]
-    assert weights.entry_device(model).type == "meta"
-    hook.execution_device = "cpu"
-    assert weights.entry_device(model).type == "cpu"

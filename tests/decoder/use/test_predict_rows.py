@@ -21,7 +21,7 @@ from gaam_decoder.config import TrainConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.test_vision_task import write_figures
+from tests.cache.encoders.vision.pictures import write_figures
 from tests.tiny import WORDS, random_rows
 
 WAYS: list[tuple[dict[str, Any], dict[str, Any]]] = [

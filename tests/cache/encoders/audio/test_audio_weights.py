@@ -15,11 +15,6 @@ from gaam_cache.encoders.audio import AudioEncoder
 from gaam_cache.errors import ConfigError
 from tests.cache.encoders.audio import sounds
 
-OLD = {
-    "parametrizations.weight.original0": "weight_g",
-    "parametrizations.weight.original1": "weight_v",
-}
-
 
 def states(folder: Path) -> torch.Tensor:
     encoder = AudioEncoder.open(ExtractConfig(encoder=str(folder)))
@@ -35,21 +30,6 @@ def rename(folder: Path, change: Any) -> int:
     return len(tensors.keys() - changed.keys())
 
 
-@pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "wav2vec2-group"])
-def test_weight_norm_under_its_old_names(
-    name: str, audio_encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    sounds.save(name, tmp_path)
-
-    def old(key: str) -> str:
-        for new, before in OLD.items():
-            key = key.replace(new, before)
-        return key
-
-    assert rename(tmp_path, old) == 2
-    assert torch.equal(states(tmp_path), states(audio_encoders[name]))
-
-
 @pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "wav2vec2-layer", "whisper"])
 def test_a_model_with_a_head(name: str, audio_encoders: dict[str, Path], tmp_path: Path) -> None:
     heads = {
@@ -62,14 +42,6 @@ def test_a_model_with_a_head(name: str, audio_encoders: dict[str, Path], tmp_pat
     model.save_pretrained(tmp_path)
     sounds.extractor_for(model.config).save_pretrained(tmp_path)
     assert torch.equal(states(tmp_path), states(audio_encoders[name]))
-
-
-def test_what_stands_for_masked_features_may_be_missing(
-    audio_encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    sounds.save("wavlm-layer", tmp_path)
-    assert rename(tmp_path, lambda key: None if "masked_spec_embed" in key else key) == 1
-    assert torch.equal(states(tmp_path), states(audio_encoders["wavlm-layer"]))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from contextlib import suppress
 from itertools import count
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -56,11 +55,3 @@ def test_any_chain_of_convolutions_is_two_numbers(chain: list[tuple[int, int, in
         assert steps(steps.last(y) + 1) == y + 1
     assert steps(steps.first(steps.least)) == through(chain, steps.first(steps.least))
     assert steps(steps.first(steps.least) - 1) == 0
-
-
-@pytest.mark.parametrize(
-    "count", [lambda n: n * n, lambda _: 7, lambda n: int(n**0.5), lambda n: n + n % 7]
-)
-def test_what_does_not_grow_evenly_is_refused(count: object) -> None:
-    with pytest.raises(Unusable, match="grow"):
-        measure(count, 1000, 20_000, "it")  # type: ignore[arg-type]

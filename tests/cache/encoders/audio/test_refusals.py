@@ -14,7 +14,6 @@ import soundfile
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders.audio import AudioEncoder
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError
@@ -45,13 +44,6 @@ def test_encoders_of_texts_read_no_sounds_and_those_of_sounds_no_texts(
             TextEncoder.open(ExtractConfig(encoder=str(folder)))
 
 
-def test_code_of_a_feature_extractor_is_never_run(copied: Callable[[str], Path]) -> None:
-    folder = copied("wavlm-layer")
-    change(folder / "preprocessor_config.json", auto_map={"AutoFeatureExtractor": "mine.Mine"})
-    with pytest.raises(ConfigError, match="brings its own code"):
-        opened(folder)
-
-
 def test_a_feature_extractor_that_draws_random_numbers_is_refused(
     copied: Callable[[str], Path],
 ) -> None:
@@ -59,30 +51,6 @@ def test_a_feature_extractor_that_draws_random_numbers_is_refused(
     change(folder / "preprocessor_config.json", dither=0.01)
     with pytest.raises(ConfigError, match="draws random numbers"):
         opened(folder)
-
-
-def test_another_rate_of_the_extractor_is_another_rate(copied: Callable[[str], Path]) -> None:
-    folder = copied("hubert-layer")
-    change(folder / "preprocessor_config.json", sampling_rate=8000)
-    encoder = opened(folder)
-    [length] = encoder.prepare([sounds.Tone(np.zeros(8000, dtype=np.float32), 8000)]).lengths
-    assert length == (8000 - 400) // 320 + 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"max_length": 100}, "--max-length is for texts"),
-        ({"prompt": "A: {text}"}, "--prompt means nothing to this encoder"),
-    ],
-)
-def test_settings_of_texts_are_refused(
-    settings: dict[str, Any], said: str, audio_encoders: dict[str, Path]
-) -> None:
-    config = ExtractConfig(encoder=str(audio_encoders["wavlm-layer"]), **settings)
-    with pytest.raises(ConfigError, match=said):
-        open_encoder("audio", config, {})
-    assert opened(audio_encoders["wavlm-layer"], max_length=1499).max_length == 1499
 
 
 def test_whisper_hears_half_a_minute_at_most(audio_encoders: dict[str, Path]) -> None:

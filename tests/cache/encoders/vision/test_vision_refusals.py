@@ -36,10 +36,8 @@ def test_an_encoder_for_other_rows_is_named(encoders: dict[str, Path], tmp_path:
         with pytest.raises(ConfigError, match="does not read such rows") as caught:
             load(VisionEncoder, folder)
         assert caught.value.details["found"] == f"model_type: {name}"
-    for name in ("vit", "clip-vision"):
-        with pytest.raises(ConfigError, match="does not read such rows") as caught:
-            load(TextEncoder, FAMILIES[name].save(tmp_path / name))
-        assert caught.value.details["found"].startswith("model_type: ")
+    with pytest.raises(ConfigError, match="does not read such rows"):
+        load(TextEncoder, FAMILIES["vit"].save(tmp_path / "vit"))
 
 
 @pytest.mark.parametrize("ratio", [0.75, 0.0])
@@ -54,38 +52,6 @@ def test_a_masked_autoencoder_is_refused_and_its_weights_are_not(
     config = transformers.ViTConfig(**SMALL)
     transformers.ViTModel.from_pretrained(tmp_path, config=config).save_pretrained(tmp_path)
     assert load(VisionEncoder, tmp_path)._forward.layout == Layout(1, 17)
-
-
-def test_layers_of_other_sizes_are_refused(tmp_path: Path) -> None:
-    swin = transformers.SwinConfig(embed_dim=8, depths=[1, 1, 1], num_heads=[2, 2, 2],
-                                   image_size=32, patch_size=2, window_size=4)  # fmt: skip
-    for number, config in enumerate((swin, transformers.ConvNextConfig(hidden_sizes=[8] * 4))):
-        save_model(config, folder := tmp_path / str(number))
-        with pytest.raises(ConfigError, match="does not yield a state for every layer and patch"):
-            load(VisionEncoder, with_processor(folder))
-
-
-def test_a_size_that_is_not_the_models_is_refused(tmp_path: Path) -> None:
-    folder = FAMILIES["vit"].save(tmp_path)
-    with_processor(folder, size={"height": 64, "width": 64})
-    with pytest.raises(ConfigError) as caught:
-        load(VisionEncoder, folder)
-    assert "doesn't match model" in caught.value.details["found"]
-    with_processor(folder, size={"height": 4, "width": 4})
-    with pytest.raises(ConfigError, match="larger than pictures"):
-        load(VisionEncoder, folder)
-
-
-def test_a_mask_beside_the_picture_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = FAMILIES["vit"].save(tmp_path)
-    for name in ("pixel_mask", "interpolate_pos_encoding"):
-        opened = VisionEncoder.open(ExtractConfig(encoder=str(folder), device="cpu"))
-        monkeypatch.setattr(opened._processor, "gives_beside", lambda name=name: frozenset([name]))
-        with pytest.raises(ConfigError) as caught:
-            opened.load()
-        assert f"gives {name} beside the picture" in caught.value.details["found"]
 
 
 class Embedding(nn.Module):
