@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gaam_cache.encoders._base import Encoder
-    from gaam_cache.encoders._inputs import Inputs
+    from gaam_cache.encoders._base import Encoder, Inputs
     from gaam_cache.extraction.tally import Tally
 
 __all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]

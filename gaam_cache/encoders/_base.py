@@ -1,17 +1,23 @@
-"""What an encoder is to the extraction."""
+"""What an encoder is to the extraction, and rows on their way to it.
+
+N rows, B rows of a batch.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import option_of, shortened
+from gaam_cache.messages import excerpt, option_of, shortened
 from gaam_cache.store.plan import Batching, describe_encoder
 
 if TYPE_CHECKING:
@@ -33,14 +39,73 @@ class Facts(NamedTuple):
     """What is said of an encoder when the work is done."""
 
     encoder: str
-    """Its label."""
     dtype: str
     max_length: int
     leak: float | None
     noun: str = "text"
-    """What people call a row."""
     unit: str = "tokens"
-    """What its length counts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """Rows made ready for an encoder, on the CPU."""
+
+    items: Sequence[Any]
+    """One entry per row: token ids, or what else the encoder reads. ``take``, where it has that,
+    gives the items of a batch."""
+    lengths: Sequence[int] | NDArray[np.int64]
+    """Length of every row in the encoder's unit (tokens)."""
+    truncated: Sequence[bool]
+    """Whether the row was longer than the maximum and was cut."""
+    extents: Sequence[int] | NDArray[np.int64] | None = None
+    """What must be equal where only rows of equal length may share a batch, if that is finer than
+    tokens and grows with them: of a sound its samples."""
+    decoded: bool = False
+    """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
+    thread while the encoder is busy."""
+    width: int | None = None
+    """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
+    filled to one length and there is no way around it."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What every row takes of a batch."""
+        length_N = np.asarray(self.lengths, dtype=np.int64)
+        return length_N if self.width is None else np.full_like(length_N, self.width)
+
+    def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
+        """The items of some rows, as ``Encoder.encode`` takes them."""
+        if hasattr(self.items, "take"):
+            return self.items.take(row_B)
+        return [self.items[row] for row in row_B]
+
+    def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
+        """The items of every batch in turn; what has to be decoded is, one batch ahead."""
+        if not self.decoded:
+            yield from map(self.batch, batches)
+            return
+        ahead: Future[Sequence[Any]] | None = None
+        with ThreadPoolExecutor(1, "decode") as reader:
+            for batch in [*batches, None]:
+                ready, ahead = ahead, None if batch is None else reader.submit(self.batch, batch)
+                if ready is not None:
+                    yield ready.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy(Sequence[Any]):
+    """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
+
+    rows: Sequence[Any]
+    make: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        """What is made of one row."""
+        return self.make(self.rows[row])
 
 
 class Encoder(ABC):
@@ -72,7 +137,6 @@ class Encoder(ABC):
     dtype: str
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
-    """Where it runs."""
 
     batching: Batching
     """Which texts may share a batch: measured by ``load``."""
@@ -108,10 +172,7 @@ class Encoder(ABC):
         self.load()
 
     def fit(self, rows: Mapping[str, Rows]) -> None:  # noqa: B027 nothing is to be learned
-        """Learn from the rows of all splits what has to be known of them; most need nothing.
-
-        Nothing of a row that is not in the training split may have a say in the states.
-        """
+        """Learn from the rows of all splits; of others than training none may have a say."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -121,9 +182,15 @@ class Encoder(ABC):
     def prepare(self, rows: Sequence[Any]) -> Inputs:
         """Make inputs of rows ready, as tokens if they are texts."""
 
-    @abstractmethod
     def refuse_empty(self, row: Any, where: str) -> DataError:
         """What to say of a row that has no length."""
+        return DataError(
+            f"a {self.noun} has no {self.unit} that could be pooled",
+            expected=f"at least one, within a maximum length of {self.max_length}",
+            found=excerpt(row),
+            where=where,
+            hint="remove the row",
+        )
 
     @abstractmethod
     def load(self) -> None:
@@ -150,14 +217,9 @@ def open_encoder(
 ) -> Encoder:
     """The encoder of a configuration, for rows of that kind.
 
-    Args:
-        kind: of the rows.
-        config: names it.
-        rows: all splits, for one that is fitted.
-        weights: whether they will be loaded.
-
     Raises:
-        ConfigError: no encoder reads such rows, or it cannot be found or used.
+        ConfigError: no encoder reads such rows, it cannot be found or used, or a setting means
+            nothing to it.
     """
     package, named = "gaam_cache.encoders", config.encoder.partition(":")[0]
     cls: type[Encoder] | None = None
@@ -171,27 +233,15 @@ def open_encoder(
             expected=f"rows of {cls.called}",
             found=f"rows of {kind}: --dataset {config.dataset}",
         )
-    _refuse_others(cls, config)
+    defaults = {one.name: one.default for one in fields(ExtractConfig)}
+    for name, which in OF_SOME.items():
+        if getattr(config, name) != defaults[name] and name not in cls.takes:
+            raise ConfigError(
+                f"{option_of(name)} means nothing to this encoder",
+                expected=f"an encoder {which}",
+                found=shortened(config.encoder),
+                hint=f"leave {option_of(name)} out",
+            )
     opened = cls.open(config) if weights else cls.open_outline(config)
     opened.fit(rows)
     return opened
-
-
-def _refuse_others(cls: type[Encoder], config: ExtractConfig) -> None:
-    """Refuse a setting that means nothing to an encoder.
-
-    Raises:
-        ConfigError: naming it.
-    """
-    defaults = {one.name: one.default for one in fields(ExtractConfig)}
-    for name, which in OF_SOME.items():
-        value = getattr(config, name)
-        if value != defaults[name] and name not in cls.takes:
-            option = option_of(name)
-            raise ConfigError(
-                f"{option} means nothing to this encoder",
-                expected=f"an encoder {which}",
-                found=option if value is True else f"{option} {shortened(str(value))}",
-                where=shortened(config.encoder),
-                hint=f"leave {option} out",
-            )

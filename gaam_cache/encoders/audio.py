@@ -1,33 +1,37 @@
-"""Audio encoders of the transformers library: WavLM, HuBERT, wav2vec 2.0, Whisper and others."""
+"""Audio encoders of the transformers library: WavLM, HuBERT, wav2vec 2.0, Whisper and others.
+
+B batch, T rows of features, D hidden size.
+"""
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import soxr
 import transformers
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._audio.clip import QUALITY, Clips, Sound
-from gaam_cache.encoders._audio.features import Features
-from gaam_cache.encoders._audio.forward import SoundForward
-from gaam_cache.encoders._audio.hearing import Hearing
-from gaam_cache.encoders._audio.probe_sounds import probe_sounds
-from gaam_cache.encoders._inputs import Inputs
+from gaam_cache.encoders._base import Inputs, Lazy
+from gaam_cache.encoders._forward import Batch, Forward, Unusable
 from gaam_cache.encoders._located import Located
-from gaam_cache.encoders._model.encoder import ModelEncoder
-from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.probe import Items
-from gaam_cache.encoders._model.weights import skeleton
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.encoders._model import ModelEncoder
+from gaam_cache.encoders._probe import Items
+from gaam_cache.encoders._sounds import QUALITY, Clip, Hearing
+from gaam_cache.encoders._weights import encoder_part, skeleton
+from gaam_cache.errors import DataError
 from gaam_cache.sources._base import Rows
 
-OUTLINE_POSITIONS = 500
-"""Of the sound by which the shape is told without weights."""
+TWINS = (1, 2, 5, 12, 25, 47)
+"""Positions of the sounds that are tried together, two of each; the longest is 0.9 s of most
+encoders."""
+LONGEST = 120
+"""Of the longest one: beyond 80, where WavLM begins to round distances, and the 70 that others look
+back. All together cost as much as a minute of sound; every shard proves longer ones."""
 
 
 class AudioEncoder(ModelEncoder):
@@ -47,7 +51,9 @@ class AudioEncoder(ModelEncoder):
 
     noun: ClassVar[str] = "sound"
     unit: ClassVar[str] = "frames"
+    given: ClassVar[frozenset[str]] = frozenset({"input_values", "input_features"})
     reads: ClassVar[str] = "an audio encoder and feature extractor"
+    states_of: ClassVar[str] = "stretch of a sound"
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing
 
@@ -55,41 +61,24 @@ class AudioEncoder(ModelEncoder):
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        try:
-            hearing = cls._listen(located, config, model_config)
-        except Unusable as reason:
-            raise _refusal(config.encoder, reason) from reason
-        longest = hearing.positions(hearing.max_samples)
-        if config.max_length not in (None, longest):  # which is what a plan records
-            raise ConfigError(
-                "--max-length is for texts",
-                expected="clip-seconds, the longest sound",
-                found=f"--max-length {config.max_length}",
-            )
-        encoder = cls(located, config, model_config, longest)
-        encoder._hearing = hearing
-        return encoder
-
-    @classmethod
-    def _listen(
-        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
-    ) -> Hearing:
-        part = audio_part(skeleton(model_config).eval())
-        takes = frozenset(inspect.signature(part.forward).parameters)
         # torch says so of every layer of WavLM
         warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask", UserWarning)
-        return Hearing(
-            Features(located.path, model_config, takes),
-            part,
+        hearing = Hearing(
+            located.path,
+            encoder_part(skeleton(model_config).eval()),
             seconds=config.clip_seconds,
             published=config.published_audio,
         )
+        longest = hearing.positions(hearing.max_samples)
+        encoder = cls(located, config, model_config, longest)
+        encoder._hearing = hearing
+        return encoder
 
     def _settings(self) -> dict[str, Any]:
         hearing = self._hearing
         filled = {"published": "filled with zeros to 5 s, not normalised, all pooled"}
         return {
-            "features": hearing.features.identity(),
+            "features": hearing.identity(),
             "sampling_rate": hearing.rate,
             "max_samples": hearing.max_samples,
             "resampling": f"soxr {QUALITY}",
@@ -97,15 +86,12 @@ class AudioEncoder(ModelEncoder):
             **(filled if hearing.published else {}),
         }
 
-    def _part_of(self, model: Any) -> Any:
-        return audio_part(model)
-
-    def prepare(self, rows: Sequence[Sound]) -> Inputs:
+    def prepare(self, rows: Sequence[Any]) -> Inputs:
         """How long every sound will be; it is decoded when it is asked for."""
         hearing = self._hearing
         extents = [hearing.extent(sound) for sound in rows]
         return Inputs(
-            items=Clips(rows, hearing.clip),
+            items=Lazy(rows, hearing.clip),
             lengths=[hearing.positions(extent) for extent in extents],
             truncated=[hearing.is_cut(sound) for sound in rows],
             extents=extents,
@@ -114,17 +100,13 @@ class AudioEncoder(ModelEncoder):
         )
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Refuse a sound that is too short before anything is computed.
-
-        Raises:
-            DataError: naming the first one.
-        """
+        """Refuse a sound that is too short before anything is computed."""
         for part in rows.values():
             for row, sound in enumerate(part.inputs):
                 if not self._hearing.positions(self._hearing.extent(sound)):
                     raise self.refuse_empty(sound, f"{part.origin}, row {row + 1}")
 
-    def refuse_empty(self, row: Sound, where: str) -> DataError:
+    def refuse_empty(self, row: Any, where: str) -> DataError:
         """A sound too short for one position."""
         least = self._hearing.least_samples / self._hearing.rate
         return DataError(
@@ -136,31 +118,79 @@ class AudioEncoder(ModelEncoder):
         )
 
     def _without_numbers(self) -> dict[str, Tensor]:
-        return self._hearing.zeros_of(self._hearing.width or OUTLINE_POSITIONS)
+        return self._hearing.zeros()
 
-    def _forward_of(self, part: Any, model: Any) -> SoundForward:
-        return SoundForward(
-            part, device=self.device, pooling=self._config.pool, hearing=self._hearing
-        )
+    def _forward_of(self, part: Any, model: Any) -> _SoundForward:
+        forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
+        forward.hearing = self._hearing
+        forward.takes_mask &= not self._hearing.published
+        return forward
 
     def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
-        clips, longest = probe_sounds(self._hearing)
+        """Sounds from the shortest to the longest.
+
+        Where every sound is filled to one length there are few: each costs as much as the longest.
+        """
+        hearing = self._hearing
+        least, most = (hearing.positions(n) for n in (hearing.least_samples, hearing.max_samples))
+        if hearing.width is None:
+            lengths = sorted({least, *(n for n in (*TWINS, LONGEST) if least < n < most), most})
+            lengths = [n for n in lengths if n <= LONGEST] or [most]
+            twins = TWINS[-1]
+        else:
+            lengths, twins = [max(1, most // 3), most], most // 3
+        clips: list[Clip] = []
+        longest = 0
+        for number, length in enumerate(lengths):
+            # at one end or the other of what has so many positions
+            extent = hearing.last(length) if number % 2 else hearing.first(length)
+            extent = max(hearing.least_samples, min(extent, hearing.max_samples))
+            waves = [_sound(extent, hearing.rate, number, i) for i in range(1 + (length <= twins))]
+            clips += map(hearing.clip_of, waves)
+            if length <= twins:
+                longest = extent
         return [clips], longest
 
-    def _failed(self, reason: Unusable) -> ConfigError:
-        return _refusal(self.name, reason)
+
+class _SoundForward(Forward):
+    """Features, filled with zeros behind the sound."""
+
+    hearing: Hearing
+
+    def batch(self, items: Sequence[Clip]) -> Batch:
+        """Features as the model takes them, in its arithmetic."""
+        width = max(len(clip.x) for clip in items)
+        x_BT = np.zeros((len(items), width, *items[0].x.shape[1:]), dtype=np.float32)
+        for row, clip in enumerate(items):
+            x_BT[row, : len(clip.x)] = clip.x
+        real_B = np.array([clip.real for clip in items])
+        pooled_B = np.array([self.hearing.positions(clip.extent) for clip in items])
+        features = self.hearing.shaped(self.to_device(x_BT)).to(self.dtype)
+        return Batch(
+            inputs={self.hearing.input_name: features},
+            length_B=self.to_device(pooled_B),
+            padded=int(real_B.min()) < width,
+            positions=self.hearing.positions_of_features(width),
+            mask=self.to_device((np.arange(width) < real_B[:, None]).astype(np.int64)),
+        )
+
+    def mask_of(self, batch: Batch) -> Tensor:
+        """(B, T)."""
+        assert batch.mask is not None
+        return batch.mask
+
+    def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
+        if batch.positions is None or x_BTD.shape[1] < batch.positions:
+            raise Unusable(f"a layer has {x_BTD.shape[1]} states, not {batch.positions}")
+        return super()._reduce(x_BTD, batch)
 
 
-def _refusal(name: str, reason: Unusable) -> ConfigError:
-    return ConfigError(
-        f"'{name}' does not yield a state for every layer and stretch of a sound",
-        expected="an audio encoder whose hidden states transformers returns from what its feature "
-        "extractor makes of a sound",
-        found=str(reason),
-        hint="choose another encoder",
-    )
-
-
-def audio_part(model: Any) -> Any:
-    """What reads the sound: of an encoder-decoder model, its encoder."""
-    return model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
+def _sound(samples: int, rate: int, number: int, twin: int) -> NDArray[np.float32]:
+    """Noise; its twin is a rising tone that comes in after some silence."""
+    if not twin:
+        noise = np.random.default_rng(number).normal(scale=0.1, size=samples)
+        return noise.astype(np.float32)
+    t = np.arange(samples) / rate
+    tone = 0.3 * np.sin(2 * np.pi * (200 + 40 * number + 300 * t) * t)
+    tone[: samples // 4] = 0
+    return tone.astype(np.float32)

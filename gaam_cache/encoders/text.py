@@ -1,32 +1,43 @@
-"""Text encoders of the transformers library, BERT-like and Llama-like."""
+"""Text encoders of the transformers library, BERT-like and Llama-like.
+
+B batch, T tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._inputs import Inputs
+from gaam_cache.encoders._base import Inputs
+from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
 from gaam_cache.encoders._located import Located
-from gaam_cache.encoders._model.choices import check_reads
-from gaam_cache.encoders._model.encoder import ModelEncoder
-from gaam_cache.encoders._model.forward import Unusable
-from gaam_cache.encoders._model.probe import Items
-from gaam_cache.encoders._text.choices import choose_max_length
-from gaam_cache.encoders._text.forward import TextForward, text_part, vocabulary
-from gaam_cache.encoders._text.probe_texts import SHORT_LENGTHS, probe_lengths, probe_texts
-from gaam_cache.encoders._text.prompt import Prompt
-from gaam_cache.encoders._text.prompted import PromptedTokens
-from gaam_cache.encoders._text.tokens import Tokens, check_tokenizer
-from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import excerpt
+from gaam_cache.encoders._model import ModelEncoder
+from gaam_cache.encoders._probe import ROWS, Items
+from gaam_cache.encoders._prompt import Prompt, PromptedTokens
+from gaam_cache.encoders._tokens import TokenIds, Tokens, choose_max_length
 
 OUTLINE_TOKENS = 128
 """Of the text by which the shape is told without weights."""
+CAUSAL_SHIFT = 1e-6
+"""Largest relative effect of a later token that counts as none. To be taken for bidirectional by
+mistake costs a causal model some speed; the other mistake would cost the states their truth."""
+SHORT_LENGTHS = (1, 2, 3, 5, 8, 12, 17, 23, 31, 47, 64)
+"""Of texts that are tried together: neighbours enough for what only now and then goes wrong, as
+choices among equals do."""
+LONG_TEXTS = 4
+"""Lengths just beyond a window or switch of the configuration that are tried, at most."""
+WINDOW = re.compile(
+    r"window|block|chunk|original_max|local|stride|conv.*kernel|max_distance|buckets"
+)
+"""Settings of a configuration that may name a length at which a model begins to act otherwise."""
 
 
 class TextEncoder(ModelEncoder):
@@ -41,31 +52,31 @@ class TextEncoder(ModelEncoder):
         ``batching`` says which texts may share a batch.
     """
 
+    given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
     reads: ClassVar[str] = "a text encoder and tokenizer"
+    states_of: ClassVar[str] = "token"
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "prompt_file", "pool_over"}
     _tokens: Tokens
-    _prompt: Prompt | None = None
+    _prompt: Prompt | None
 
     @classmethod
     def _read(
         cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
     ) -> Self:
-        check_reads(model_config, config.encoder, "input_ids", cls.reads)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             located.path, local_files_only=True, trust_remote_code=False
         )
-        check_tokenizer(tokenizer, located.path)
         longest = choose_max_length(config.max_length, tokenizer, model_config)
         encoder = cls(located, config, model_config, longest)
-        encoder._tokens = Tokens(tokenizer, model_config, config.encoder)
-        prompt, over_text = Prompt.of(config.prompt, config.prompt_file), config.pool_over == "text"
-        if prompt or over_text:
-            tokens = PromptedTokens(
-                tokenizer, model_config, config.encoder, prompt=prompt, over_text=over_text
-            )
-            tokens.check_room(longest)
-            encoder._tokens = tokens
-            encoder._prompt = prompt
+        encoder._prompt = Prompt.of(config.prompt, config.prompt_file)
+        over_text = config.pool_over == "text"
+        if encoder._prompt or over_text:
+            encoder._tokens = PromptedTokens(
+                tokenizer, model_config, located.path, prompt=encoder._prompt,
+                over_text=over_text, max_length=longest,
+            )  # fmt: skip
+        else:
+            encoder._tokens = Tokens(tokenizer, model_config, located.path)
         return encoder
 
     def _settings(self) -> dict[str, Any]:
@@ -79,46 +90,19 @@ class TextEncoder(ModelEncoder):
     def _more_files(self) -> set[str]:
         return self._tokens.files()
 
-    def _part_of(self, model: Any) -> Any:
-        return text_part(model)
-
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """Token ids of every text, cut at the maximum length; raises as ``Tokens.prepare``."""
         return self._tokens.prepare(rows, self.max_length)
-
-    def refuse_empty(self, row: str, where: str) -> DataError:
-        """A text without tokens, or none that is left beside its prompt."""
-        if isinstance(self._tokens, PromptedTokens):
-            return DataError(
-                "no token of a text is left to pool"
-                if self._config.pool_over == "text"
-                else "no token of a text is left beside the prompt",
-                expected=f"at least one, and no more than {self.max_length} with what is around it",
-                found=excerpt(row),
-                where=where,
-                hint="remove the row, or look at the prompt and at --max-length",
-            )
-        return DataError(
-            "the tokenizer makes no token of a text",
-            expected="at least one token",
-            found=repr(row),
-            where=where,
-            hint="remove the row",
-        )
 
     def _without_numbers(self) -> dict[str, Tensor]:
         length = min(OUTLINE_TOKENS, self.max_length)
         return {"input_ids": torch.zeros((1, length), dtype=torch.long, device="meta")}
 
-    def _forward_of(self, part: Any, model: Any) -> TextForward:
+    def _forward_of(self, part: Any, model: Any) -> _TextForward:
         size = self._vocabulary(part, model)
-        forward = TextForward(
-            part,
-            device=self.device,
-            pooling=self._config.pool,
-            pad_id=self._tokens.pad_id(size),
-            vocabulary=size,
-        )
+        forward = _TextForward(part, device=self.device, pooling=self._config.pool)
+        forward.vocabulary = size
+        forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
             raise Unusable(
                 "its tokenizer gives tokens types other than 0 (token_type_ids), which would have "
@@ -127,8 +111,13 @@ class TextEncoder(ModelEncoder):
         return forward
 
     def _vocabulary(self, part: Any, model: Any) -> int | None:
-        text_config = self._model_config.get_text_config()
-        return vocabulary(part, model) or getattr(text_config, "vocab_size", None)
+        """How many token ids the model has embeddings for."""
+        for one in (part, model):
+            with suppress(NotImplementedError, AttributeError):
+                if isinstance(found := one.get_input_embeddings(), nn.Embedding):
+                    return found.num_embeddings
+        size: int | None = getattr(self._model_config.get_text_config(), "vocab_size", None)
+        return size
 
     def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
         """Texts with the tokens in them that mean something to the model, and texts without.
@@ -145,12 +134,100 @@ class TextEncoder(ModelEncoder):
         marked = [self._tokens.marks(part, size), []]
         return [probe_texts(lengths, size, avoid, marks) for marks in marked], SHORT_LENGTHS[-1]
 
-    def _failed(self, reason: Unusable) -> ConfigError:
-        return ConfigError(
-            f"'{self.name}' does not yield a state for every layer and token",
-            expected="a text encoder whose hidden states transformers returns from token ids alone",
-            found=str(reason),
-            hint="leave layer-zero out"
-            if "layer-zero" in str(reason)
-            else "choose another encoder, or fewer tokens with --max-length",
+
+class _TextForward(Forward):
+    """Token ids, filled on the right."""
+
+    pad_id = 0
+    vocabulary: int | None = None
+    """How many token ids the model has embeddings for."""
+
+    def batch(self, items: Sequence[Any]) -> Batch:
+        """Token ids as (B, T)."""
+        tokens = TokenIds.of(items)
+        padded_BT = tokens.padded(self.pad_id)
+        if self.vocabulary is not None and (largest := int(padded_BT.max())) >= self.vocabulary:
+            raise Unusable(
+                f"the tokenizer makes the token {largest}, "
+                f"the model has embeddings for {self.vocabulary}"
+            )
+        longest = padded_BT.shape[1]
+        span = None
+        if tokens.span_N2 is not None:
+            start_B, stop_B = np.ascontiguousarray(tokens.span_N2.T)
+            width = max(1, int((stop_B - start_B).max()))
+            span = Span(self.to_device(start_B), self.to_device(stop_B - start_B), width)
+        return Batch(
+            inputs={"input_ids": self.to_device(padded_BT)},
+            length_B=self.to_device(tokens.length_N),
+            padded=int(tokens.length_N.min()) < longest,
+            positions=longest,
+            span=span,
         )
+
+    def mask_of(self, batch: Batch) -> Tensor:
+        """(B, T)."""
+        position_T = torch.arange(batch.inputs["input_ids"].shape[1], device=self.device)
+        return (position_T < batch.length_B[:, None]).long()
+
+    def is_causal(self, items: Sequence[Any]) -> bool:
+        """Whether another last token shifts no state before it: not at all, where it is causal."""
+        for ids in (items[len(items) // 2], items[-1]):
+            if len(ids) < 2:
+                return False
+            other = next((i for text in items for i in text if i != ids[-1]), ids[-1])
+            runs = []
+            for tokens in (ids, [*ids[:-1], other]):
+                try:
+                    _, layers = self.hidden_states(self.batch([np.array(tokens)]), None)
+                except Unusable:
+                    return False
+                runs.append(layers[-1][:, :-1].float())
+            if not bool((runs[0] - runs[1]).norm() <= CAUSAL_SHIFT * runs[0].norm()):
+                return False
+        return True
+
+
+def probe_lengths(settings: dict[str, Any], shortest: int, max_length: int) -> list[int]:
+    """Lengths of the texts that are tried, in order: short ones, beyond windows, the maximum.
+
+    And one that is no multiple of a block, where the maximum is: BigBird fills up others.
+    """
+    windows = set(_windows(settings))
+    beyond = sorted({w + 1 for w in windows if SHORT_LENGTHS[-1] <= w < max_length})
+    blocks = any(w > 1 and max_length % w == 0 for w in windows)
+    chosen = {shortest, *SHORT_LENGTHS, *beyond[:LONG_TEXTS], max_length - blocks, max_length}
+    return sorted(n for n in chosen if min(shortest, max_length) <= n <= max_length)
+
+
+def _windows(settings: Any, name: str = "") -> Iterator[int]:
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            yield from _windows(value, f"{name}.{key}")
+    elif isinstance(settings, list | tuple):
+        for value in settings:
+            yield from _windows(value, name)
+    elif type(settings) is int and WINDOW.search(name):
+        yield settings
+
+
+def probe_texts(
+    lengths: list[int], vocabulary: int | None, avoid: Sequence[int], marks: Sequence[int]
+) -> list[list[int]]:
+    """Token ids of texts that begin alike for nobody, from the shortest to the longest.
+
+    The second text of every length has the marks in it, spread from its first to its last token.
+    """
+    size = vocabulary or 256
+    # from the middle: ids that mean something and are not declared lie at the ends
+    free = [i for i in range(size // 4, size - size // 4) if i not in set(avoid)] or [0]
+    rng = np.random.default_rng(0)
+    counts = [ROWS if length <= SHORT_LENGTHS[-1] else 1 for length in lengths]
+    texts = []
+    for length, count in zip(lengths, counts, strict=True):
+        for number in range(count):
+            ids = [free[i] for i in rng.integers(len(free), size=length)]
+            for i, mark in enumerate(marks if number else ()):
+                ids[i * (length - 1) // max(1, len(marks) - 1)] = mark
+            texts.append(ids)
+    return texts

@@ -5,24 +5,21 @@ B batch, D features.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
 import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder
-from gaam_cache.encoders._inputs import Inputs
-from gaam_cache.encoders._words import grams, words_of
+from gaam_cache.devices import resolve_device
+from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import ConfigError, DataError
-from gaam_cache.messages import shortened
+from gaam_cache.messages import option_of, shortened
 from gaam_cache.store.digest import digest_of
 
 if TYPE_CHECKING:
@@ -30,32 +27,26 @@ if TYPE_CHECKING:
 
     from gaam_cache.sources._base import Rows
 
+MOST = {"features": 2**20, "ngrams": 5}
 MOST_WORDS = 1_000_000
 """Of a text, where ``--max-length`` does not say."""
-MOST_FEATURES = 2**20
+IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
+"""Scripts without spaces between words, of which every character counts as one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Options:
-    """``tfidf:features=4096,ngrams=1,sublinear=true,hashed=false``."""
+    """``tfidf:features=4096,ngrams=1,sublinear=true,hashed=false``.
+
+    D, the words of the most texts; the longest sequence of words that counts as one more word;
+    whether n of one count 1 + ln n; and whether features are hashes of words, so that nothing is
+    fitted and there is no idf.
+    """
 
     features: int = 4096
-    """D, the words of the most texts; of the hash, exactly so many."""
     ngrams: int = 1
-    """Longest sequence of neighbouring words that counts as one more word."""
     sublinear: bool = True
-    """A word that occurs n times counts 1 + ln n, not n."""
     hashed: bool = False
-    """A feature is a hash of the word and nothing is fitted: no vocabulary, and no idf."""
-
-    def spelled(self) -> str:
-        """As ``--encoder`` takes it; what is at its default is left out."""
-        differ = [
-            f"{one.name}={str(getattr(self, one.name)).lower()}"
-            for one in dataclasses.fields(self)
-            if getattr(self, one.name) != one.default
-        ]
-        return "tfidf" + (f":{','.join(differ)}" if differ else "")
 
 
 class TfidfEncoder(Encoder):
@@ -76,13 +67,14 @@ class TfidfEncoder(Encoder):
 
     def __init__(self, options: _Options, config: ExtractConfig) -> None:
         """Use ``TfidfEncoder.open``."""
-        from gaam_cache import devices
-
-        self.name, self.revision = options.spelled(), None
+        given = {one.name: getattr(options, one.name) for one in fields(options)
+                 if getattr(options, one.name) != one.default}  # fmt: skip
+        spelled = ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
+        self.name, self.revision = ":".join(filter(None, ("tfidf", spelled))), None
         self.num_layers, self.hidden_size = 1, options.features
         self.max_length = config.max_length or MOST_WORDS
         self.dtype, self.batching = "float32", "padded"
-        self.device = devices.resolve_device("cpu")
+        self.device = resolve_device("cpu")
         self._options = options
         self._place: dict[str, int] = {}
         self._idf_D: Any = None
@@ -90,37 +82,27 @@ class TfidfEncoder(Encoder):
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TfidfEncoder:
-        """Read the options.
-
-        Raises:
-            ConfigError: an unknown one, or a setting of the extraction that plays no part.
-        """
-        defaults = {one.name: one.default for one in dataclasses.fields(ExtractConfig)}
-        idle = ("revision", "untrained_encoder", "device_map", "pool", "dtype")
-        for name in idle:
+        """Read the options; refuse a setting of the extraction that plays no part."""
+        defaults = {one.name: one.default for one in fields(ExtractConfig)}
+        for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
             value = getattr(config, name)
-            if value != defaults[name] and not (name == "dtype" and value == "auto"):
-                option = f"--{name.replace('_', '-')}"
+            if value != defaults[name] and value != "auto":
                 raise ConfigError(
-                    f"{option} plays no part with --encoder tfidf",
+                    f"{option_of(name)} plays no part with --encoder tfidf",
                     expected="a bag of words has no weights, one state a text, and is float32",
-                    found=f"{option} {','.join(value) if isinstance(value, tuple) else value}",
-                    hint=f"leave {option} out",
+                    found=str(value),
+                    hint=f"leave {option_of(name)} out",
                 )
         return cls(_parse(config.encoder), config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
-        """Take vocabulary and weights from the training split, or else from the first.
-
-        Raises:
-            DataError: no word in any of its texts.
-        """
+        """Take vocabulary and weights from the training split, or else from the first."""
         if self._options.hashed:
             return
         split = "train" if "train" in rows else next(iter(rows))
         texts_of: Counter[str] = Counter()
         for text in rows[split].inputs:
-            texts_of.update(set(self._words(text)))
+            texts_of.update(set(self._grams(_words(text)[: self.max_length])))
         if not texts_of:
             raise DataError(
                 "no text holds a word",
@@ -140,7 +122,7 @@ class TfidfEncoder(Encoder):
     def identity(self) -> dict[str, Any]:
         """Options, and a digest of what was fitted."""
         return {
-            "bag_of_words": dataclasses.asdict(self._options),
+            "bag_of_words": asdict(self._options),
             **self._fitted,
             "unicode": unicodedata.unidata_version,
             "dtype": self.dtype,
@@ -151,17 +133,12 @@ class TfidfEncoder(Encoder):
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """The words of every text; one that has none counts as one token, which is not known."""
-        found = [words_of(text) for text in rows]
-        cut = [words[: self.max_length] for words in found]
+        found = [_words(text) for text in rows]
         return Inputs(
-            items=cut,
-            lengths=[max(1, len(words)) for words in cut],
+            items=[words[: self.max_length] for words in found],
+            lengths=[min(max(1, len(words)), self.max_length) for words in found],
             truncated=[len(words) > self.max_length for words in found],
         )
-
-    def refuse_empty(self, row: str, where: str) -> DataError:
-        """Nothing is refused: without words the state is zero."""
-        raise AssertionError("every text has a length", row, where)
 
     def load(self) -> None:
         """There are no weights."""
@@ -172,59 +149,60 @@ class TfidfEncoder(Encoder):
 
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
-            for word, count in Counter(grams(words, self._options.ngrams)).items():
-                place, sign = self._feature(word)
-                if place is not None:
-                    x_BD[row, place] += sign * self._weight(count)
+            for word, count in Counter(self._grams(words)).items():
+                weight = 1 + math.log(count) if self._options.sublinear else float(count)
+                if self._options.hashed:  # the sign lets words that share a place cancel, not add
+                    number = zlib.crc32(word.encode())
+                    x_BD[row, (number >> 1) % self.hidden_size] += (1 - 2 * (number & 1)) * weight
+                elif word in self._place:
+                    x_BD[row, self._place[word]] += weight
         if self._idf_D is not None:
             x_BD *= self._idf_D
         norm_B = np.linalg.norm(x_BD, axis=1, keepdims=True)
         x_BD /= np.where(norm_B > 0, norm_B, 1)
         return {"mean": torch.from_numpy(x_BD.astype(np.float32)).unsqueeze(1)}
 
-    def _weight(self, count: int) -> float:
-        return 1 + math.log(count) if self._options.sublinear else float(count)
+    def _grams(self, words: Sequence[str]) -> Iterator[str]:
+        """Words, and sequences of neighbouring ones, joined by a space."""
+        for size in range(1, self._options.ngrams + 1):
+            for start in range(len(words) - size + 1):
+                yield " ".join(words[start : start + size])
 
-    def _feature(self, word: str) -> tuple[int | None, int]:
-        """Place of a word and its sign, which lets words that share a place cancel, not add."""
-        if not self._options.hashed:
-            return self._place.get(word), 1
-        number = zlib.crc32(word.encode())
-        return (number >> 1) % self.hidden_size, 1 - 2 * (number & 1)
 
-    def _words(self, text: str) -> Iterator[str]:
-        """Words and sequences of them, of a text as it is encoded."""
-        return grams(words_of(text)[: self.max_length], self._options.ngrams)
+class _Spaced(dict[int, str]):
+    """Characters of words as they are, ideographs apart, all others as spaces."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        word = char if unicodedata.category(char)[0] in "LMN" or char == "_" else " "
+        apart = any(first <= code <= last for first, last in IDEOGRAPHS)
+        self[code] = f" {word} " if apart else word
+        return self[code]
+
+
+_SPACED = _Spaced()
+
+
+def _words(text: str) -> list[str]:
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return plain.translate(_SPACED).split()
 
 
 def _parse(text: str) -> _Options:
     """Options behind the colon of ``tfidf:key=value,...``."""
-    known = {one.name: one.default for one in dataclasses.fields(_Options)}
+    known = {one.name: one.default for one in fields(_Options)}
     given: dict[str, Any] = {}
     for part in filter(None, text.partition(":")[2].split(",")):
         key, _, value = (piece.strip() for piece in part.partition("="))
-        if key not in known or key in given:
-            raise ConfigError(
-                f"'{shortened(key)}' is given twice"
-                if key in given
-                else f"unknown option '{shortened(key)}' of the encoder tfidf",
-                expected=", ".join(f"{name}=..." for name in known),
-                found=f"--encoder {shortened(text)}",
-            )
-        if isinstance(known[key], bool):
-            fits, given[key], expected = (
-                value in ("true", "false"),
-                value == "true",
-                "true or false",
-            )
+        if key in MOST and value.isascii() and value.isdigit() and 1 <= int(value) <= MOST[key]:
+            given[key] = int(value)
+        elif key in known and key not in MOST and value in ("true", "false"):
+            given[key] = value == "true"
         else:
-            most = {"features": MOST_FEATURES, "ngrams": 5}[key]
-            fits = re.fullmatch("[0-9]{1,8}", value) is not None and 1 <= int(value) <= most
-            given[key], expected = int(value) if fits else 0, f"1 to {most:,}"
-        if not fits:
             raise ConfigError(
-                f"bad value for --encoder tfidf:{key}",
-                expected=expected,
-                found=f"'{shortened(value)}'",
+                f"no such option of the encoder tfidf: '{shortened(part)}'",
+                expected=f"features=1 to {MOST['features']:,}, ngrams=1 to {MOST['ngrams']}, "
+                "sublinear=true or false, hashed=true or false",
+                found=f"--encoder {shortened(text)}",
             )
     return _Options(**given)

@@ -10,11 +10,11 @@ from typing import Any
 from gaam_cache import plugins, settings
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.encoders._locate import locate
-from gaam_cache.encoders._located import hashes_as_they_are
+from gaam_cache.encoders._located import locate
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
 from gaam_cache.sources._base import MEDIA, Rows, find_source
+from gaam_cache.store.digest import hash_file
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import difference_table, differences
 
@@ -123,7 +123,7 @@ def _folder_of(config: ExtractConfig, error: GaamError) -> Path | None:
 def _check_files(folder: Path, encoder: str, encoding: Encoding) -> None:
     """Of an encoder that cannot be used: its files are those of the run."""
     then = encoding.identity.get("files", {})
-    now = hashes_as_they_are(folder, then)
+    now = {name: hash_file(folder / name) for name in then if (folder / name).is_file()}
     _check_same({"files": now}, {"files": then}, f"'{encoder}' is another encoder", encoding)
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.encoders._inputs import Inputs
+from gaam_cache.encoders._base import Inputs
 from gaam_cache.engines._claims import Claim, Claims
 from gaam_cache.extraction.states import Encoded
 from gaam_cache.extraction.undone import Undone

@@ -15,11 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.devices import NoRoom, attempt
-from gaam_cache.encoders._base import Encoder
+from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
+from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.encoders._deviation import proof_limit, relative
-from gaam_cache.encoders._host_copy import CopyBack, bits
-from gaam_cache.encoders._inputs import Inputs
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.batching import (
     budget_of,

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Encoder
-from gaam_cache.encoders._inputs import Inputs
+from gaam_cache.encoders._base import Encoder, Inputs
 from gaam_cache.errors import NumericsError
 from gaam_cache.extraction.piece import Piece
 from gaam_cache.extraction.row_arrays import RowArrays

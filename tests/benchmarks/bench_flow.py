@@ -36,9 +36,9 @@ from torch import Tensor, nn
 import gaam_cache
 from gaam_cache.bundle import data_path
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model.forward import Batch
-from gaam_cache.encoders._text.forward import TextForward
+from gaam_cache.encoders._forward import Batch
 from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.encoders.text import _TextForward as TextForward
 from tests.benchmarks._machine import describe, median_ratio
 
 LAYERS, HIDDEN = 6, 384
@@ -93,9 +93,8 @@ class _Nothing(nn.Module):
 
 def load(encoder: TextEncoder) -> None:
     """In the place of ``TextEncoder.load``."""
-    encoder._forward = FreeForward(
-        _Nothing(), device=encoder.device, pooling=("mean",), pad_id=0, vocabulary=30522
-    )
+    encoder._forward = FreeForward(_Nothing(), device=encoder.device, pooling=("mean",))
+    encoder._forward.vocabulary = 30522
     encoder._forward.mask = "where padded"
     encoder.num_layers, encoder.hidden_size, encoder.batching = LAYERS, HIDDEN, "padded"
 

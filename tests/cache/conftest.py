@@ -20,13 +20,13 @@ def counted_once(counts: dict[tuple[Any, ...], int], monkeypatch: pytest.MonkeyP
     A count is a function of the class of a model, its configuration and the input's shape; to run
     a model without memory for one takes a quarter of a second, and to open an encoder takes 16.
     """
-    from gaam_cache.encoders._audio.hearing import Hearing
+    from gaam_cache.encoders._sounds import Hearing
 
     count = Hearing._count
 
     def counted(self: Hearing, part: Any, features: int) -> int:
         config = part.config.to_json_string(use_diff=False)
-        shape = (self.input_name, *self.features.row_shape, features)
+        shape = (self.input_name, *self._row_shape, features)
         key = (type(part), config, *shape)
         if key not in counts:
             counts[key] = count(self, part, features)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gaam_cache import devices
-from gaam_cache.encoders._model.choices import choose_dtype
+from gaam_cache.encoders._model import choose_dtype
 from gaam_cache.errors import ConfigError
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import resolve_dtype

@@ -24,7 +24,7 @@ from gaam_cache.store.importing import write
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.test_vision_task import write_figures
+from tests.cache.encoders.vision.pictures import write_figures
 from tests.tiny import WORDS, write_csv
 
 

@@ -13,8 +13,8 @@ import torch
 import gaam_cache
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
+from gaam_cache.devices import CopyBack, bits
 from gaam_cache.encoders import _host_copy
-from gaam_cache.encoders._host_copy import CopyBack, bits
 from tests.conftest import shard_bytes
 from tests.gpu.conftest import on
 

@@ -14,8 +14,8 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from gaam_cache.encoders import _model as module
 from gaam_cache.encoders._deviation import ROUNDING, recompute_limit, relative
-from gaam_cache.encoders._model import encoder as module
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.store.shard import missing_shards
 from gaam_cache.store.verify import verify
@@ -159,7 +159,7 @@ def test_a_model_that_accelerate_places_has_the_same_states(
 def test_a_model_whose_weights_wait_on_the_cpu_has_the_same_states(
     device: torch.device, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``device-map`` has it where the GPU is too small: layer after layer is fetched."""
+    """As ``--set device-map=auto`` has it where the GPU is too small: layers are fetched."""
     accelerate = pytest.importorskip(
         "accelerate", reason="accelerate (the extra 'gpu') is not installed"
     )

@@ -44,11 +44,7 @@ def filled(x_BTD: Tensor, length_B: Tensor, value: float) -> Tensor:
 
 
 def load_poolings(names: Sequence[str]) -> dict[str, Pooling]:
-    """The poolings of these names.
-
-    Raises:
-        ConfigError: an unknown name, or one twice; lists the valid ones.
-    """
+    """The poolings of these names."""
     found = f"--pool {','.join(names)}"
     loaded = {name: plugins.load(PACKAGE, name, kind="pooling", found=found)() for name in names}
     if len(loaded) != len(names):

@@ -1,16 +1,15 @@
 """Every architecture that transformers maps to a model, tiny and random, through the extraction.
 
-    python -m tests.cache.encoders.architectures [--list FILE.json] [NAME ...]
+    python -m tests.cache.encoders.architectures FILE.json [NAME ...]
 
 Each is built from a configuration that was shrunk by the names of its fields, saved with a
-tokenizer, extracted from as a user would, without layer 0 and with it, and compared with
-``hidden_states`` of transformers itself, one text at a time, in a fresh copy of the model. Each has
-a process of its own, with bounds on memory and time: one bad architecture ends no other.
+tokenizer, extracted from as a user would, and compared with ``hidden_states[1:]`` of transformers
+itself, one text at a time, in a fresh copy of the model. Each has a process of its own, with bounds
+on memory and time: one bad architecture ends no other.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import copy
 import inspect
@@ -23,31 +22,24 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-import gaam_cache
-from gaam_cache import plugins
-from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model import probe
+from gaam_cache.encoders import _model
 from gaam_cache.errors import GaamError
-from tests.cache.encoders.walking import main, names_that_take
+from tests.contract.test_1_states import RIGHT, deviation, extracted, pooled
 from tests.tiny import WORDS, write_csv
 
 SECONDS = 240
 MEMORY = 8 * 2**30
 PARAMETERS = 30_000_000
-POOLS = tuple(plugins.names("gaam_cache.encoders.poolings"))
 MAX_LENGTH = 72
-PROBE = probe.probe
-Judge = Callable[[str, Path], dict[str, Any]]
-RIGHT = 1e-5
-"""Relative to the norm of the layer."""
+LENGTHS = (1, 1, 2, 3, 4, 5, 5, 7, 8, 9, 12, 15, 16, 17, 18, 22, 31, 32, 33, 40, 63, 64, 75, 95)
 
 RECIPES = [
     {"hidden": 32, "heads": 4, "kv": 2, "head": 8, "inner": 48},
@@ -131,37 +123,16 @@ class NotBuildable(Exception):  # noqa: N818
     """The shrinker, or this machine, does not get a model out of transformers."""
 
 
-def build(name: str, folder: Path) -> bool:
-    """Save a tiny random model of an architecture with its tokenizer.
-
-    Returns:
-        Whether transformers itself runs it on token ids alone.
-
-    Raises:
-        NotBuildable: why not.
-    """
-    problems: list[tuple[Exception, dict[str, int]]] = []
-    for recipe in RECIPES:
-        try:
-            model = draw(shrink(transformers.CONFIG_MAPPING[name], recipe))
-            _try(model)
-        except Exception as error:  # noqa: BLE001 what a foreign class does not like
-            problems.append((error, recipe))
-            continue
-        break
-    else:
-        # it may be one that needs more than token ids: let the extraction say so
-        for _, recipe in problems:
-            with contextlib.suppress(Exception):
+def build(name: str, folder: Path) -> None:
+    """Save a tiny random model: one that runs on token ids alone, or else any that can be drawn."""
+    for check in (_try, lambda model: None):
+        for recipe in RECIPES:
+            with contextlib.suppress(Exception):  # what a foreign class does not like
                 model = draw(shrink(transformers.CONFIG_MAPPING[name], recipe))
-                break
-        else:
-            error = next(
-                (e for e, _ in problems if not isinstance(e, NotBuildable)), problems[0][0]
-            )
-            raise NotBuildable(f"{type(error).__name__}: {str(error).strip():.160}")
-    save(model, folder)
-    return len(problems) < len(RECIPES)
+                check(model)
+                save(model, folder)
+                return
+    raise NotBuildable(name)
 
 
 def draw(config: Any, seed: int = 0) -> Any:
@@ -183,7 +154,7 @@ def draw(config: Any, seed: int = 0) -> Any:
 
 
 def _try(model: Any) -> None:
-    part = text_part(model)
+    part = encoder_of(model)
     ids = torch.tensor([list(range(4, 20))])
     with torch.no_grad():
         output = part(input_ids=ids, output_hidden_states=True, **without_cache(part))
@@ -191,7 +162,7 @@ def _try(model: Any) -> None:
         raise ValueError("not finite")
 
 
-def text_part(model: Any) -> Any:
+def encoder_of(model: Any) -> Any:
     return model.get_encoder() if model.config.is_encoder_decoder else model
 
 
@@ -201,9 +172,8 @@ def without_cache(model: Any) -> dict[str, bool]:
     return {"use_cache": False} if "use_cache" in takes else {}
 
 
-def save(model: Any, folder: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
+def save(model: Any, folder: Path) -> Path:
+    """With a tokenizer of words."""
     vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -214,125 +184,60 @@ def save(model: Any, folder: Path) -> None:
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]"
     ).save_pretrained(folder)
+    return folder
 
 
-def texts() -> list[str]:
-    """Mixed lengths, some equal, from one word to more than any window that is left."""
-    rng = np.random.default_rng(0)
-    lengths = [1, 1, 2, 3, 4, 5, 5, 7, 8, 9, 12, 15, 16, 17, 18, 22, 31, 32, 33, 40, 63, 64, 75, 95]
-    return [" ".join(WORDS[i] for i in rng.integers(len(WORDS), size=n)) for n in lengths]
-
-
-def reference(folder: Path, rows: Sequence[str]) -> dict[str, list[list[np.ndarray]]]:
-    """Pooled ``hidden_states`` of transformers, every text alone in a fresh model."""
+def reference(folder: Path, rows: list[str]) -> dict[str, torch.Tensor]:
+    """Pooled ``hidden_states[1:]`` of transformers, every text alone in a fresh model."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    fresh = text_part(transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval())
-    pooled: dict[str, list[list[np.ndarray]]] = {pool: [] for pool in POOLS}
+    fresh = encoder_of(transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval())
+    runs = []
     for text in rows:
         inputs = tokenizer(text, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
         model = copy.deepcopy(fresh)
         with torch.no_grad():
             output = model(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                output_hidden_states=True,
+                input_ids=ids, attention_mask=mask, output_hidden_states=True,
                 **without_cache(model),
-            )
-        layers = [x[0].double().numpy() for x in output.hidden_states]
-        assert {len(x_TD) for x_TD in layers[1:]} == {inputs["input_ids"].shape[1]}
-        pooled["mean"].append([x_TD.mean(0) for x_TD in layers])
-        pooled["last"].append([x_TD[-1] for x_TD in layers])
-        pooled["first"].append([x_TD[0] for x_TD in layers])
-        pooled["max"].append([x_TD.max(0) for x_TD in layers])
-    return pooled
-
-
-def extract(folder: Path, root: Path, *, layer_zero: bool = False) -> ExtractConfig:
-    rows = [("ab"[i % 2], text) for i, text in enumerate(texts())]
-    write_csv(root / "data" / "train.csv", rows)
-    config = ExtractConfig(
-        encoder=str(folder),
-        dataset=str(root / "data"),
-        splits=("train",),
-        storage_dtype="float32",
-        out=root / f"cache-{layer_zero}",
-        layer_zero=layer_zero,
-        batch_tokens=300,
-        max_length=MAX_LENGTH,
-        pool=POOLS,
-        device="cpu",
-    )
-    gaam_cache.extract(config)
-    return config
-
-
-def compare(config: ExtractConfig, expected: dict[str, list[list[np.ndarray]]]) -> float:
-    """The largest deviation of a stored state, relative to the norm of its layer."""
-    split = gaam_cache.open_cache(config.out)["train"]
-    assert split.first_layer == 1 - config.layer_zero
-    worst = 0.0
-    for pool in POOLS:
-        for stored, layers in zip(split.pooled(pool)[:], expected[pool], strict=True):
-            alone = np.stack(layers[split.first_layer :])
-            assert stored.shape == alone.shape, (stored.shape, alone.shape)
-            norm = np.maximum(np.linalg.norm(alone, axis=1), 1e-30)
-            worst = max(worst, float((np.linalg.norm(stored - alone, axis=1) / norm).max()))
-    return worst
+            )  # fmt: skip
+        runs.append(torch.stack(output.hidden_states[1:])[:, 0])
+        assert runs[-1].shape[1] == ids.shape[1]
+    return pooled(runs)
 
 
 def judge(name: str, root: Path) -> dict[str, Any]:
-    """What becomes of one architecture: {"verdict", "about"}; with layer 0 under "zero"."""
-    seen: dict[str, Any] = {}
-    probe = PROBE
+    """What becomes of one architecture: a verdict, what it rests on, and how it was batched."""
+    found: dict[str, Any] = {}
 
-    def spy(forward: Any, *rows: Any, **options: Any) -> Any:
-        found = probe(forward, *rows, **options)
-        seen["how"] = "layers" if forward.stack is not None else "hidden states"
-        seen["mask"] = forward.mask
-        seen["batching"] = found.batching
-        seen["leaks"] = {k: v for k, v in found.leaks.items() if v < 1e9}
-        return found
+    def spy(*given: Any, probe: Any = _model.probe, **options: Any) -> Any:
+        isolation = probe(*given, **options)
+        found["batching"] = isolation.batching
+        return isolation
 
-    sys.modules["gaam_cache.encoders._model.encoder"].probe = spy  # type: ignore[attr-defined]
+    _model.probe = spy
     try:
-        seen["runs"] = build(name, root / "encoder")
-    except NotBuildable as error:
-        return {"verdict": "not buildable", "about": str(error)}
-    except Exception as error:  # noqa: BLE001
+        build(name, root / "encoder")
+    except Exception as error:  # noqa: BLE001 what a foreign class does not like
         return {"verdict": "not buildable", "about": f"{type(error).__name__}: {error!s:.160}"}
-    expected: list[Any] = []
-    found = _judge(root, seen, expected, layer_zero=False)
-    if found["verdict"] == "right":
-        zero = _judge(root, {"runs": seen["runs"]}, expected, layer_zero=True)
-        found["zero"] = {name: zero[name] for name in ("verdict", "about")}
-        found["zero"]["how"] = seen["how"]
-    return found
-
-
-def _judge(
-    root: Path, seen: dict[str, Any], expected: list[Any], *, layer_zero: bool
-) -> dict[str, Any]:
-    """One extraction; ``expected`` is what it is compared with, made by the first."""
+    rng = np.random.default_rng(0)
+    rows = [" ".join(rng.choice(WORDS, size=length)) for length in LENGTHS]
+    write_csv(root / "data" / "train.csv", [("ab"[i % 2], row) for i, row in enumerate(rows)])
     try:
-        config = extract(root / "encoder", root, layer_zero=layer_zero)
+        split = extracted(
+            root / "encoder", root / "data", root / "cache", max_length=MAX_LENGTH, batch_tokens=300
+        )
+        worst = deviation(split, reference(root / "encoder", rows))
     except GaamError as error:
         said = "; ".join([error.message, *error.details.values()])
         kind = "wrong" if "another state in its batch" in said else "refused"
-        return {"verdict": kind, "about": said, **seen}
+        return {"verdict": kind, "about": said, **found}
     except Exception:  # noqa: BLE001 what must not happen is counted
-        return {"verdict": "crashed", "about": traceback.format_exc()[-1500:], **seen}
-    try:
-        if not expected:
-            expected.append(reference(root / "encoder", texts()))
-        worst = compare(config, expected[0])
-    except Exception as error:  # noqa: BLE001
-        about = f"no reference: {type(error).__name__}: {error!s:.200}"
-        return {"verdict": "wrong", "about": about, **seen}
-    verdict = "right" if worst <= RIGHT else "wrong"
-    return {"verdict": verdict, "about": f"{worst:.1e}", **seen}
+        return {"verdict": "crashed", "about": traceback.format_exc()[-1500:], **found}
+    return {"verdict": "right" if worst <= RIGHT else "wrong", "about": f"{worst:.1e}", **found}
 
 
-def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
+def in_a_process(name: str) -> dict[str, Any]:
     """``judge`` in a fork of this process, bounded in memory and time."""
     with tempfile.TemporaryDirectory(prefix="gaam-architecture-") as folder:
         answer = Path(folder) / "answer.json"
@@ -356,40 +261,20 @@ def in_a_process(name: str, judge: Judge = judge) -> dict[str, Any]:
 
 def names() -> list[str]:
     """All that AutoModel maps and that takes token ids."""
-    return names_that_take("input_ids")
+    found = []
+    for name, config in transformers.CONFIG_MAPPING.items():
+        with contextlib.suppress(ImportError, ValueError, AttributeError, KeyError):
+            mapped = transformers.MODEL_MAPPING[config]
+            model = mapped[0] if isinstance(mapped, tuple) else mapped
+            if "input_ids" in inspect.signature(model.forward).parameters:
+                found.append(name)
+    return found
 
 
-def walk(chosen: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+if __name__ == "__main__":
     import gaam_cache.encoders.text
     import gaam_cache.extraction.extract  # noqa: F401 once, not in every fork
 
     transformers.logging.set_verbosity_error()
-    with tempfile.TemporaryDirectory(prefix="gaam-architecture-") as folder:
-        judge("bert", Path(folder))  # imports once what every fork needs
-    for name in chosen:
-        yield name, in_a_process(name)
-
-
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """How many of each."""
-    count: collections.Counter[str] = collections.Counter()
-    for result in results.values():
-        kind = result["verdict"]
-        if kind == "right":
-            kind += f", {result['batching']}, by {result['how']}"
-        elif kind == "refused" and not result["runs"]:
-            kind += ", as by transformers itself on token ids alone"
-        elif kind == "refused":
-            kind += ": " + re.sub(r"[0-9][0-9.e+-]*", "N", result["about"])[-120:]
-        count[kind] += 1
-        if zero := result.get("zero"):
-            by = (
-                f", by {zero['how']}" if zero["verdict"] == "right" else f": {zero['about'][-120:]}"
-            )
-            count[f"layer 0 {zero['verdict']}{by}"] += 1
-    lines = [f"{number:4d}  {kind}" for kind, number in sorted(count.items())]
-    return "\n".join([f"{len(results):4d}  architectures", *lines])
-
-
-if __name__ == "__main__":
-    main(names, walk, table)
+    results = {name: in_a_process(name) for name in sys.argv[2:] or names()}
+    Path(sys.argv[1]).write_text(json.dumps(results, indent=1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,8 @@ import transformers
 import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._text.prompt import Prompt
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError, DataError, NotFoundError
+from gaam_cache.errors import DataError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.tokenizers_of import KINDS, save
 from tests.conftest import Outcome
@@ -144,68 +142,6 @@ def test_states_are_those_of_transformers_for_every_tokenizer_prompt_and_text(
         assert verified.good, verified.in_words()
 
 
-def test_without_a_prompt_the_texts_tokens_are_all_but_the_special_ones(
-    alone: Alone, folder: Path
-) -> None:
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), pool_over="text"))
-    inputs = encoder.prepare(TEXTS)
-    for text, one in zip(TEXTS, inputs.items, strict=True):
-        bare = alone.tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert one.ids[one.start : one.stop].tolist() == bare[: one.stop - one.start]
-    plain = TextEncoder.open(ExtractConfig(encoder=str(folder))).prepare(TEXTS)
-    for ours, theirs in zip(inputs.items, plain.items, strict=True):  # cut alike
-        assert ours.ids.tolist() == theirs.tolist()
-    assert list(inputs.truncated) == list(plain.truncated)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_a_text_is_cut_where_the_tokenizer_cuts_and_the_prompt_never(
-    side: str, alone: Alone, folder: Path, tmp_path: Path
-) -> None:
-    copy = tmp_path / "encoder"
-    shutil.copytree(folder, copy)
-    settings = json.loads((copy / "tokenizer_config.json").read_text())
-    (copy / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": side}))
-    text = " ".join(f"item {number}" for number in range(90))
-    options = {"encoder": str(copy), "max_length": 40}
-    plain, spanned = (
-        TextEncoder.open(ExtractConfig(**options, pool_over=over)).prepare([text])
-        for over in ("all", "text")
-    )
-    assert spanned.items[0].ids.tolist() == plain.items[0].tolist()
-    encoder = TextEncoder.open(
-        ExtractConfig(**options, prompt="Topic: {text} news", pool_over="text")
-    )
-    inputs = encoder.prepare([text])
-    [one] = inputs.items
-    whole = alone.tokenizer("Topic: " + text + " news")["input_ids"]
-    before, behind = one.start, len(one.ids) - one.stop
-    assert (len(one.ids), list(inputs.truncated)) == (40, [True])
-    assert one.ids[:before].tolist() == whole[:before]
-    assert one.ids[one.stop :].tolist() == whole[len(whole) - behind :]
-    own = whole[before : len(whole) - behind]
-    count = one.stop - one.start
-    kept = one.ids[one.start : one.stop].tolist()
-    assert kept == (own[:count] if side == "right" else own[len(own) - count :]) or (
-        # with a token that holds the space of the prompt too, which is kept
-        side == "left" and kept == [own[0], *own[len(own) - count + 1 :]]
-    )
-
-
-def test_bert_words_of_a_text_are_told_from_the_same_words_of_a_prompt(tmp_path: Path) -> None:
-    folder = save("wordpiece", tmp_path)
-    encoder = TextEncoder.open(
-        ExtractConfig(encoder=str(folder), prompt="news item: {text} news item", pool_over="text")
-    )
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    for text in ("news item", "item: news", "news item news item"):
-        [one] = encoder.prepare([text]).items
-        expected = tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert one.ids[one.start : one.stop].tolist() == expected
-        before = tokenizer("news item:", add_special_tokens=False)["input_ids"]
-        assert one.start == 1 + len(before)
-
-
 @pytest.mark.parametrize("prompt", [None, "news: {text}"])
 def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(
     prompt: str | None, tmp_path: Path
@@ -213,32 +149,10 @@ def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(
     folder = save("wordpiece", tmp_path / "encoder")
     texts = ["goal", "vote", "\ue000", "star"]
     config = config_for(folder, tmp_path / "rows", texts, prompt=prompt, pool_over="text")
-    with pytest.raises(DataError, match="no token of a text is left to pool") as caught:
+    with pytest.raises(DataError, match="has no tokens that could be pooled") as caught:
         gaam_cache.extract(config)
     assert "train.jsonl" in str(caught.value)
     assert "row 3" in str(caught.value)
-
-
-def test_a_prompt_that_leaves_no_room_is_refused_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = save("wordpiece", tmp_path / "encoder")
-    config = config_for(folder, tmp_path / "rows", ["goal"], prompt="news news news {text}")
-    monkeypatch.setattr(TextEncoder, "load", lambda self: pytest.fail("weights were loaded"))
-    with pytest.raises(ConfigError, match="leaves no room for a text") as caught:
-        gaam_cache.extract(replace(config, max_length=5))
-    assert "a --max-length of 6 tokens or more, of which the prompt takes 5" in str(caught.value)
-    monkeypatch.undo()
-    gaam_cache.extract(replace(config, max_length=6))
-
-
-def test_a_slow_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    monkeypatch.setattr(type(tokenizer), "is_fast", property(lambda self: False))
-    for options in ({"prompt": "news: {text}"}, {"pool_over": "text"}):
-        with pytest.raises(ConfigError, match="does not say where in a text its tokens stand"):
-            TextEncoder.open(ExtractConfig(encoder=str(folder), **options))
-    TextEncoder.open(ExtractConfig(encoder=str(folder), prompt="{text}"))
 
 
 def test_only_a_prompt_that_is_there_is_in_the_fingerprint(folder: Path, tmp_path: Path) -> None:
@@ -276,44 +190,3 @@ def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(
     assert read_plan(config.out).fingerprint == before
     said = gaam("verify", config.out, "--recompute", 2)
     assert said.code == 0, said.err
-
-
-@pytest.mark.parametrize(
-    "prompt", ["", " ", "no place", "{text} {text}", "{ text }", "{}", "\ud800{text}"]
-)
-def test_prompts_that_are_none_are_refused(prompt: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="prompt"):
-        ExtractConfig(prompt=prompt)
-    if prompt.isprintable() or not prompt:
-        (tmp_path / "prompt.txt").write_text(prompt)
-        with pytest.raises(ConfigError, match="says once where the text stands") as caught:
-            Prompt.of(None, tmp_path / "prompt.txt")
-        assert "prompt.txt" in str(caught.value)
-
-
-def test_prompts_are_given_once_and_files_are_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="given twice"):
-        ExtractConfig(prompt="a {text}", prompt_file=tmp_path / "prompt.txt")
-    (tmp_path / "prompt.txt").write_bytes(b"\xff{text}")
-    for file in ("prompt.txt", "nowhere", "."):
-        with pytest.raises(NotFoundError, match="cannot read the prompt"):
-            Prompt.of(None, tmp_path / file)
-    with pytest.raises(ConfigError, match="pool-over is out of range"):
-        ExtractConfig(pool_over="prompt")  # type: ignore[arg-type]
-
-
-def test_braces_and_places_within_a_text_are_themselves() -> None:
-    prompt = Prompt.parse("{0} {{}} {text} }{", "--prompt")
-    assert prompt.around("a {text} b") == "{0} {{}} a {text} b }{"
-    assert str(prompt) == "{0} {{}} {text} }{"
-
-
-@pytest.mark.parametrize(
-    "options", [{"prompt": "a {text}"}, {"pool_over": "text"}, {"layer_zero": True}]
-)
-def test_other_encoders_refuse_what_means_nothing_to_them(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
-    config = config_for(tmp_path, tmp_path / "rows", ["goal", "vote"], **options)
-    with pytest.raises(ConfigError, match="means nothing to this encoder"):
-        gaam_cache.extract(replace(config, encoder="tfidf", pool=("mean",), max_length=None))

@@ -13,7 +13,9 @@ import transformers
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
+from gaam_cache.errors import ConfigError
 from tests.conftest import ARCHITECTURES, needs_minilm
+from tests.contract.test_1_states import POOLINGS, pooled
 from tests.tiny import WORDS, write_csv
 
 TEXTS = [
@@ -30,26 +32,18 @@ LABELS = ["a", "b"] * 4
 
 
 def reference(
-    folder: Path, texts: list[str], max_length: int, pool: str = "mean", dtype: str = "float32"
+    folder: Path, texts: list[str], max_length: int, pool: str = "mean", first_layer: int = 1
 ) -> np.ndarray:
-    """Pooled ``hidden_states[1:]`` of one text at a time: (N, L, D), written without our code."""
+    """Pooled ``hidden_states`` of one text at a time: (N, L, D), written without our code."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
-    pooled = []
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    runs = []
     for text in texts:
         ids = tokenizer(text, truncation=True, max_length=max_length)["input_ids"]
         with torch.no_grad():
             output = model(input_ids=torch.tensor([ids]), output_hidden_states=True)
-        layers = torch.stack(output.hidden_states[1:])[:, 0].double()
-        if pool == "mean":
-            pooled.append(layers.mean(1))
-        elif pool == "last":
-            pooled.append(layers[:, -1])
-        elif pool == "first":
-            pooled.append(layers[:, 0])
-        else:
-            pooled.append(layers.amax(1))
-    return torch.stack(pooled).numpy()
+        runs.append(torch.stack(output.hidden_states[first_layer:])[:, 0])
+    return pooled(runs)[pool].numpy()
 
 
 def config_for(encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS) -> ExtractConfig:
@@ -66,84 +60,9 @@ def config_for(encoder: str | Path, tmp_path: Path, texts: list[str] = TEXTS) ->
     )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_states_equal_transformers_one_text_at_a_time(
-    architecture: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    config = config_for(encoders[architecture], tmp_path)
-    summary = gaam_cache.extract(config)
-    states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
-    expected = reference(encoders[architecture], TEXTS, 60)
-    assert summary.truncated == 1
-    assert summary.padding_share > 0, "no batch padded: the test shows less than it says"
-    assert states.shape == expected.shape
-    np.testing.assert_allclose(states, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_several_poolings_come_from_one_pass(
-    architecture: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    pools = ("last", "mean", "max", "first")
-    config = replace(config_for(encoders[architecture], tmp_path), pool=pools)
-    gaam_cache.extract(config)
-    split = gaam_cache.open_cache(config.out)["train"]
-    for pool in pools:
-        expected = reference(encoders[architecture], TEXTS, 60, pool)
-        np.testing.assert_allclose(split.pooled(pool)[:], expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "causal"), [("llama", True), ("gpt2", True), ("bert", False)]
-)
-def test_probe_finds_out_whether_a_model_is_causal(
-    architecture: str, causal: bool, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    encoder = TextEncoder.open(config_for(encoders[architecture], tmp_path))
-    encoder.load()
-    assert (encoder._forward.mask == "never") is causal
-
-
-def test_llama_one_token_text_without_special_tokens(
-    encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    config = config_for(encoders["gpt2"], tmp_path, ["goal", "bank"])
-    gaam_cache.extract(config)
-    split = gaam_cache.open_cache(config.out)["train"]
-    assert split.num_tokens.tolist() == [1, 1]
-    expected = reference(encoders["gpt2"], ["goal", "bank"], 60)
-    np.testing.assert_allclose(split.embeddings[:], expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_encoder_stays_near_float32(
-    dtype: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    config = replace(config_for(encoders["bert"], tmp_path), dtype=dtype)
-    gaam_cache.extract(config)
-    states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
-    exact = reference(encoders["bert"], TEXTS, 60)
-    error = np.linalg.norm(states - exact) / np.linalg.norm(exact)
-    assert 0 < error < {"bfloat16": 3e-2, "float16": 4e-3}[dtype]
-
-
-@pytest.mark.parametrize("storage_dtype", ["float16", "bfloat16"])
-def test_half_precision_storage_rounds_to_nearest(
-    storage_dtype: str, encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    full = config_for(encoders["bert"], tmp_path)
-    half = replace(full, storage_dtype=storage_dtype, out=tmp_path / "half")
-    gaam_cache.extract(full)
-    gaam_cache.extract(half)
-    exact = torch.from_numpy(gaam_cache.open_cache(full.out)["train"].embeddings[:])
-    stored = gaam_cache.open_cache(half.out)["train"].embeddings[:]
-    expected = exact.to(getattr(torch, storage_dtype)).float().numpy()
-    np.testing.assert_array_equal(stored.astype(np.float32), expected)
-
-
 @needs_minilm
 def test_minilm_equals_transformers(tmp_path: Path) -> None:
-    from gaam_cache.encoders._locate import locate
+    from gaam_cache.encoders._located import locate
 
     folder = locate(DEFAULT_ENCODER, None).path
     texts = [
@@ -163,3 +82,35 @@ def test_minilm_equals_transformers(tmp_path: Path) -> None:
     states = gaam_cache.open_cache(config.out)["train"].embeddings[:]
     assert (summary.max_length, summary.truncated) == (512, 1)
     np.testing.assert_allclose(states, reference(folder, texts, 512), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
+    architecture: str, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    config = replace(config_for(encoders[architecture], tmp_path), pool=tuple(POOLINGS))
+    gaam_cache.extract(config)
+    zero = replace(config, layer_zero=True, out=tmp_path / "zero")
+    assert gaam_cache.extract(zero).padding_share > 0
+    plain, cache = gaam_cache.open_cache(config.out), gaam_cache.open_cache(zero.out)
+    assert (plain.num_layers, plain.first_layer) == (3, 1)
+    assert (cache.num_layers, cache.first_layer) == (4, 0)
+    for pool in POOLINGS:
+        states = cache["train"].pooled(pool)[:]
+        expected = reference(encoders[architecture], TEXTS, 60, pool, first_layer=0)
+        np.testing.assert_allclose(states, expected, atol=1e-5, rtol=1e-5)
+        np.testing.assert_array_equal(states[:, 1:], plain["train"].pooled(pool)[:])
+    assert gaam_cache.verify(zero.out, recompute_rows=8).good
+    encoder = TextEncoder.open(zero)
+    encoder.load()
+    assert encoder._forward.stack is not None, "hooks were not taken"
+    assert (encoder._forward.mask == "never") is (architecture != "bert")
+    outline = TextEncoder.open_outline(zero)
+    outline.outline()
+    assert (outline.num_layers, outline.hidden_size) == (4, 32)
+
+
+def test_a_cache_with_layer_zero_is_another_cache(tiny_config: ExtractConfig) -> None:
+    gaam_cache.extract(tiny_config)
+    with pytest.raises(ConfigError, match=r"encoder\.layers"):
+        gaam_cache.extract(replace(tiny_config, layer_zero=True))

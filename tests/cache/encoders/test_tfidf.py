@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,8 @@ import pytest
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.tfidf import TfidfEncoder
-from gaam_cache.errors import ConfigError, GaamError
-from tests.conftest import Outcome, random_rows, shard_bytes, write_csv
+from gaam_cache.errors import ConfigError
+from tests.conftest import random_rows, write_csv
 
 ALL = ["tfidf", "tfidf:sublinear=false", "tfidf:ngrams=2,features=50", "tfidf:features=5",
        "tfidf:hashed=true,features=64", "tfidf:hashed=true,ngrams=2,sublinear=false"]  # fmt: skip
@@ -66,32 +64,6 @@ def test_states_are_those_of_scikit_learn(spec: str, config: ExtractConfig) -> N
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_it_is_an_ordinary_cache(spec: str, config: ExtractConfig) -> None:
-    config = replace(config, encoder=spec, storage_dtype="float16")
-    assert gaam_cache.estimate(config).rows == {"train": 60, "test": 24}
-    summary = gaam_cache.extract(config)
-    assert (summary.num_layers, summary.rows) == (1, {"train": 60, "test": 24})
-    cache = gaam_cache.open_cache(config.out)
-    norms = np.linalg.norm(cache["train"].embeddings[:, 0].astype(np.float64), axis=1)
-    np.testing.assert_allclose(norms[norms > 0], 1, atol=2e-3)
-    checked = gaam_cache.verify(config.out, recompute_rows=20)
-    assert checked.good
-    assert checked.recomputed.rows == 20
-    assert gaam_cache.extract(config).shards_made == 0
-
-
-@pytest.mark.parametrize("spec", ALL)
-def test_a_part_that_is_made_again_has_the_same_bytes(spec: str, config: ExtractConfig) -> None:
-    config = replace(config, encoder=spec)
-    gaam_cache.extract(config)
-    before = shard_bytes(config.out)
-    for file in sorted(config.out.glob("shards/*"))[3:9]:
-        file.unlink()
-    gaam_cache.extract(replace(config, batch_tokens=7))
-    assert shard_bytes(config.out) == before
-
-
-@pytest.mark.parametrize("spec", ALL)
 def test_no_row_that_is_tested_has_a_say(spec: str, config: ExtractConfig, tmp_path: Path) -> None:
     config = replace(config, encoder=spec)
     gaam_cache.extract(config)
@@ -110,13 +82,6 @@ def test_no_row_that_is_tested_has_a_say(spec: str, config: ExtractConfig, tmp_p
 
 def _read(path: Path) -> list[tuple[str, str]]:
     return [tuple(line.split(",", 1)) for line in path.read_text().splitlines()[1:]]  # type: ignore[misc]
-
-
-def test_another_vocabulary_is_another_cache(config: ExtractConfig, tmp_path: Path) -> None:
-    gaam_cache.extract(config)
-    for change in ({"encoder": "tfidf:features=5"}, {"limit": 20}, {"max_length": 3}):
-        with pytest.raises(ConfigError, match="holds another cache"):
-            gaam_cache.extract(replace(config, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -149,15 +114,6 @@ def test_a_text_without_a_known_word_has_the_state_zero(tmp_path: Path) -> None:
     assert gaam_cache.verify(config.out, recompute_rows=5).good
 
 
-def test_texts_without_any_word_are_refused(tmp_path: Path) -> None:
-    for split in ("train", "test"):
-        write_csv(tmp_path / "d" / f"{split}.csv", [("a", "!"), ("b", "?")])
-    with pytest.raises(GaamError, match="no text holds a word"):
-        gaam_cache.extract(
-            ExtractConfig(encoder="tfidf", dataset=str(tmp_path / "d"), out=tmp_path / "c")
-        )
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -165,7 +121,6 @@ def test_texts_without_any_word_are_refused(tmp_path: Path) -> None:
         {"encoder": "tfidf:features=0"},
         {"encoder": "tfidf:features=x"},
         {"encoder": "tfidf:hashed=yes"},
-        {"encoder": "tfidf:ngrams=1,ngrams=2"},
         {"pool": ("last",)},
         {"dtype": "bfloat16"},
         {"revision": "main"},
@@ -178,14 +133,6 @@ def test_what_plays_no_part_is_refused(options: dict[str, Any], config: ExtractC
         gaam_cache.extract(replace(config, **options))
 
 
-def test_rows_that_are_no_text_are_refused(
-    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gaam_cache.extraction.job.kind_of", lambda rows: "sound")
-    with pytest.raises(ConfigError, match=r"does not read such rows(.|\n)*rows of text"):
-        gaam_cache.extract(config)
-
-
 def test_no_model_library_is_imported(config: ExtractConfig) -> None:
     code = (
         "import sys, gaam_cache; from pathlib import Path;"
@@ -195,23 +142,3 @@ def test_no_model_library_is_imported(config: ExtractConfig) -> None:
         "assert not {'transformers', 'tokenizers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_commands_take_it(
-    dataset: Path, tmp_path: Path, gaam: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "cache"
-    (tmp_path / "tfidf").mkdir()  # a folder of that name is not the encoder
-    monkeypatch.chdir(tmp_path)
-    arguments = ["extract", "--encoder", "tfidf:features=20", "--dataset", dataset, "--out", out]
-    assert "tfidf:features=20" in gaam(*arguments, "--dry-run").out
-    made = gaam(*arguments)
-    assert made.code == 0, made.err
-    about = json.loads(gaam("inspect", out, "--json").out)
-    assert (about["encoder"], about["num_layers"]) == ("tfidf:features=20", 1)
-    assert "tf-idf of words" in gaam("inspect", out).out
-    assert gaam("verify", out, "--recompute", 3).code == 0
-    options = ["--cache", out, "--runs", tmp_path / "runs", "--device", "cpu"]
-    trained = gaam("train", "--attn", "none", "--seeds", 2, "--epochs", 2, "--probe", *options)
-    assert trained.code == 0, trained.err
-    assert "through tfidf:features=20" in gaam("report", tmp_path / "runs").out

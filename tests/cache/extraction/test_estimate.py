@@ -15,7 +15,7 @@ import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._model.choices import choose_dtype
+from gaam_cache.encoders._model import choose_dtype
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError
 from tests.conftest import Outcome

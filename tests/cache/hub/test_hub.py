@@ -12,8 +12,8 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
-from gaam_cache.encoders import _locate
-from gaam_cache.encoders._locate import locate
+from gaam_cache.encoders import _located
+from gaam_cache.encoders._located import locate
 from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.messages import install
 from gaam_cache.sources.hub import HubSource
@@ -86,8 +86,8 @@ def test_declared_class_names_keep_their_order(
 def test_the_packaged_encoder_is_trusted_by_its_digest_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _locate.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
+    assert _located.PACKAGE in str(locate(DEFAULT_ENCODER, None).path)
     for name, value in (("PACKAGE_SHA256", "0" * 64), ("PACKAGE", "no_such_package")):
-        monkeypatch.setattr(_locate, name, value)
+        monkeypatch.setattr(_located, name, value)
         with pytest.raises(HubError, match=re.escape(install("demo"))):
             locate(DEFAULT_ENCODER, None)

@@ -6,14 +6,11 @@ from contextlib import suppress
 from itertools import count
 
 import numpy as np
-import pytest
-import soxr
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gaam_cache.encoders._audio.clip import QUALITY, resample, resampled_frames
-from gaam_cache.encoders._audio.steps import measure
-from gaam_cache.encoders._model.forward import Unusable
+from gaam_cache.encoders._forward import Unusable
+from gaam_cache.encoders._sounds import measure
 
 CHAINS = st.lists(
     st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(0, 5), st.booleans()),
@@ -58,37 +55,3 @@ def test_any_chain_of_convolutions_is_two_numbers(chain: list[tuple[int, int, in
         assert steps(steps.last(y) + 1) == y + 1
     assert steps(steps.first(steps.least)) == through(chain, steps.first(steps.least))
     assert steps(steps.first(steps.least) - 1) == 0
-
-
-@pytest.mark.parametrize(
-    "count", [lambda n: n * n, lambda _: 7, lambda n: int(n**0.5), lambda n: n + n % 7]
-)
-def test_what_does_not_grow_evenly_is_refused(count: object) -> None:
-    with pytest.raises(Unusable, match="grow"):
-        measure(count, 1000, 20_000, "it")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "rate", [4000, 7999, 8000, 11025, 12345, 22050, 24000, 44100, 48000, 96000]
-)
-def test_the_length_of_a_resampled_sound_is_known_before(rate: int) -> None:
-    rng = np.random.default_rng(rate)
-    for frames in [1, 2, 3, 5, 10, 399, 400, 401, rate, *rng.integers(1, 50_000, 20).tolist()]:
-        wave = rng.normal(size=frames).astype(np.float32)
-        made = resample(wave, rate, 16000)
-        assert len(made) == resampled_frames(frames, rate, 16000)
-        assert made.dtype == np.float32
-        assert made.tobytes() == resample(wave, rate, 16000).tobytes()
-
-
-def test_resampling_is_that_of_soxr_in_one_go_and_keeps_a_tone() -> None:
-    t = np.arange(44100) / 44100
-    wave = np.sin(2 * np.pi * 440 * t).astype(np.float32)
-    made = resample(wave, 44100, 16000)
-    stream = soxr.ResampleStream(44100, 16000, 1, dtype="float32", quality=QUALITY)
-    parts = [stream.resample_chunk(wave[i : i + 5000], last=i + 5000 >= len(wave))
-             for i in range(0, len(wave), 5000)]  # fmt: skip
-    np.testing.assert_allclose(np.concatenate(parts), made, atol=1e-6)
-    exact = np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
-    assert np.abs(made - exact)[500:-500].max() < 1e-5
-    assert resample(wave, 16000, 16000) is wave

@@ -10,9 +10,7 @@ import torch
 import transformers
 
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders.audio import AudioEncoder
-from gaam_cache.errors import ConfigError
 from tests.cache.encoders.audio import sounds
 
 
@@ -42,20 +40,3 @@ def test_published_states_are_the_mean_over_five_seconds_of_raw_samples(
     usual = AudioEncoder.open(ExtractConfig(encoder=str(folder), clip_seconds=5.0))
     assert usual.identity() != encoder.identity()
     assert "published" in encoder.identity()
-
-
-def test_what_makes_no_sense_with_it_is_refused(
-    audio_encoders: dict[str, Path], encoders: dict[str, Path]
-) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--set clip-seconds=5, or none(.|\n)*--set clip-seconds=4"
-    ):
-        ExtractConfig(published_audio=True, clip_seconds=4.0)
-    with pytest.raises(ConfigError, match=r"--pool mean(.|\n)*--pool mean,last"):
-        ExtractConfig(published_audio=True, pool=("mean", "last"))
-    whisper = ExtractConfig(encoder=str(audio_encoders["whisper"]), published_audio=True)
-    with pytest.raises(ConfigError, match=r"encoders of samples(.|\n)*WhisperFeatureExtractor"):
-        AudioEncoder.open(whisper)
-    text = ExtractConfig(encoder=str(encoders["bert"]), published_audio=True)
-    with pytest.raises(ConfigError, match=r"published-audio means nothing(.|\n)*of sounds"):
-        open_encoder("text", text, {})

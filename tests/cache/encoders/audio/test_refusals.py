@@ -14,7 +14,6 @@ import soundfile
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import open_encoder
 from gaam_cache.encoders.audio import AudioEncoder
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError
@@ -34,38 +33,15 @@ def change(path: Path, **settings: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
 
-def test_an_encoder_of_texts_reads_no_sounds(encoders: dict[str, Path]) -> None:
-    for name, folder in encoders.items():
-        with pytest.raises(ConfigError, match=r"expected: *an audio encoder") as caught:
+def test_encoders_of_texts_read_no_sounds_and_those_of_sounds_no_texts(
+    audio_encoders: dict[str, Path], encoders: dict[str, Path]
+) -> None:
+    for folder in encoders.values():
+        with pytest.raises(ConfigError, match="does not read such rows"):
             opened(folder)
-        assert f"model_type {name}" in str(caught.value)
-
-
-def test_an_encoder_of_sounds_reads_no_texts(audio_encoders: dict[str, Path]) -> None:
     for folder in audio_encoders.values():
-        with pytest.raises(ConfigError, match="tokenizer"):
+        with pytest.raises(ConfigError, match="does not read such rows"):
             TextEncoder.open(ExtractConfig(encoder=str(folder)))
-
-
-def test_a_folder_must_say_how_a_sound_is_made_ready(copied: Callable[[str], Path]) -> None:
-    folder = copied("wavlm-layer")
-    settings = (folder / "preprocessor_config.json").read_text()
-    (folder / "preprocessor_config.json").unlink()
-    with pytest.raises(ConfigError, match=r"preprocessor_config.json(.|\n)*AutoFeatureExtractor"):
-        opened(folder)
-    (folder / "processor_config.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"preprocessor_config.json"):
-        opened(folder)
-    nested = {"feature_extractor": json.loads(settings), "processor_class": "Wav2Vec2Processor"}
-    (folder / "processor_config.json").write_text(json.dumps(nested))
-    assert opened(folder)._hearing.rate == 16000
-
-
-def test_code_of_a_feature_extractor_is_never_run(copied: Callable[[str], Path]) -> None:
-    folder = copied("wavlm-layer")
-    change(folder / "preprocessor_config.json", auto_map={"AutoFeatureExtractor": "mine.Mine"})
-    with pytest.raises(ConfigError, match="brings its own code"):
-        opened(folder)
 
 
 def test_a_feature_extractor_that_draws_random_numbers_is_refused(
@@ -75,38 +51,6 @@ def test_a_feature_extractor_that_draws_random_numbers_is_refused(
     change(folder / "preprocessor_config.json", dither=0.01)
     with pytest.raises(ConfigError, match="draws random numbers"):
         opened(folder)
-
-
-@pytest.mark.parametrize("rate", [0, "16k", None])
-def test_a_sampling_rate_must_be_one(rate: object, copied: Callable[[str], Path]) -> None:
-    folder = copied("hubert-layer")
-    change(folder / "preprocessor_config.json", sampling_rate=rate)
-    with pytest.raises(ConfigError, match="sampling rate"):
-        opened(folder)
-
-
-def test_another_rate_of_the_extractor_is_another_rate(copied: Callable[[str], Path]) -> None:
-    folder = copied("hubert-layer")
-    change(folder / "preprocessor_config.json", sampling_rate=8000)
-    encoder = opened(folder)
-    [length] = encoder.prepare([sounds.Tone(np.zeros(8000, dtype=np.float32), 8000)]).lengths
-    assert length == (8000 - 400) // 320 + 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"max_length": 100}, "--max-length is for texts(.|\n)*clip-seconds"),
-        ({"prompt": "A: {text}"}, "--prompt means nothing to this encoder"),
-    ],
-)
-def test_settings_of_texts_are_refused(
-    settings: dict[str, Any], said: str, audio_encoders: dict[str, Path]
-) -> None:
-    config = ExtractConfig(encoder=str(audio_encoders["wavlm-layer"]), **settings)
-    with pytest.raises(ConfigError, match=said):
-        open_encoder("audio", config, {})
-    assert opened(audio_encoders["wavlm-layer"], max_length=1499).max_length == 1499
 
 
 def test_whisper_hears_half_a_minute_at_most(audio_encoders: dict[str, Path]) -> None:
@@ -143,5 +87,5 @@ def test_a_sound_that_is_not_what_it_said_is_refused(audio_encoders: dict[str, P
         frames = 9000
 
     items = encoder.prepare([Liar(np.zeros(8000, dtype=np.float32))]).items
-    with pytest.raises(DataError, match=r"9,000(.|\n)*8000"):
+    with pytest.raises(DataError, match="another length"):
         items[0]

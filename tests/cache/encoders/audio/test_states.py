@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-import soxr
-import torch
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
@@ -79,16 +75,6 @@ def test_lengths_are_those_of_the_states(audio_encoders: dict[str, Path]) -> Non
         assert not any(inputs.truncated)
 
 
-def test_bits_are_the_same_on_any_thread(audio_encoders: dict[str, Path]) -> None:
-    for name in ("wavlm-layer", "whisper"):
-        encoder = AudioEncoder.open(ExtractConfig(encoder=str(audio_encoders[name])))
-        items = encoder.prepare(sounds.sounds()).items
-        here = [clip.x.tobytes() for clip in items]
-        with ThreadPoolExecutor(3) as pool:
-            there = list(pool.map(items.__getitem__, [*range(12)] * 3))
-        assert [clip.x.tobytes() for clip in there] == here * 3
-
-
 @pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "whisper"])
 def test_a_sound_that_is_too_long_is_cut_and_counted(
     name: str, audio_encoders: dict[str, Path]
@@ -108,33 +94,6 @@ def test_a_sound_that_is_too_long_is_cut_and_counted(
     assert minute.truncated == [True, False]
     assert minute.extents == [480_000, 480_000]
     assert minute.items[0].extent == 480_000
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [("wavlm-layer", "bfloat16"), ("hubert-group", "float16"), ("whisper", "bfloat16")],
-)
-def test_half_precision_is_near(name: str, dtype: str, audio_encoders: dict[str, Path]) -> None:
-    encoder = loaded(audio_encoders[name], dtype=dtype)
-    rows = sounds.sounds(6)
-    expected = sounds.reference(audio_encoders[name], rows)["mean"]
-    items = encoder.prepare(rows).items
-    for row, alone in enumerate(expected):
-        states = encoder.encode([items[row]])["mean"][0].numpy()
-        assert sounds.deviation(states, alone) < 0.1
-
-
-def test_silence_and_a_click_have_states(audio_encoders: dict[str, Path]) -> None:
-    for name in ("wav2vec2-group", "hubert-layer", "whisper"):
-        encoder = loaded(audio_encoders[name])
-        click = np.zeros(4000, dtype=np.float32)
-        click[2000] = 1
-        rows = [sounds.Tone(np.zeros(4000, dtype=np.float32)), sounds.Tone(click)]
-        inputs = encoder.prepare(rows)
-        assert all(
-            bool(torch.isfinite(x).all())
-            for x in encoder.encode(inputs.batch(np.arange(2))).values()
-        )
 
 
 @pytest.mark.parametrize("name", ["wavlm-group", "wavlm-layer", "whisper"])
@@ -157,29 +116,7 @@ def test_from_files_to_a_cache_that_is_verified(
     for pool in POOLS:
         for stored, alone in zip(split.pooled(pool)[:], expected[pool], strict=True):
             assert sounds.deviation(stored, alone) < 1e-5
-    assert summary.tokens == sum(split.num_tokens)
     assert summary.batching == BATCHING[name]
-    again = gaam_cache.extract(replace(config, out=tmp_path / "other", batch_tokens=50))
-    assert again.fingerprint == summary.fingerprint
-    assert gaam_cache.extract(config).shards_made == 0
-    checked = gaam_cache.verify(config.out, recompute_rows=3)
-    assert checked.good
-    assert checked.recomputed is not None
-    encoder = json.loads((config.out / "cache.json").read_text())["fingerprint_fields"]["encoder"]
-    assert "preprocessor_config.json" in encoder["files"]
-    assert encoder["resampling"] == "soxr VHQ"
-    assert encoder["versions"].keys() == {"soxr", "libsoxr"}
-    assert encoder["versions"]["soxr"] == soxr.__version__
-    said = summary.in_words()
-    assert "sounds/s" in said
-    assert "frames/s" in said
-    assert "token" not in said
-    assert "text" not in said
-    dry = gaam_cache.estimate(replace(config, out=tmp_path / "dry"))
-    named = gaam_cache.estimate(replace(config, out=tmp_path / "dry", tokens_per_second=9.0))
-    assert named.tokens == dry.tokens == summary.tokens
-    assert named.bytes == dry.bytes
-    assert "token" not in dry.in_words()
-    assert (summary.padding_share > 0.9) == (name == "whisper")
-    assert encoder["sampling_rate"] == 16000
-    assert ("transformers" in encoder["features"]) == (name == "whisper")
+    assert gaam_cache.verify(config.out, recompute_rows=3).good
+    dry = gaam_cache.estimate(replace(config, out=tmp_path / "dry", tokens_per_second=9.0))
+    assert dry.tokens == summary.tokens == sum(split.num_tokens)

@@ -91,20 +91,8 @@ FAMILIES = {
         prefix=5,
         sizes=CROPPED,
     ),
-    "deit": Family(
-        config=lambda: transformers.DeiTConfig(**SMALL),
-        processor="DeiTImageProcessorPil",
-        prefix=2,
-        sizes={"size": {"height": 40, "width": 40}, "crop_size": SQUARE},
-    ),
     "clip": Family(
         config=lambda: _both("CLIP"), processor="CLIPImageProcessorPil", prefix=1, sizes=CROPPED
-    ),
-    "clip-vision": Family(
-        config=lambda: transformers.CLIPVisionConfig(**SMALL),
-        processor="CLIPImageProcessorPil",
-        prefix=1,
-        sizes=CROPPED,
     ),
     "siglip": Family(
         config=lambda: _both("Siglip"),
@@ -118,18 +106,6 @@ FAMILIES = {
         processor="SiglipImageProcessorPil",
         prefix=0,
         sizes={"size": {"height": 35, "width": 35}},
-    ),
-    "data2vec": Family(
-        config=lambda: transformers.Data2VecVisionConfig(**SMALL),
-        processor="BeitImageProcessorPil",
-        prefix=1,
-        sizes={"size": SQUARE},
-    ),
-    "dinov3": Family(
-        config=lambda: transformers.DINOv3ViTConfig(**SMALL, num_register_tokens=4),
-        processor="ViTImageProcessorPil",
-        prefix=5,
-        sizes={"size": SQUARE},
     ),
     "yolos": Family(  # what it detects with stands behind the patches
         config=lambda: transformers.YolosConfig(

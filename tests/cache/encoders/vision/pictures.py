@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -80,3 +81,18 @@ def figures(count: int, seed: int, side: int = 64) -> tuple[list[NDArray[np.uint
         arrays.append(picture.clip(0, 255).astype(np.uint8))
         labels.append(label)
     return arrays, labels
+
+
+def write_figures(folder: Path, rows: dict[str, int]) -> Path:
+    """As PNG and JPEG, one in three of other shapes."""
+    for seed, (split, count) in enumerate(rows.items()):
+        for number, (array, label) in enumerate(zip(*figures(count, seed), strict=True)):
+            (folder / split / label).mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(array)
+            if number % 3 == 0:
+                image = image.resize((90, 70))
+            if number % 2:
+                image.save(folder / split / label / f"{number}.jpg", quality=95)
+            else:
+                image.save(folder / split / label / f"{number}.png")
+    return folder

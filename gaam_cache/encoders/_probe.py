@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gaam_cache.encoders._deviation import ROUNDING, relative
-from gaam_cache.encoders._model.forward import Forward, Mask, Unusable, hooks
+from gaam_cache.encoders._forward import Forward, Mask, Unusable, hooks
 from gaam_cache.store.plan import BATCHINGS, Batching
 
 ROWS = 2
@@ -107,9 +107,9 @@ def _check_again(forward: Forward, rows: Items, alone: list[dict[str, Tensor]], 
             apart = _apart(alone[number][name], states)
             if not apart <= ROUNDING[dtype]:
                 raise Unusable(
-                    f"the same {forward.named(rows[number])} give other states the second "
-                    f"time, off by {apart:.1e} of their norm: the model keeps something of what it "
-                    "read before, or draws random numbers"
+                    f"the same row gives other states the second time, off by {apart:.1e} of "
+                    "their norm: the model keeps something of what it read before, or draws "
+                    "random numbers"
                 )
 
 

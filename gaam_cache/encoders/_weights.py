@@ -1,8 +1,9 @@
-"""The weights of an encoder: trained ones from disk, or random ones as a control."""
+"""The models of the transformers library: trained weights, random ones as a control, or none."""
 
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,10 +13,9 @@ from typing import Any
 import torch
 import transformers
 from safetensors import safe_open
-from torch import nn
+from torch import Tensor, nn
 
-from gaam_cache.devices import out_of_memory, said_of_memory
-from gaam_cache.errors import ConfigError, GaamError, ShortOfMemoryError
+from gaam_cache.errors import ConfigError, GaamError
 
 PartOf = Callable[[Any], Any]
 """Of a model the part that is run."""
@@ -26,25 +26,13 @@ features of a sound is for training, and missing from models that were tuned wit
 
 @contextmanager
 def foreign(problem: str, folder: Path, expected: str | None = None) -> Iterator[None]:
-    """Whatever the library says of an encoder's files, in whichever type, is one message.
-
-    Args:
-        problem: what cannot be done.
-        folder: where the files are.
-        expected: what would do.
-
-    Raises:
-        ConfigError: saying what the library said; out of memory stays what it is.
-    """
+    """What the library raises on an encoder's files is a ``ConfigError``; but for out of memory."""
     try:
         yield
     except (GaamError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # settings of others reach code that checks none of them
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        said = lines[0]
-        if said.endswith(":") and len(lines) > 1:
-            said += f" {lines[1].strip()}"
+        said = " ".join(str(error).split()[:60])
         if not isinstance(error, OSError | ValueError | ImportError | RuntimeError):
             said = f"{type(error).__name__}: {said}"
         raise ConfigError(
@@ -64,29 +52,17 @@ def load_trained(
     device_map: str | None,
     part_of: PartOf,
 ) -> Any:
-    """The model with the weights of some files, which are opened here: no other one is.
-
-    Args:
-        files: safetensors files.
-        model_config: configuration of the model.
-        name: what the user calls the encoder.
-        dtype: arithmetic.
-        device_map: 'auto' spreads it over GPUs.
-        part_of: the part of it whose weights must be there.
-
-    Raises:
-        ConfigError: weights that do not fit the architecture.
-    """
+    """The model with the weights of some files, which are opened here: no other one is."""
     options = {} if device_map is None else {"device_map": device_map}
     with foreign(f"cannot load the weights of '{name}'", files[0].parent), ExitStack() as opened:
-        tensors: dict[str, Any] = {}
+        state: dict[str, Any] = {}
         for file in files:
             weights = opened.enter_context(safe_open(file, framework="pt"))
-            tensors |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
+            state |= {key: weights.get_slice(key) for key in weights.keys()}  # noqa: SIM118
         model, info = type(skeleton(model_config)).from_pretrained(
             None,
             config=model_config,
-            state_dict=tensors,
+            state_dict=state,
             dtype=getattr(torch, dtype),
             local_files_only=True,
             output_loading_info=True,
@@ -94,21 +70,17 @@ def load_trained(
             **options,
         )
     _own(model)
-    used = {key for key in _names_in(model, part_of(model)) if not IDLE.search(key)}
-    for key, there, expected in sorted(info["mismatched_keys"]):
-        if key in used:
-            raise ConfigError(
-                f"the weights of '{name}' are not those of its configuration",
-                expected=f"{key} of the size {' x '.join(map(str, expected))}",
-                found=" x ".join(map(str, there)),
-                where=str(files[0].parent),
-            )
-    missing = set(info["missing_keys"]) & used
-    if missing:
+    part = part_of(model)
+    tensors = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
+    named = (*model.named_parameters(), *model.named_buffers())
+    used = {name for name, tensor in named if id(tensor) in tensors and not IDLE.search(name)}
+    wrong = {key: f"{there} and not {wanted}" for key, there, wanted in info["mismatched_keys"]}
+    wrong |= dict.fromkeys(info["missing_keys"], "missing")
+    if bad := sorted(used & wrong.keys()):
         raise ConfigError(
-            f"the weights of '{name}' are incomplete",
-            expected="a tensor for every parameter of the architecture",
-            found=f"{len(missing)} missing, first {min(missing)}",
+            f"the weights of '{name}' are not those of its configuration",
+            expected="a tensor for every parameter of the architecture, of its size",
+            found=f"{bad[0]}: {wrong[bad[0]]}" + f", and {len(bad) - 1} more" * (len(bad) > 1),
             where=str(files[0].parent),
         )
     return model
@@ -123,7 +95,7 @@ def _own(model: nn.Module) -> None:
         held |= {name: tensor.clone() for name, tensor in held.items()}
 
 
-def waiting(model: nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+def waiting(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Weights that accelerate keeps on the CPU until a layer is run on a GPU."""
     for module in model.modules():
         for hook in _hooks(module):
@@ -149,43 +121,6 @@ def _hooks(module: nn.Module) -> Sequence[Any]:
     return getattr(hook, "hooks", (hook,))
 
 
-@contextmanager
-def room_for(
-    name: str,
-    model_config: transformers.PretrainedConfig,
-    dtype: str,
-    device: torch.device,
-    part_of: PartOf,
-) -> Iterator[None]:
-    """While open, an encoder that the memory is too small for is said with what its weights take.
-
-    Raises:
-        ShortOfMemoryError: naming what to try.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not out_of_memory(error):
-            raise
-        numbers = sum(p.numel() for p in part_of(skeleton(model_config)).parameters())
-        raise ShortOfMemoryError(
-            f"the encoder does not fit into the memory of {device}",
-            expected=f"{numbers * getattr(torch, dtype).itemsize / 1e9:,.1f} GB for its weights in "
-            f"{dtype}, and more for what it computes",
-            found=said_of_memory(error),
-            where=name,
-            hint="--dtype bfloat16 (half of float32), another --device, or --set device-map=auto, "
-            "which spreads it over GPUs and the CPU",
-        ) from error
-
-
-def _names_in(model: nn.Module, part: nn.Module) -> set[str]:
-    """What the model calls the weights of a part of it."""
-    used = {id(tensor) for tensor in (*part.parameters(), *part.buffers())}
-    named = (*model.named_parameters(), *model.named_buffers())
-    return {name for name, tensor in named if id(tensor) in used}
-
-
 def _built(model_config: transformers.PretrainedConfig, **options: Any) -> Any:
     """The model that ``AutoModel`` makes; ``T5EncoderModel`` and its kind where one was saved."""
     auto: Any = transformers.AutoModel
@@ -201,11 +136,15 @@ def skeleton(model_config: transformers.PretrainedConfig) -> Any:
         return _built(copy.deepcopy(model_config))
 
 
+def encoder_part(model: Any) -> Any:
+    """The model; of an encoder-decoder model its encoder."""
+    return model.get_encoder() if getattr(model.config, "is_encoder_decoder", False) else model
+
+
 def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype: str) -> Any:
     """A model with the architecture's own initialisation: what does pre-training contribute?
 
-    The same seed gives the same bits; the global random state is left as it was. No weight file
-    is read.
+    The same seed gives the same bits; the global random state is left as it was.
 
     Numerics:
         Weights are drawn on the CPU and in float32, so that every device and every arithmetic
@@ -217,13 +156,12 @@ def draw_untrained(model_config: transformers.PretrainedConfig, seed: int, dtype
     return model.to(getattr(torch, dtype))
 
 
-def untrained_identity(seed: int) -> dict[str, Any]:
-    """What decides random weights, beside the configuration: JSON values.
-
-    Neither library promises to draw the same numbers in another version.
-    """
-    return {
-        "seed": seed,
-        "torch": torch.__version__.partition("+")[0],
-        "transformers": transformers.__version__,
-    }
+@contextmanager
+def quiet() -> Iterator[None]:
+    """While open nothing is logged: that kernels are missing is not about the extraction."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,6 +1,7 @@
 """One batch through a model of the transformers library, every layer pooled at once.
 
-B batch, T positions (tokens, frames, patches), L layers, D hidden size.
+B batch, T positions (tokens, frames, patches), W positions of the longest part, L layers,
+D hidden size.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MethodType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gaam_cache.devices import out_of_memory, send
-from gaam_cache.encoders._model.span import Span
-from gaam_cache.encoders._model.weights import waiting
+from gaam_cache.encoders._weights import waiting
 from gaam_cache.encoders.poolings._base import load_poolings
 
 Mask = Literal["never", "where padded", "always"]
@@ -30,6 +30,22 @@ Mask = Literal["never", "where padded", "always"]
 
 class Unusable(Exception):  # noqa: N818 caught within this package
     """Why a model, or one way of running it, does not yield pooled states."""
+
+
+class Span(NamedTuple):
+    """Of every row the positions that are pooled: from ``start_B`` on, ``length_B`` of them."""
+
+    start_B: Tensor  # noqa: N815 a shape suffix
+    length_B: Tensor  # noqa: N815
+    width: int
+    """W: kept beside the lengths, so that nobody waits for a device."""
+
+    def of(self, x_BTD: Tensor) -> Tensor:
+        """These positions moved to the front, (B, W, D): what is behind a part may be anything."""
+        position_W = torch.arange(self.width, device=x_BTD.device)
+        start_B = self.start_B.to(x_BTD.device)
+        place_BW = (start_B[:, None] + position_W).clamp_max(x_BTD.shape[1] - 1)
+        return x_BTD[torch.arange(len(x_BTD), device=x_BTD.device)[:, None], place_BW]
 
 
 class Batch(NamedTuple):
@@ -70,12 +86,6 @@ class Forward(ABC):
     first_layer: Literal[0, 1] = 1
     """Of the ``hidden_states`` of transformers the first that is kept: 0 is what its first layer
     reads."""
-    reads: ClassVar[str] = "rows"
-    """What the model is given, for messages."""
-    state_of: ClassVar[str] = "position"
-    """What has a state, for messages."""
-    unit: ClassVar[str] = "positions"
-    """What the length of a row counts."""
     changes = False
     """Whether the model was seen to change while it read a row."""
     renews = True
@@ -84,6 +94,8 @@ class Forward(ABC):
     def __init__(self, model: nn.Module, *, device: torch.device, pooling: Sequence[str]) -> None:
         self._loaded = model
         self.device = device
+        floating = (p.dtype for p in model.parameters() if p.is_floating_point())
+        self.dtype = next(floating, torch.float32)
         self._poolings = load_poolings(pooling)
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.takes
@@ -100,30 +112,18 @@ class Forward(ABC):
 
     @abstractmethod
     def batch(self, items: Sequence[Any]) -> Batch:
-        """Rows as the model takes them.
-
-        Raises:
-            Unusable: it cannot take them.
-        """
+        """Rows as the model takes them."""
 
     @abstractmethod
     def mask_of(self, batch: Batch) -> Tensor:
         """1 where there is something of a row, 0 where there is padding, (B, ...) in int64."""
-
-    def named(self, item: Any) -> str:
-        """What to call a row, for messages."""
-        return f"{len(item)} {self.unit}"
 
     def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
         """Whether what comes later in a row shifts no earlier state."""
         return False
 
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
-        """Pooled states of a batch: (B, L, D) float32 for every pooling.
-
-        Raises:
-            Unusable: the model fails, or yields something else.
-        """
+        """Pooled states of a batch: (B, L, D) float32 for every pooling."""
         batch = self.batch(items)
         mask = None
         if self.mask == "always" or (self.mask == "where padded" and batch.padded):
@@ -160,32 +160,21 @@ class Forward(ABC):
         }
 
     def hidden_states(self, batch: Batch, mask: Tensor | None) -> tuple[Any, tuple[Tensor, ...]]:
-        """The model's output, and its hidden states from ``first_layer`` on.
-
-        Raises:
-            Unusable: there are none, or they are not one state for every layer and position.
-        """
+        """The model's output, and its hidden states from ``first_layer`` on."""
         output = self.run(batch, mask, output_hidden_states=True)
         states = getattr(output, "hidden_states", None)
         if not isinstance(states, tuple | list) or len(states) < 2:
             raise Unusable("the model returns no hidden states")
         layers = tuple(states[self.first_layer :])
-        if not all(isinstance(x, Tensor) and x.is_floating_point() for x in layers):
-            raise Unusable("the hidden states are no tensors of numbers")
         shapes = {tuple(x.shape) for x in layers}
         some = tuple(layers[-1].shape)
-        if self.first_layer == 0 and layers[0].shape != some and len(shapes) == 2:
-            raise Unusable(
-                "layer-zero cannot be kept beside the other layers: the input of the first one "
-                f"is {tuple(layers[0].shape)}, its output {tuple(layers[1].shape)}"
-            )
         positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
         expected = (len(batch.length_B), positions)
         wrong = [s for s in shapes if len(s) != 3 or s[:2] != expected]
         if wrong:
             raise Unusable(
-                f"the hidden states are not one for every {self.state_of}: "
-                f"{_shape(batch)} {self.reads} give a layer of {wrong[0]}"
+                f"the hidden states are not one for every position: an input of {_shape(batch)} "
+                f"gives a layer of {wrong[0]}"
             )
         if len(shapes) > 1:
             sizes = sorted(shape[2] for shape in shapes)
@@ -221,11 +210,7 @@ class Forward(ABC):
         return [states[layer] for layer in numbers]
 
     def run(self, batch: Batch, mask: Tensor | None, **options: Any) -> Any:
-        """The model's output.
-
-        Raises:
-            Unusable: it fails, for whatever reason; out of memory stays what it is.
-        """
+        """The model's output."""
         if self.takes_mask and mask is not None:
             options["attention_mask"] = mask
         try:
@@ -237,9 +222,8 @@ class Forward(ABC):
                 raise
             # a foreign model may fail in any way
             said = (str(error).strip().splitlines() or [""])[0]
-            shape = " x ".join(map(str, _shape(batch)))
             raise Unusable(
-                f"it fails on {shape} {self.reads}: {type(error).__name__}: {said:.200}"
+                f"it fails on an input of {_shape(batch)}: {type(error).__name__}: {said:.200}"
             ) from error
 
 

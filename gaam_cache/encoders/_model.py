@@ -1,0 +1,297 @@
+"""An encoder of the transformers library in a folder: what is read, hashed, loaded and run.
+
+B batch, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import transformers
+from torch import Tensor
+
+from gaam_cache.config import ExtractConfig
+from gaam_cache.devices import (
+    check_arithmetic,
+    has_bfloat16,
+    out_of_memory,
+    resolve_device,
+    said_of_memory,
+)
+from gaam_cache.encoders._base import Encoder
+from gaam_cache.encoders._forward import Forward, Unusable
+from gaam_cache.encoders._located import Located, locate
+from gaam_cache.encoders._probe import Items, probe
+from gaam_cache.encoders._weights import (
+    draw_untrained,
+    encoder_part,
+    entry_device,
+    foreign,
+    load_trained,
+    quiet,
+    skeleton,
+)
+from gaam_cache.encoders.poolings._base import load_poolings
+from gaam_cache.errors import ConfigError, ShortOfMemoryError
+from gaam_cache.messages import visible
+from gaam_cache.store.plan import CONVENTIONS
+
+
+class ModelEncoder(Encoder):
+    """Pools every layer of a transformers model while the forward pass produces it.
+
+    A forward hook on each layer pools its output at once, so that no layer's states outlive the
+    layer; models whose layers do not yield what ``transformers`` calls ``hidden_states`` are asked
+    for those. How a model must be run for the states of a row to be its own, whatever else is
+    in the batch, is not read off its name: a probe measures it when the weights are loaded.
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
+    given: ClassVar[frozenset[str]]
+    """Names of arguments by one of which its models are given rows."""
+    reads: ClassVar[str]
+    """What it is, for messages: 'a text encoder and tokenizer'."""
+    states_of: ClassVar[str]
+    """What of a row has a state in every layer, for messages."""
+    _forward: Forward
+
+    def __init__(
+        self,
+        located: Located,
+        config: ExtractConfig,
+        model_config: transformers.PretrainedConfig,
+        max_length: int,
+    ) -> None:
+        """Use ``open``."""
+        if config.max_length not in (None, max_length):
+            raise ConfigError(
+                "--max-length is for texts",
+                expected=f"none: here it is always {max_length}",
+                found=f"--max-length {config.max_length}",
+            )
+        self.name = config.encoder
+        self.revision = located.revision
+        self.max_length = max_length
+        self.device = resolve_device(config.device)
+        self.dtype = choose_dtype(config.dtype, self.device)
+        if config.untrained_encoder:
+            self.untrained_seed = config.encoder_seed or 0
+        self._located = located
+        self._model_config = model_config
+        self._config = config
+
+    @property
+    def first_layer(self) -> Literal[0, 1]:
+        """Number of the first layer that is kept: 0 is what the first one reads."""
+        return 0 if self._config.layer_zero else 1
+
+    @classmethod
+    def open_outline(cls, config: ExtractConfig) -> Self:
+        """The same of an encoder whose weights are not there, and not fetched from the hub."""
+        return cls.open(config, weights=False)
+
+    @classmethod
+    def open(cls, config: ExtractConfig, *, weights: bool = True) -> Self:
+        """Find the encoder and read all but its weights."""
+        load_poolings(config.pool)
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        weights &= not config.untrained_encoder
+        located = locate(config.encoder, config.revision, weights=weights)
+        with foreign(
+            f"cannot read the encoder '{config.encoder}'",
+            located.path,
+            expected=f"{cls.reads} that transformers knows by itself",
+        ):
+            model_config = transformers.AutoConfig.from_pretrained(
+                located.path, local_files_only=True, trust_remote_code=False
+            )
+            mapped = transformers.MODEL_MAPPING.get(type(model_config), None)
+            models = mapped if isinstance(mapped, tuple) else (mapped,)
+            takes = [inspect.signature(m.forward).parameters for m in models if m is not None]
+            # one that is not mapped is refused by the library, in its words
+            if takes and not any(cls.given & names.keys() for names in takes):
+                raise ConfigError(
+                    f"'{config.encoder}' does not read such rows",
+                    expected=cls.reads,
+                    found=f"model_type: {visible(str(model_config.model_type))}",
+                    hint="choose another --encoder, or look at what the --dataset holds",
+                )
+            try:
+                return cls._read(located, config, model_config)
+            except Unusable as reason:
+                raise cls._failed(config.encoder, reason) from reason
+
+    @classmethod
+    @abstractmethod
+    def _read(
+        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
+    ) -> Self:
+        """Read what else the folder holds, such as a tokenizer; anything may be raised."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """What decides the numbers beside files, arithmetic and pooling: JSON values."""
+
+    def _part_of(self, model: Any) -> Any:
+        """Of a model the part that is run."""
+        return encoder_part(model)
+
+    @abstractmethod
+    def _without_numbers(self) -> dict[str, Tensor]:
+        """What the model is called with for one row, on torch's meta device."""
+
+    @abstractmethod
+    def _forward_of(self, part: Any, model: Any) -> Forward:
+        """How it is run."""
+
+    @abstractmethod
+    def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
+        """Rows for the probe, and the length up to which they are tried together."""
+
+    def _more_files(self) -> set[str]:
+        """Names of files that are read beside the usual ones."""
+        return set()
+
+    @classmethod
+    def _failed(cls, name: str, reason: Unusable) -> ConfigError:
+        """The refusal of an encoder that cannot be run as asked."""
+        return ConfigError(
+            f"'{name}' does not yield a state for every layer and {cls.states_of}",
+            expected=f"{cls.reads} whose hidden states transformers returns",
+            found=str(reason),
+            hint="choose another encoder",
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Hashes of all files that decide the numbers, and the settings that do."""
+        untrained: dict[str, Any] = {}
+        if self.untrained_seed is not None:
+            # neither library promises to draw the same numbers in another version
+            untrained["untrained"] = {
+                "seed": self.untrained_seed,
+                "torch": torch.__version__.partition("+")[0],
+                "transformers": transformers.__version__,
+            }
+        return {
+            **untrained,
+            "files": self._located.hashes(self._more_files()),
+            "dtype": self.dtype,
+            "max_length": self.max_length,
+            "pooling": list(self._config.pool),
+            "layers": CONVENTIONS[self.first_layer],
+            **self._settings(),
+        }
+
+    def outline(self) -> None:
+        """Set ``num_layers`` and ``hidden_size``: on the meta device only shapes are computed."""
+        with foreign(f"cannot build '{self.name}'", self._located.path):
+            # some kernels know no other arithmetic on meta
+            model = skeleton(self._model_config).to(torch.bfloat16).eval()
+            with suppress(ValueError, NotImplementedError, AttributeError):
+                model.set_attn_implementation("eager")
+            part = self._part_of(model)
+            found = self._shape_of(part, masked=True) or self._shape_of(part, masked=False)
+            if found is None:  # the course of some models depends on numbers
+                told = getattr(part, "config", self._model_config).get_text_config()
+                found = told.num_hidden_layers, told.hidden_size
+        self.num_layers, self.hidden_size = found[0] + 1 - self.first_layer, found[1]
+
+    def _shape_of(self, part: Any, *, masked: bool) -> tuple[int, int] | None:
+        """Layers and hidden size of one row on torch's meta device; None where it does not run.
+
+        Some models look at numbers to make the mask that they are not given, others at those of
+        one that they are given.
+        """
+        inputs, takes = self._without_numbers(), inspect.signature(part.forward).parameters
+        options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+        if masked and "attention_mask" in takes:
+            shape = next(iter(inputs.values())).shape
+            options["attention_mask"] = torch.ones(shape, dtype=torch.long, device="meta")
+        try:
+            with quiet(), torch.no_grad():
+                states = part(**inputs, output_hidden_states=True, **options).hidden_states[1:]
+            return len(states), int(states[-1].shape[-1])
+        except Exception:  # noqa: BLE001 a foreign model may fail in any way
+            return None
+
+    def load(self) -> None:
+        """Load the weights, or draw them, and probe the model."""
+        try:
+            model = self._loaded()
+            part = self._part_of(model.eval()).requires_grad_(False)
+            if self._config.device_map is None:
+                part.to(self.device)
+            else:
+                self.device = entry_device(part)
+                check_arithmetic(self.dtype, self.device)
+            self._forward = self._forward_of(part, model)
+            self._forward.first_layer = self.first_layer
+            candidates, longest = self._candidates(part, model)
+            with torch.inference_mode():
+                found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
+        except Unusable as reason:
+            raise self._failed(self.name, reason) from reason
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            numbers = self._part_of(skeleton(self._model_config)).parameters()
+            size = sum(p.numel() for p in numbers) * getattr(torch, self.dtype).itemsize
+            raise ShortOfMemoryError(
+                f"the encoder does not fit into the memory of {self.device}",
+                expected=f"{size / 1e9:,.1f} GB for its weights in {self.dtype}, and more for "
+                "what it computes",
+                found=said_of_memory(error),
+                where=self.name,
+                hint="--dtype bfloat16, another --device, or --set device-map=auto (several GPUs)",
+            ) from error
+        self.num_layers = found.num_layers
+        self.hidden_size = found.hidden_size
+        self.batching = found.batching
+        self.leak = found.leaks.get("padded")
+
+    def _loaded(self) -> Any:
+        if self.untrained_seed is not None:
+            with foreign(f"cannot build '{self.name}'", self._located.path):
+                return draw_untrained(self._model_config, self.untrained_seed, self.dtype)
+        return load_trained(
+            self._located.weight_files(),
+            self._model_config,
+            self.name,
+            self.dtype,
+            self._config.device_map,
+            self._part_of,
+        )
+
+    def encode(self, items: Sequence[Any]) -> dict[str, Tensor]:
+        """Pooled states of a batch: (B, L, D) float32 for every pooling."""
+        return self._pooled(self._forward, items)
+
+    def encode_alone(self, item: Any) -> dict[str, Tensor]:
+        """Pooled hidden states of one row as transformers itself gives them.
+
+        By none of the ways that ``encode`` takes, so that a proof shares none of its faults.
+        """
+        return self._pooled(self._forward.reference, item)
+
+    @torch.inference_mode()
+    def _pooled(self, run: Callable[[Any], dict[str, Tensor]], rows: Any) -> dict[str, Tensor]:
+        try:
+            return run(rows)
+        except Unusable as reason:
+            raise self._failed(self.name, reason) from reason
+
+
+def choose_dtype(asked: str, device: torch.device) -> str:
+    """Of ``auto`` bfloat16 where the device has it, else float16 on a GPU, float32 elsewhere."""
+    check_arithmetic(asked, device)
+    if asked != "auto":
+        return asked
+    if has_bfloat16(device):
+        return "bfloat16"
+    return "float16" if device.type == "cuda" else "float32"

@@ -1,1 +1,0 @@
-"""What encoders of the transformers library have in common, whatever they read."""

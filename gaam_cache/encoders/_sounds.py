@@ -1,0 +1,357 @@
+"""From a sound of any rate and length to features, and what a model makes of so many.
+
+S samples at the encoder's rate, T rows of features, P positions of a hidden state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+import torch
+import transformers
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gaam_cache.config_checks import PUBLISHED_SECONDS
+from gaam_cache.encoders._forward import Unusable
+from gaam_cache.encoders._weights import quiet
+from gaam_cache.errors import ConfigError, DataError
+
+QUALITY = "VHQ"
+"""Of soxr: the passband is kept to 28 bits, more than any sound file has, at a cost that no encoder
+notices."""
+MASK = "attention_mask"
+SHORT_SECONDS, LONG_SECONDS = 1.0, 2.5
+"""Noise of which the features are looked at."""
+DEFAULT_SECONDS = 30.0
+"""Longest sound where nobody says; what Whisper takes at most."""
+OUTLINE_POSITIONS = 500
+"""Of the sound by which the shape is told without weights."""
+FEWEST = 8
+"""Outputs that the shortest input may have to yield: some layers need more than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A sound as an encoder takes it."""
+
+    x: NDArray[np.float32]
+    """Features, time first: (S,) or (T, ...)."""
+    real: int
+    """How many of them are the sound's."""
+    extent: int
+    """Its samples."""
+
+    def __len__(self) -> int:
+        """What must be equal where only sounds of equal length may share a batch."""
+        return self.extent
+
+    def __getitem__(self, backwards: slice) -> Clip:
+        """``[::-1]``: another one of the same length."""
+        return Clip(np.ascontiguousarray(self.x[backwards]), self.real, self.extent)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a length becomes a shorter one.
+
+    Formula: ``y(n) = floor((n + offset) / stride)``; 0 below ``least`` and of nothing.
+
+    A chain of convolutions, poolings and windows, each of which rounds down or up, has this form
+    as a whole, whatever their sizes: ``floor((floor((n + a) / s) + b) / t)`` is
+    ``floor((n + a + b s) / (s t))``.
+    """
+
+    offset: int
+    stride: int
+    least: int = 1
+    """The smallest y that there is."""
+
+    def __call__(self, n: int) -> int:
+        """Outputs of n inputs."""
+        found = (n + self.offset) // self.stride
+        return found if n > 0 and found >= self.least else 0
+
+    def first(self, y: int) -> int:
+        """The smallest n of at least y outputs."""
+        return max(1, self.stride * y - self.offset)
+
+    def last(self, y: int) -> int:
+        """The greatest n of y outputs."""
+        return self.first(y + 1) - 1
+
+
+def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Steps:
+    """Find the two numbers of ``Steps`` from some lengths between two, and try them on others.
+
+    Args:
+        count: outputs of n inputs; fails, with any exception, where they are too few.
+        low: inputs that surely have some outputs.
+        high: many inputs, at most as many as there will be.
+        what: it is that has outputs, for messages.
+    """
+    at_low, at_high = count(low), count(high)
+    if at_high <= at_low + 1:
+        raise Unusable(f"{what} grows by {at_high - at_low} from {low:,} to {high:,}")
+    # the first length after low at which there is one more
+    longest = (high - low) // (at_high - at_low - 1)
+    below, above = low, min(low + longest, high)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if count(middle) > at_low:
+            above = middle
+        else:
+            below = middle
+    for stride in range(max(1, (high - low) // (at_high - at_low + 1)), longest + 1):
+        steps = Steps(offset=stride * (at_low + 1) - above, stride=stride)
+        if (steps(low), steps(high)) != (at_low, at_high):
+            continue
+        edges = [steps.first(y) for y in (at_high, (at_low + at_high) // 2)]
+        if all(count(n) == steps(n) for edge in edges for n in (edge, edge - 1)):
+            return Steps(steps.offset, stride, _least(count, steps, what))
+    raise Unusable(f"{what} does not grow evenly: {at_low} of {low:,}, {at_high} of {high:,}")
+
+
+def _least(count: Callable[[int], int], steps: Steps, what: str) -> int:
+    fewest = max(1, steps(1))
+    for least in range(fewest, fewest + FEWEST):
+        try:
+            found = count(steps.first(least))
+        except Exception:  # noqa: BLE001, S112 of others; too short for them
+            continue
+        if found == least:
+            return least
+        break
+    raise Unusable(f"{what} of {steps.first(fewest):,} and a few more cannot be told")
+
+
+class Hearing:
+    """How an encoder hears: which samples of a sound, which features, how many positions.
+
+    Nothing is read off a name. The feature extractor is run on noise of some lengths, which shows
+    whether it fills every sound to one length, which axis is time, and whether it draws random
+    numbers. How many positions the model makes of so many features is measured on a copy of it
+    without weights.
+
+    Args:
+        folder: of the encoder.
+        part: of the model what is run, without weights.
+        seconds: longest sound; None where nobody says.
+        published: as in the published code: filled with zeros to 5 s, not normalised, all pooled.
+
+    Raises:
+        ConfigError: it cannot hear so much at once, or not as in the published code.
+        Unusable: the extractor makes what the model does not take, or not the same twice; or the
+            model does not make positions of features evenly.
+    """
+
+    def __init__(self, folder: Path, part: Any, *, seconds: float | None, published: bool) -> None:
+        self._extractor = transformers.AutoFeatureExtractor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        self.published = published
+        self.rate: int = getattr(self._extractor, "sampling_rate", 0)
+        if type(self.rate) is not int or self.rate < 1:
+            raise Unusable(f"its feature extractor has the sampling rate {self.rate!r}")
+        self._name = type(self._extractor).__name__
+        self._look_at_features(frozenset(inspect.signature(part.forward).parameters))
+        if published and not self.is_waveform:
+            raise ConfigError(
+                "published-audio is for encoders of samples",
+                expected="such as WavLM, HuBERT or wav2vec 2.0",
+                found=f"a {self._name}, which makes {self.input_name} of them",
+            )
+        self.seconds = seconds or (PUBLISHED_SECONDS if published else DEFAULT_SECONDS)
+        if self._total is not None:
+            most = self.real.last(self._total) / self.rate
+            if seconds is not None and seconds > most:
+                raise ConfigError(
+                    "clip-seconds is more than the encoder takes at once",
+                    expected=f"at most {most:g} s",
+                    found=f"{seconds:g}",
+                )
+            self.seconds = seconds or min(DEFAULT_SECONDS, most)
+        self.max_samples = math.ceil(self.seconds * self.rate)
+        self.width: int | None = None
+        """P of every sound, where all are filled to one length."""
+        if self._total is None:
+            high = self.real(self.max_samples)
+            low = max(1, min(self.real(self.rate), high // 3))
+            self._steps = measure(lambda n: self._count(part, n), low, high, "the model")
+        else:
+            self.width = self._count(part, self._total)
+            if self._total % self.width:
+                raise Unusable(f"{self._total:,} {self.input_name} give {self.width:,} states")
+            each = self._total // self.width
+            self._steps = Steps(offset=each - 1, stride=each)
+        if published:
+            self.width = self._steps(self.max_samples)
+
+    def _look_at_features(self, takes: Set[str]) -> None:
+        short, long = (_noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS))
+        made = [self._call(samples) for samples in (short, long, short)]
+        given = [key for key in made[0] if key != MASK]
+        if len(given) != 1 or given[0] not in takes:
+            raise Unusable(f"its {self._name} makes {given}; it takes {sorted(takes)}")
+        [self.input_name] = given
+        first, longer, again = (one[self.input_name] for one in made)
+        if not np.array_equal(first, again):
+            raise Unusable(
+                f"its {self._name} draws random numbers: the same sound has others twice"
+            )
+        fixed = first.shape == longer.shape
+        mask = made[0][MASK].shape if MASK in made[0] else None
+        if not fixed and first.ndim == longer.ndim:
+            axes = [i for i in range(first.ndim) if first.shape[i] != longer.shape[i]]
+        else:
+            axes = [i for i in range(first.ndim) if mask == first.shape[i : i + 1]]
+        if len(axes) != 1 or mask not in (None, first.shape[axes[0] : axes[0] + 1]):
+            raise Unusable(
+                f"which axis of what its {self._name} makes is time cannot be told: {first.shape} "
+                f"of {SHORT_SECONDS} s, {longer.shape} of {LONG_SECONDS} s, mask {mask}"
+            )
+        [self._axis] = axes
+        self._total = first.shape[self._axis] if fixed else None
+        """T, where every sound is filled to one length."""
+        self._row_shape = np.moveaxis(first, self._axis, 0).shape[1:]
+        self.is_waveform = first.shape == short.shape and not fixed
+        """Whether the features are the samples, normalised at most."""
+        high = round((LONG_SECONDS if fixed else 10 * LONG_SECONDS) * self.rate)
+        self.real = measure(
+            lambda n: self.features(_noise(n))[1],
+            round(SHORT_SECONDS * self.rate), high, f"its {self._name}",
+        )  # fmt: skip
+        """S -> rows of features that are the sound's."""
+
+    def features(self, samples_S: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+        """Features, time first, and how many of them are the sound's."""
+        made = self._call(samples_S)
+        x = np.ascontiguousarray(np.moveaxis(made[self.input_name], self._axis, 0))
+        real = int(made[MASK].sum()) if MASK in made else len(x)
+        return x.astype(np.float32, copy=False), real
+
+    def identity(self) -> str:
+        """What decides the features beside the extractor's configuration."""
+        if self.is_waveform:
+            return self._name
+        versions = f"transformers {transformers.__version__}"
+        return f"{self._name}, {versions}, torch {torch.__version__.partition('+')[0]}"
+
+    def shaped(self, x_BT: Tensor) -> Tensor:
+        """A batch of features, time second, as the model takes it."""
+        return x_BT.movedim(1, self._axis + 1).contiguous()
+
+    def _call(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        """All that the extractor makes of one sound, without the axis for the batch."""
+        try:
+            made = self._extractor(
+                samples_S,
+                sampling_rate=self.rate,
+                return_tensors="np",
+                return_attention_mask=True,
+            )
+            return {name: np.asarray(value)[0] for name, value in made.items()}
+        except Exception as error:  # of others, who raise what they like
+            what = f"its feature extractor fails on {len(samples_S):,} samples"
+            raise Unusable(f"{what}: {_said(error)}") from error
+
+    @property
+    def least_samples(self) -> int:
+        """Of a sound that gives a position."""
+        one = self._steps.first(self._steps.least)
+        return self.real.first(max(one, self.real.least))
+
+    def extent(self, sound: Any) -> int:
+        """S of a sound, cut where it is too long: to the nearest, half of one up."""
+        frames = min(sound.frames, self._most(sound.rate))
+        return min((2 * frames * self.rate + sound.rate) // (2 * sound.rate), self.max_samples)
+
+    def is_cut(self, sound: Any) -> bool:
+        """Whether it is longer than the longest."""
+        return sound.frames > self._most(sound.rate)
+
+    def _most(self, rate: int) -> int:
+        """Samples of the longest sound in a file of that rate."""
+        return math.ceil(self.seconds * rate)
+
+    def positions(self, extent: int) -> int:
+        """P of a sound of that many samples, those of what fills it not counted."""
+        if self.published:
+            return self.width or 0
+        return self._steps(self.real(extent))
+
+    def positions_of_features(self, count: int) -> int:
+        """P of that many features, whatever they are."""
+        return self.width or self._steps(count)
+
+    def first(self, positions: int) -> int:
+        """The fewest samples of so many positions."""
+        return self.real.first(self._steps.first(positions))
+
+    def last(self, positions: int) -> int:
+        """The most samples of so many positions."""
+        return self.real.last(self._steps.last(positions))
+
+    def clip(self, sound: Any) -> Clip:
+        """Decode a sound, cut it, bring it to the encoder's rate and take its features."""
+        samples = sound.samples()[: self._most(sound.rate)]
+        if sound.rate != self.rate:
+            samples = soxr.resample(samples, sound.rate, self.rate, quality=QUALITY)
+        return self.clip_of(samples[: self.max_samples], self.extent(sound))
+
+    def clip_of(self, samples_S: NDArray[np.float32], extent: int | None = None) -> Clip:
+        """Of samples at the encoder's rate, of which there must be ``extent``."""
+        extent = len(samples_S) if extent is None else extent
+        if self.published:
+            x = np.zeros(self.max_samples, dtype=np.float32)
+            x[: len(samples_S)] = samples_S
+            real = expected = len(x)
+        else:
+            try:
+                x, real = self.features(samples_S)
+            except Unusable as reason:
+                raise DataError("a sound cannot be made ready", found=str(reason)) from reason
+            expected = self.real(extent)
+        if (len(samples_S), real) != (extent, expected):
+            raise DataError(
+                "a sound has another length than its file said",
+                expected=f"{extent:,} samples, {expected:,} {self.input_name}",
+                found=f"{len(samples_S):,} and {real:,}",
+            )
+        return Clip(x=x, real=real if self.width is None else len(x), extent=extent)
+
+    def zeros(
+        self, count: int | None = None, dtype: torch.dtype = torch.bfloat16
+    ) -> dict[str, Tensor]:
+        """What the model is called with for so many features, or for enough, without memory."""
+        count = count or self._total or self._steps.first(OUTLINE_POSITIONS)
+        x = torch.zeros((1, count, *self._row_shape), dtype=dtype, device="meta")
+        return {self.input_name: self.shaped(x)}
+
+    @torch.no_grad()
+    def _count(self, part: Any, features: int) -> int:
+        """P, by running a model without weights."""
+        try:
+            with quiet():
+                output = part(**self.zeros(features, torch.float32), output_hidden_states=True)
+                _, positions, _ = output.hidden_states[-1].shape
+        except Exception as error:  # of others, which may fail in any way
+            what = f"it fails on {features:,} {self.input_name}"
+            raise Unusable(f"{what}: {_said(error)}") from error
+        return int(positions)
+
+
+def _noise(samples: int) -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(scale=0.1, size=samples).astype(np.float32)
+
+
+def _said(error: Exception) -> str:
+    said = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {said:.200}"

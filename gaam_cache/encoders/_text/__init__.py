@@ -1,1 +1,0 @@
-"""What a text encoder of the transformers library is made of."""
