@@ -13,17 +13,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
-from gaam_cache.format.digest import chunks, digest_of_stream
-from gaam_cache.format.files import open_regular, write_file
+from gaam_cache.format.digest import digest_of, hash_file
+from gaam_cache.format.files import write_file
 from gaam_cache.format.sealed import sealed_text, unsealed
 from gaam_cache.format.strict_json import read_json
 from gaam_cache.messages import visible
 from gaam_decoder.decoder import on_paper
-from gaam_decoder.runs.tensor_files import TensorFile, tensor_parts
 from gaam_decoder.use.decoder_config import DecoderConfig
 from gaam_decoder.use.ensemble import Ensemble, check_alone
 
@@ -112,7 +112,7 @@ def read_decoder(
         paper = Ensemble(config.spec, len(config.seeds)).decoder.state_dict()
     try:
         found = _read_weights(path.resolve(), about, paper)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise _unusable(path, error) from error
     if seed is not None:
         place = config.seeds.index(seed)
@@ -125,15 +125,12 @@ def read_decoder(
 def _read_weights(
     path: Path, about: Mapping[str, Any], paper: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    with open_regular(path) as file:
-        if digest_of_stream(chunks(file)) != about["sha256"] or file.tell() != about["bytes"]:
-            raise ValueError("the weights are not those that were exported")
-        file.seek(0)
-        tensors = TensorFile(file)
-        shapes = {name: tensors.shape(name) for name in tensors}
-        if shapes != {name: tuple(value.shape) for name, value in paper.items()}:
-            raise ValueError("the weights are those of another decoder")
-        return {name: torch.from_numpy(tensors.read(name)) for name in tensors}
+    if hash_file(path) != about["sha256"]:
+        raise ValueError("the weights are not those that were exported")
+    found: dict[str, Tensor] = load_file(path)
+    if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in paper.items()}:
+        raise ValueError("the weights are those of another decoder")
+    return found
 
 
 def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
@@ -144,12 +141,10 @@ def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Ten
         config: of the decoder.
         weights: by the names that a decoder gives them, each (S, ...).
     """
-    parts = tensor_parts(
-        {name: one.cpu().numpy() for name, one in weights.items()}, {"format": "pt"}
-    )
-    about = {"bytes": sum(map(len, parts)), "sha256": digest_of_stream(parts)}
+    saved = save({name: one.contiguous().cpu() for name, one in weights.items()}, {"format": "pt"})
+    about = {"bytes": len(saved), "sha256": digest_of(saved)}
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config)}
-    write_file(folder / WEIGHTS_FILE, parts, option="DIR")
+    write_file(folder / WEIGHTS_FILE, saved, option="DIR")
     text = sealed_text(content | {"files": {WEIGHTS_FILE: about}})
     write_file(folder / CONFIG_FILE, text.encode(), option="DIR")
 

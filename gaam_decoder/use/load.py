@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +13,9 @@ from gaam_cache import devices, plugin_code
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning
 from gaam_cache.format.encoding import Encoding
 from gaam_decoder.decoder import DecoderSpec
-from gaam_decoder.runs.find_cache import plan_of
+from gaam_decoder.runs.folders import is_run, plan_of
 from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import WEIGHTS_FILE
-from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.tensor_files import TensorFile
+from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
 from gaam_decoder.use.exported import has_config, read_decoder
@@ -185,15 +181,10 @@ def ensemble_of(run: RunResult, seeds: tuple[int, ...], dtype: str) -> Ensemble:
         num_classes=len(run.cache["class_names"]),
     )
     places = [run.seeds.index(seed) for seed in seeds]
-    with run.opened(WEIGHTS_FILE) as file:
-        tensors = TensorFile(file)
-        if json.loads(tensors.metadata.get("seeds", "null")) != list(run.seeds):
-            raise ValueError("weights of other seeds")
-        found = {name: tensors.read(name) for name in tensors}
-        if any(len(value) != len(run.seeds) for value in found.values()):
-            raise ValueError("weights that are not there for every seed")
-        weights = {name: torch.from_numpy(value[places]) for name, value in found.items()}
-        ensemble = Ensemble.of(spec, weights, dtype=dtype)
+    with run.tensors(WEIGHTS_FILE) as file:
+        names = file.keys()
+        weights = {name: torch.from_numpy(file.get_tensor(name)[places]) for name in names}
+    ensemble = Ensemble.of(spec, weights, dtype=dtype)
     check_alone(ensemble, run.attention, run.path)
     return ensemble
 

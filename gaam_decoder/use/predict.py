@@ -31,8 +31,8 @@ from gaam_cache.format.fingerprint import differences
 from gaam_cache.format.refusals import storage_errors
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
 from gaam_cache.sources._table import SUFFIXES, Columns, choose, open_table
-from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.folders import is_run
+from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictions import Predictions
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictor

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gaam_cache.engines.sharing.lease import Lease, Leases
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.engines.sharing.lease import Lease, Leases
 from gaam_cache.extraction import pipeline as extraction
 from gaam_cache.extraction.worker import ShardWorker
 from tests.benchmarks._machine import describe

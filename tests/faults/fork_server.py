@@ -34,8 +34,8 @@ import cli
 import gaam_cache.engines._claims
 import gaam_cache.extraction.worker
 import gaam_decoder.reports.pictures.pictures
+import gaam_decoder.runs.unfinished
 import gaam_decoder.training.sweep
-import gaam_decoder.unfinished.checkpoint
 from gaam_cache import terminal
 from gaam_cache.encoders.text import TextEncoder
 from tests.faults.disk import Disk, Fail, Hang, Kill, Overtaken, Record, Signal, Strike
@@ -158,8 +158,8 @@ def prepare(job: dict[str, Any]) -> None:
     if "reads" in job:
         note_reads(Notes(job["reads"], None))
     if job.get("every_epoch"):
-        gaam_decoder.unfinished.checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-        gaam_decoder.unfinished.checkpoint.SHARE_OF_TIME = float("inf")
+        gaam_decoder.runs.unfinished.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+        gaam_decoder.runs.unfinished.SHARE_OF_TIME = float("inf")
     if "refusal" in job:
         REFUSALS[job["refusal"]]()
     if "ignored" in job:

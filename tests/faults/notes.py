@@ -83,11 +83,11 @@ def note_reads(notes: Notes) -> None:
 
 def note_epochs(notes: Notes) -> None:
     """From now on it is noted whenever a group of seeds has been through an epoch, and kept."""
+    import gaam_decoder.runs.unfinished
     import gaam_decoder.training.seed_groups
-    import gaam_decoder.unfinished.checkpoint
 
-    gaam_decoder.unfinished.checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    gaam_decoder.unfinished.checkpoint.SHARE_OF_TIME = float("inf")
+    gaam_decoder.runs.unfinished.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    gaam_decoder.runs.unfinished.SHARE_OF_TIME = float("inf")
     train = gaam_decoder.training.seed_groups.train_group
 
     def noted(*arguments: Any, on_epoch: Any, **options: Any) -> Any:

@@ -17,7 +17,7 @@ from gaam_cache.format.refusals import storage_errors
 from gaam_cache.format.targets import check_file, check_folder
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table.base import Format, Table
-from gaam_decoder.runs.run_reader import RUN_FILE
+from gaam_decoder.runs.result import RUN_FILE
 
 
 def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:

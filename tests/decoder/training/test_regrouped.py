@@ -9,8 +9,8 @@ import pytest
 
 import gaam_decoder
 from gaam_decoder import TrainConfig
-from gaam_decoder.unfinished import checkpoint
-from gaam_decoder.unfinished.look import look
+from gaam_decoder.runs import unfinished as checkpoint
+from gaam_decoder.runs.unfinished import look
 
 
 @pytest.mark.parametrize("stopped", [3, 4, 5])

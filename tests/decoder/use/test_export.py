@@ -14,8 +14,7 @@ import gaam_decoder
 from gaam_cache import open_cache, plugins
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_decoder.decoder import build_attention
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.specs import parse_attention, plugin_options
 from gaam_decoder.use import export
 from gaam_decoder.use.export import export_run

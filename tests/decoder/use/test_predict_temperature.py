@@ -18,7 +18,7 @@ import gaam_decoder
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import RunResult, TrainConfig, report
-from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.predictions import Predictions
 from tests.conftest import Outcome
