@@ -88,11 +88,10 @@ def select(
         if option is not None and run.attention not in left
     }
     words = [f"--{name} {text}" for name in ("attn", "head") for text in _several(asked.get(name))]
-    words += [
-        f"--where {name}={value if isinstance(value, (str, Path)) else ','.join(map(str, value))}"
-        for name in ("layers", "lr", "cache", "since")
-        if (value := asked.get(name)) is not None
-    ]
+    for name in ("layers", "lr", "cache", "since"):
+        if (value := asked.get(name)) is not None:
+            text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+            words.append(f"--where {name}={text}")
     before = before or Selection(chosen=len(runs))
     return chosen, Selection(
         asked=(*before.asked, *map(brief, words)),
@@ -112,18 +111,7 @@ def rules(
     cache: str | Path | None = None,
     since: str | datetime | None = None,
 ) -> dict[str, Callable[[RunResult], bool]]:
-    """By option what a run must be to be meant.
-
-    Args:
-        runs: of which some are meant.
-        attn: ``gaam`` is every form of it, ``gaam:heads=1`` that one, ``gaam:`` the one without
-            options.
-        head: the same of heads.
-        layers: each one set, as ``gaam train --layers`` has them: ``3``, ``1-8,12``, ``all``.
-        lr: rates, of which those with the same value are meant: ``3e-4``, ``1e-4,3e-4``.
-        cache: folder of a cache, or 4 or more digits that its fingerprint begins with.
-        since: a date or time of ISO 8601, UTC where it does not say, or how long ago: ``12h``,
-            ``3d``, ``2w``.
+    """By option what a run must be to be meant, each as ``load_runs`` has it.
 
     Raises:
         ConfigError: one that means nothing.

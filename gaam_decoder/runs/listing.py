@@ -122,8 +122,8 @@ def _finished(run: RunResult) -> dict[str, Any]:
 def _unfinished(path: Path) -> dict[str, Any]:
     work = work_of(path.name)
     alive = [one for one in holdings(path.parent / CLAIM_FOLDER) if not one.dead]
-    who = next((one for one in alive if f"{one.name}-".startswith(f"{work}-")), None)
-    what = who.in_words() if who else "nobody is at work on it"
+    who = [one.in_words() for one in alive if f"{one.name}-".startswith(f"{work}-")]
+    what = who[0] if who else "nobody is at work on it"
     return _entry(path, "unfinished", name=work, what=what)
 
 
@@ -141,17 +141,6 @@ def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BadRun:
-    """A run that is there and not what it must be."""
-
-    name: str
-    reason: str
-    """One line."""
-    repair: str
-    """A command line."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class RunsVerification:
     """What ``verify`` found."""
 
@@ -160,7 +149,8 @@ class RunsVerification:
     """Folders, by name."""
     bytes: int
     """Bytes of the good runs, all of which were hashed."""
-    bad: tuple[BadRun, ...]
+    bad: tuple[dict[str, str], ...]
+    """Of every run that is not what it must be ``name``, ``reason`` and ``repair``, a command."""
     unfinished: tuple[str, ...]
     """Begun and not finished; the same ``gaam train`` finishes them."""
 
@@ -181,7 +171,7 @@ class RunsVerification:
             f"  runs         {len(self.good_runs):,} good, {len(self.bad):,} bad, "
             f"{len(self.unfinished):,} unfinished; {self.bytes / 1e6:,.1f} MB hashed",
         ]
-        lines += [f"bad: {run.name}: {run.reason}; repair: {run.repair}" for run in self.bad]
+        lines += [f"bad: {b['name']}: {b['reason']}; repair: {b['repair']}" for b in self.bad]
         lines += [
             f"unfinished: {visible(name)}; the same gaam train goes on" for name in self.unfinished
         ]
@@ -199,7 +189,7 @@ def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerific
     report = progress or (lambda done, total, text: None)
     found = [root] if is_run(root) else run_folders(root)
     good: list[str] = []
-    bad: list[BadRun] = []
+    bad: list[dict[str, str]] = []
     hashed = 0
     for done, folder in enumerate(found):
         report(done, len(found), f"run {folder.name}")
@@ -208,15 +198,16 @@ def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerific
             run = read_run(folder)
             if CONFIG_FILE in run.files:
                 run.check_digest(CONFIG_FILE)
-                kept = f"{run.path.name}.toml"
-                keep = shlex.join(["mv", str(folder / CONFIG_FILE), kept])
+                kept = f"{folder.name}.toml"
+                keep = ["mv", str(folder / CONFIG_FILE), kept]
                 train = ["gaam", "train", "--config", kept, "--runs", str(folder.parent)]
-                command = f"{keep} && {repair(folder)} && {shlex.join(train)}"
+                command = f"{shlex.join(keep)} && {repair(folder)} && {shlex.join(train)}"
             for name in run.files:
                 run.check_digest(name)
         except CacheError as error:
             reason = " ".join(error.details["found"].split())
-            bad.append(BadRun(name=visible(folder.name), reason=reason, repair=visible(command)))
+            name = visible(folder.name)
+            bad.append({"name": name, "reason": reason, "repair": visible(command)})
         else:
             good.append(folder.name)
             hashed += sum(about["bytes"] for about in run.files.values())

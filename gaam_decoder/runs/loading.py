@@ -105,13 +105,19 @@ class Runs(list[RunResult]):
             raise ConfigError(
                 "a table of runs needs pandas", found=str(error), hint="pip install pandas"
             ) from error
-        # as Python has them: halves of characters, which a name may hold, fit in no other string
-        types = {
-            name: pandas.StringDtype("python") if kind == "string" else kind
-            for name, kind in COLUMNS.items()
-        }
-        frame = pandas.DataFrame(list(records(self)), columns=list(COLUMNS), dtype=object)
-        return frame.astype(types)
+        rows, columns = list(records(self)), {}
+        for name, kind in COLUMNS.items():
+            values = [row[name] for row in rows]
+            # as Python has them: halves of characters, which a name may hold, fit in no other type
+            if kind == "category":
+                there = sorted({*values} - {None})
+                codes = [-1 if value is None else there.index(value) for value in values]
+                index = pandas.Index(there, dtype=object)
+                columns[name] = pandas.Categorical.from_codes(codes, categories=index)
+            else:
+                dtype = pandas.StringDtype("python") if kind == "string" else kind
+                columns[name] = pandas.Series(values, dtype=object).astype(dtype)
+        return pandas.DataFrame(columns)
 
 
 def load_runs(
@@ -131,12 +137,14 @@ def load_runs(
 
     Args:
         path: folders of runs, and runs.
-        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
+        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one,
+            ``gaam:`` in the one without options.
         head: the same of heads.
         layers: sets of layers that are meant, such as ``1-8`` or ``all``.
-        lr: learning rates that are meant.
+        lr: learning rates that are meant, by value: ``3e-4``, ``1e-4,3e-4``.
         cache: folder of the cache that is meant, or 4 or more digits of its fingerprint.
-        since: only what was published then or later: a date, or how long ago (``12h``, ``3d``).
+        since: only what was published then or later: a date or time (UTC where it does not say),
+            or how long ago (``12h``, ``3d``, ``2w``).
 
     Returns:
         A list with ``to_frame()``, which knows what was left out (``selection``).

@@ -93,8 +93,7 @@ class RunResult:
     """Training settings that change the numbers."""
     cache: dict[str, Any]
     """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
-    class_names; ``first_layer`` where that is 0; ``encoding``, which says how to encode further
-    rows alike, where it is no run of an earlier version."""
+    class_names; ``first_layer`` where that is 0; ``encoding`` says how to encode further rows."""
     environment: dict[str, Any]
     parameters: dict[str, int]
     majority_accuracy: float | None
@@ -109,17 +108,14 @@ class RunResult:
     engine: dict[str, Any] = field(default_factory=dict)
     """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
     fit: dict[str, Any] = field(default_factory=dict)
-    """How a head was fitted that is fitted at once, as ``Fit`` has it: setting, value, lowest,
-    highest, tried, kept, edge, unconverged. The epochs of such a run are the values that were
-    tried; its recipe has none, and no rate. Empty for all others."""
+    """How a head was fitted at once, as ``Fit`` has it; empty for all others. The epochs of such a
+    run are the values that were tried; its recipe has none, and no rate."""
     groups: dict[str, Any] = field(default_factory=dict)
-    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``;
-    empty without groups, and in runs of earlier versions."""
+    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``."""
     drawn: dict[str, int] = field(default_factory=dict)
-    """Rows of the train split that it learned from, ``learn``, and that chose, ``choose``; empty
-    where these are all."""
+    """Rows of train that it learned from, ``learn``, and that chose, ``choose``; empty: all."""
     tuning: dict[str, Any] = field(default_factory=dict)
-    """``seeds``: those that were trained to choose between candidates; empty where none were."""
+    """``seeds``: those that were trained to choose between candidates."""
     created: str | None = None
     """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)

@@ -302,7 +302,8 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
             continue
         epochs = max(about.get("epochs", 0) for about in files)
         done = [entry for about in files for entry in about.get("results", ())]
-        left = [about for about in files if not about["done"]]
+        finished = {entry["seed"] for entry in done}
+        left = [a for a in files if not set(a["seeds"]) <= finished]
         # per seed and epoch, of what is finished and of what is at work
         seconds = sum(entry["seconds"] for entry in done) + sum(a["seconds"] for a in left)
         timed = len(done) * epochs + sum(len(a["seeds"]) * a["epochs_done"] for a in left)
@@ -311,7 +312,7 @@ def look(runs: Path) -> Iterator[dict[str, Any]]:
             "title": files[0].get("title", name),
             "epochs": epochs,
             "planned": sorted({seed for about in files for seed in about["seeds"]}),
-            "done": sorted(entry["seed"] for entry in done),
+            "done": sorted(finished),
             "groups": [
                 {
                     "seeds": a["seeds"],

@@ -17,8 +17,7 @@ ALONE = {
     "TRACKIO_LOGBOOK_AUTONOTE": "0",
     "TRACKIO_STORAGE_MODE": "sqlite",
 }
-"""Variables that keep it from the network and from asking who one is, and in one data base: what it
-writes otherwise on a network's file system cannot be replaced."""
+"""Variables that keep it from the network, and in one data base, where runs can be replaced."""
 REMOTE = ("TRACKIO_", "SPACE_", "SYSTEM", "HF_TOKEN")
 """Beginnings of variables by which it would send what it logs elsewhere."""
 
