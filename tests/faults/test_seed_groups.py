@@ -15,7 +15,7 @@ import gaam_decoder
 from tests.faults.conftest import Bench, Forks
 from tests.faults.test_train import made
 
-RECIPE = "--attn layer-mean --epochs 3 --batch-size 4 compile off --device cpu --quiet"
+RECIPE = "--attn layer-mean --epochs 3 --batch-size 4 --set compile=off --device cpu --quiet"
 
 
 def arguments(bench: Bench, runs: Path, seeds: str, batch: int = 2) -> list[str]:
