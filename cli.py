@@ -319,16 +319,16 @@ def verify(
 ) -> None:  # fmt: skip
     """Check every byte of a cache or of runs; exit 3 if something is missing or wrong."""
     import gaam_cache.inspect
-    import gaam_decoder.runs.verify
+    import gaam_decoder.runs.listing
 
-    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.verify.is_runs(path)
+    of_runs = not gaam_cache.inspect.is_cache(path) and gaam_decoder.runs.listing.is_runs(path)
     if of_runs and (quick or prune or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
     options["recompute_rows"] = recompute
     with show_progress("verify", "steps", quiet=quiet) as progress:
         if of_runs:
-            result: Any = gaam_decoder.runs.verify.verify(path, progress=progress)
+            result: Any = gaam_decoder.runs.listing.verify(path, progress=progress)
         else:
             result = gaam_cache.verify(path, progress=progress, **options)
     _show(result, as_json)

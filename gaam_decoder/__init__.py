@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.plant_config import PlantConfig
     from gaam_decoder.reports.report import Report, report
-    from gaam_decoder.runs.loading import load_runs
+    from gaam_decoder.runs.loading import Runs, load_runs
     from gaam_decoder.runs.result import RunResult
-    from gaam_decoder.runs.several import Runs
     from gaam_decoder.training.estimate import estimate
     from gaam_decoder.training.failures import check_failures
     from gaam_decoder.training.train import train
@@ -78,7 +77,7 @@ _HOMES = {
     "PredictConfig": "use.predict_config",
     "Report": "reports.report",
     "RunResult": "runs.result",
-    "Runs": "runs.several",
+    "Runs": "runs.loading",
     "TrainConfig": "config",
     "ablate": "analysis.ablate",
     "check_failures": "training.failures",

@@ -12,13 +12,11 @@ from gaam_cache.messages import duration, visible_values
 from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.counting import on_training_rows
+from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_runs
 from gaam_decoder.runs.loading import check_all, sound_runs
-from gaam_decoder.runs.run_files import repair
-from gaam_decoder.runs.run_folders import is_run, run_folders, unfinished_runs
-from gaam_decoder.runs.run_name import CLAIM_FOLDER
-from gaam_decoder.runs.summary import fit_in_words
-from gaam_decoder.unfinished.look import look
+from gaam_decoder.runs.result import fit_in_words, repair
+from gaam_decoder.runs.tuning import on_training_rows
+from gaam_decoder.runs.unfinished import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ def inspect(path: Path) -> Inspection:
         StorageError: a run that cannot be read now.
     """
     alone = is_run(path)
-    begun, held = look(path), holdings(path / CLAIM_FOLDER)
+    begun, held = list(look(path)), holdings(path / CLAIM_FOLDER)
     if alone or not (begun or held or unfinished_runs(path)):
         sound, damaged = sound_runs(path)
     else:
@@ -71,13 +69,13 @@ def inspect(path: Path) -> Inspection:
     if alone and runs:
         return Inspection(runs[0])
     alive = sum(not one.dead for one in held)
-    left = [work.seconds_left for work in begun if work.seconds_left is not None]
+    left = [work["seconds_left"] for work in begun if work["seconds_left"] is not None]
     about = {
         "kind": "runs",
         "path": str(path.absolute()),
         "complete": not unfinished_runs(path) and not alive,
         "unfinished": unfinished_runs(path),
-        "begun": [asdict(work) for work in begun],
+        "begun": begun,
         "at_work": [asdict(one) for one in held],
         "seconds_left": sum(left) / alive if alive and left and len(left) == len(begun) else None,
         "runs": runs,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -257,7 +256,7 @@ def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
             for name in names
         )
     try:
-        return pickle.dumps(now) == pickle.dumps(before) or bool(now == before)
+        return repr(now) == repr(before) or bool(now == before)
     except Exception:  # noqa: BLE001 whatever a foreign object says
         return False
 

@@ -21,11 +21,10 @@ from gaam_decoder.analysis.importance import (
 )
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.recipe import IMPLIED
-from gaam_decoder.runs.counting import first_runs
-from gaam_decoder.runs.find_cache import cache_of
+from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_reader import RUN_FILE
+from gaam_decoder.runs.result import RUN_FILE, RunResult
+from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.training.train import train
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder.plant_config import GATES
-from gaam_decoder.runs.counting import by_seed
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.float64]
 RESIDUALS: Floats = np.linspace(-4, 4, 161)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_decoder.runs.counting import by_seed
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
 FLAT = 4 * float(np.finfo(np.float32).eps)

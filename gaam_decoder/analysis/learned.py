@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaam_decoder import stats
-from gaam_decoder.runs.counting import by_seed
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import by_seed
 
 Floats = NDArray[np.floating[Any]]
 QUANTILES = (5, 25, 50, 75, 95)

@@ -18,11 +18,9 @@ from gaam_decoder.reports.table.layout import check, laid_out
 from gaam_decoder.reports.table.scaled import check_fitted
 from gaam_decoder.reports.writing.output import check_outputs, write_report
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filter_values import Texts
-from gaam_decoder.runs.filters import Filters
+from gaam_decoder.runs.filters import Selection, Texts
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import parse_attention
 
 
@@ -165,8 +163,8 @@ def report(
     meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
     check(sort, top)
-    filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
-    found = gathered(runs, filters)
+    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
+    found = gathered(runs, **asked)
     if found.selection is not None:
         _check_left(found.selection, spec)
     tables = build_tables(

@@ -1,195 +1,187 @@
-"""Which of many runs are meant, and what that leaves out.
-
-By mechanism, head, layers, learning rate, cache and date.
-"""
+"""Which of many runs are meant, and what that leaves out."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.messages import brief, shortened
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import PLAN_FILE, read_plan
-from gaam_decoder.number_lists import Layers, parse_layers, spell_layers
-from gaam_decoder.runs.filter_values import Texts, layer_sets, moment, rates
+from gaam_decoder.number_lists import parse_layer_sets, parse_layers
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import CREATED_FORMAT
-from gaam_decoder.runs.run_reader import RUN_FILE
-from gaam_decoder.runs.selection import Selection
 from gaam_decoder.specs import KINDS, parse_spec
 
-FEWEST_DIGITS = 4
-"""Of a fingerprint: fewer name too many by chance."""
+Texts = str | Sequence[str] | None
+HOURS = {"h": 1, "d": 24, "w": 168}
+UNNAMED = "name"
+"""What left out a run that lies beside those that were named one by one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filters:
-    """What runs must be to be meant; empty: all are."""
+class Selection:
+    """That a report is of some runs only: what was asked for, and what that left out."""
 
-    attn: tuple[str, ...] = ()
-    """Names, each of which means every form of the mechanism, or ``name:key=value``, which means
-    that form alone."""
-    head: tuple[str, ...] = ()
-    """The same of heads."""
-    layers: tuple[Layers, ...] = ()
-    """Sets of layers; None is all layers."""
-    lr: tuple[float, ...] = ()
-    """Learning rates."""
-    cache: str | None = None
-    """Folder of a cache, or the beginning of its fingerprint."""
-    since: datetime | None = None
-    """When the first of them was published."""
+    asked: tuple[str, ...] = ()
+    """As the command line has it."""
+    chosen: int
+    """Runs."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Runs, by what left them out first."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Mechanisms of which no run is left, and what left out the last of them."""
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        attn: Texts = None,
-        head: Texts = None,
-        layers: Texts = None,
-        lr: Texts = None,
-        cache: str | Path | None = None,
-        since: str | datetime | None = None,
-        now: datetime | None = None,
-    ) -> Filters:
-        """Filters as people write them.
+    @property
+    def total(self) -> int:
+        """Runs that there are."""
+        return self.chosen + sum(self.left_out.values())
 
-        Args:
-            attn: ``gaam`` is every form of it, ``gaam:heads=1`` that one, ``gaam:`` the one without
-                options.
-            head: the same of heads.
-            layers: each one set, as ``gaam train --layers`` has them: ``3``, ``1-8,12``, ``all``.
-            lr: rates, of which those with the same value are meant: ``3e-4``, ``1e-4,3e-4``.
-            cache: folder of a cache, or 4 or more digits that its fingerprint begins with.
-            since: a date or time of ISO 8601, UTC where it does not say, or how long ago: ``12h``,
-                ``3d``, ``2w``.
-            now: to count back from; default: the clock.
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "asked": list(self.asked),
+            "runs": self.chosen,
+            "of_runs": self.total,
+            "left_out": dict(self.left_out),
+            "mechanisms_left_out": sorted(self.lost),
+        }
 
-        Raises:
-            ConfigError: a date, a time span, layers or a rate that are none.
-        """
-        return cls(
-            attn=(attn,) if isinstance(attn, str) else tuple(attn or ()),
-            head=(head,) if isinstance(head, str) else tuple(head or ()),
-            layers=layer_sets(layers),
-            lr=rates(lr),
-            cache=None if cache is None else str(cache),
-            since=None if since is None else moment(since, now or datetime.now(UTC)),
+    def left_out_in_words(self) -> str:
+        """How many runs were left out by what; empty where none were."""
+        return ", ".join(
+            f"{count:,} not named" if option == UNNAMED else f"{count:,} by {option}"
+            for option, count in self.left_out.items()
         )
 
-    def __bool__(self) -> bool:
-        """Whether anything is asked for."""
-        named = self.attn or self.head or self.layers or self.lr
-        return bool(named or self.cache is not None or self.since is not None)
-
-    def choose(self, runs: Sequence[RunResult]) -> tuple[list[RunResult], Selection]:
-        """The runs that are meant, and what was left out by which filter.
-
-        A run that several filters leave out counts for the first of them.
-
-        Raises:
-            ConfigError: an unknown mechanism or head, or digits with which several fingerprints
-                begin.
-            NotFoundError: neither a cache nor digits of a fingerprint.
-            CacheError: the cache that is named is damaged.
-        """
-        chosen: list[RunResult] = []
-        left_out: dict[str, list[RunResult]] = {}
-        rules = self._rules(runs)
-        for run in runs:
-            for option, fits in rules.items():
-                if not fits(run):
-                    left_out.setdefault(option, []).append(run)
-                    break
-            else:
-                chosen.append(run)
-        attentions = {run.attention for run in chosen}
-        return chosen, Selection(
-            asked=self.in_words(),
-            chosen=len(chosen),
-            left_out={option: len(of_it) for option, of_it in left_out.items()},
-            lost={
-                run.attention: option
-                for option, of_it in left_out.items()
-                for run in of_it
-                if run.attention not in attentions
-            },
-            dated_by_file=sum(run.created is None for run in runs) if self.since else 0,
-        )
-
-    def in_words(self) -> tuple[str, ...]:
-        """As the command line has them."""
-        found = [f"--attn {text}" for text in self.attn] + [f"--head {text}" for text in self.head]
-        found += [f"--where layers={spell_layers(of)}" for of in self.layers]
-        found += [f"--where lr={value:g}" for value in self.lr]
-        found += [] if self.cache is None else [f"--where cache={self.cache}"]
-        found += [] if self.since is None else [f"--where since={self.since:%Y-%m-%dT%H:%M:%SZ}"]
-        return tuple(brief(text) for text in found)
-
-    def _rules(self, runs: Sequence[RunResult]) -> dict[str, Callable[[RunResult], bool]]:
-        """By option what a run must be."""
-        rules: dict[str, Callable[[RunResult], bool]] = {}
-        if self.attn:
-            attentions = _specs(self.attn, {run.attention for run in runs}, "mechanism")
-            rules["--attn"] = lambda run: run.attention in attentions
-        if self.head:
-            heads = _specs(self.head, {run.head for run in runs}, "head")
-            rules["--head"] = lambda run: run.head in heads
-        if self.layers:
-            rules["--where layers"] = lambda run: _of_layers(run) in self.layers
-        if self.lr:
-            rules["--where lr"] = lambda run: run.recipe.get("lr") in self.lr
-        if self.cache is not None:
-            digits = _fingerprint(self.cache, {run.cache["fingerprint"] for run in runs})
-            rules["--where cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
-        if (since := self.since) is not None:
-            rules["--where since"] = lambda run: (
-                (made := published(run)) is not None and made >= since
-            )
-        return rules
+    def in_words(self) -> str:
+        """A line for people."""
+        asked = f" ({' '.join(self.asked)})" if self.asked else ""
+        left_out = f"; left out: {self.left_out_in_words()}" if self.left_out else ""
+        return f"{self.chosen:,} of {self.total:,} runs{asked}{left_out}"
 
 
-def published(run: RunResult) -> datetime | None:
-    """When a run was published; of earlier versions, when its file was changed last.
+def select(
+    runs: Sequence[RunResult], before: Selection | None = None, **asked: Any
+) -> tuple[list[RunResult], Selection | None]:
+    """The runs that are meant, and what was left out by which filter.
 
-    None where there is no file.
+    A run that several filters leave out counts for the first of them.
     """
-    if run.created is not None:
-        return datetime.strptime(run.created, CREATED_FORMAT).replace(tzinfo=UTC)
+    fits = rules(runs, **asked)
+    if not fits:
+        return list(runs), before
+    by = [next((o for o, fit in fits.items() if not fit(run)), None) for run in runs]
+    chosen = [run for run, option in zip(runs, by, strict=True) if option is None]
+    left = {run.attention for run in chosen}
+    lost = {
+        run.attention: option
+        for run, option in zip(runs, by, strict=True)
+        if option is not None and run.attention not in left
+    }
+    words = [f"--{name} {text}" for name in ("attn", "head") for text in _several(asked.get(name))]
+    for name in ("layers", "lr", "cache", "since"):
+        if (value := asked.get(name)) is not None:
+            text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+            words.append(f"--where {name}={text}")
+    before = before or Selection(chosen=len(runs))
+    return chosen, Selection(
+        asked=(*before.asked, *map(brief, words)),
+        chosen=len(chosen),
+        left_out=Counter(before.left_out) + Counter(option for option in by if option),
+        lost={**before.lost, **lost},
+    )
+
+
+def rules(
+    runs: Sequence[RunResult],
+    *,
+    attn: Texts = None,
+    head: Texts = None,
+    layers: Texts = None,
+    lr: Texts = None,
+    cache: str | Path | None = None,
+    since: str | datetime | None = None,
+) -> dict[str, Callable[[RunResult], bool]]:
+    """By option what a run must be to be meant, each as ``load_runs`` has it.
+
+    Raises:
+        ConfigError: one that means nothing.
+    """
+    found: dict[str, Callable[[RunResult], bool]] = {}
+    if attn:
+        attentions = _specs(_several(attn), {run.attention for run in runs}, "mechanism")
+        found["--attn"] = lambda run: run.attention in attentions
+    if head:
+        heads = _specs(_several(head), {run.head for run in runs}, "head")
+        found["--head"] = lambda run: run.head in heads
+    if layers:
+        try:
+            sets = parse_layer_sets(layers)
+        except ValueError as error:
+            raise _bad("layers is out of range", str(error), layers) from None
+        found["--where layers"] = lambda run: (
+            (parse_layers(some) if (some := run.recipe.get("layers")) else None) in sets
+        )
+    if lr:
+        try:
+            rates = [float(part) for text in _several(lr) for part in str(text).split(",")]
+        except ValueError:
+            rates = [math.nan]
+        if not all(0 <= rate < math.inf for rate in rates):
+            raise _bad("lr is out of range", "learning rates from 0 on, such as 3e-4", lr)
+        found["--where lr"] = lambda run: run.recipe.get("lr") in rates
+    if cache is not None:
+        digits = _fingerprint(str(cache), {run.cache["fingerprint"] for run in runs})
+        found["--where cache"] = lambda run: run.cache["fingerprint"].startswith(digits)
+    if since is not None:
+        first = _moment(since)
+        found["--where since"] = lambda run: (made := run.published) is not None and made >= first
+    return found
+
+
+def _several(given: Texts) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def _bad(what: str, expected: str, found: object) -> ConfigError:
+    return ConfigError(f"--where {what}", expected=expected, found=f"'{shortened(str(found))}'")
+
+
+def _moment(given: str | datetime) -> datetime:
+    """A date, or one that long ago."""
     try:
-        changed = (run.path / RUN_FILE).stat().st_mtime
-        return datetime.fromtimestamp(int(changed), UTC)
-    except (OSError, OverflowError, ValueError):
-        return None
+        if isinstance(given, str) and (ago := re.fullmatch(r"(\d{1,6})([hdw])", given.strip())):
+            return datetime.now(UTC) - timedelta(hours=int(ago[1]) * HOURS[ago[2]])
+        found = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        expected = "a date (2026-11-01, 2026-11-01T09:30, in UTC) or a time span (12h, 3d, 2w)"
+        raise _bad("since is no date", expected, given) from error
 
 
 def _specs(texts: Sequence[str], there: set[str], kind: str) -> set[str]:
     """Of the specs that runs have, those that are meant."""
     package, option = KINDS[kind]
-    known = {*plugins.names(package)}
     meant = set()
     for text in texts:
         name, colon, _ = text.strip().partition(":")
         forms = {spec for spec in there if spec.partition(":")[0] == name}
-        if not colon and (name in known or forms):
+        if not colon and (forms or name in plugins.names(package)):
             meant |= forms
         elif text.strip() in forms:  # of a plug-in that is not installed here, too
             meant.add(text.strip())
         else:
             meant.add(str(parse_spec(text, kind, option)))
     return meant
-
-
-def _of_layers(run: RunResult) -> Layers:
-    some = run.recipe.get("layers")
-    return parse_layers(some) if some else None
 
 
 def _fingerprint(text: str, there: set[str]) -> str:
@@ -199,19 +191,12 @@ def _fingerprint(text: str, there: set[str]) -> str:
         if (folder / PLAN_FILE).is_file():
             return read_plan(folder).fingerprint
     digits = text.lower()
-    if not re.fullmatch(f"[0-9a-f]{{{FEWEST_DIGITS},64}}", digits):
+    fits = [one for one in there if one.startswith(digits)]
+    if not re.fullmatch("[0-9a-f]{4,64}", digits) or len(fits) > 1:
         raise NotFoundError(
-            f"--where cache names no cache: '{shortened(text)}'",
-            expected=f"the folder of a cache, or {FEWEST_DIGITS} or more digits of a fingerprint",
-            found="no cache there",
+            f"--where cache names no cache, or several: '{shortened(text)}'",
+            expected="the folder of a cache, or 4 or more digits that one fingerprint begins with",
             where=brief(str(folder.absolute())),
             hint=f"the runs are of: {', '.join(sorted(short_digest(one) for one in there)[:9])}",
-        )
-    fits = sorted(short_digest(one) for one in there if one.startswith(digits))
-    if len(fits) > 1:
-        raise ConfigError(
-            f"several fingerprints begin with '{text}'",
-            expected="digits that only one begins with",
-            found=", ".join(fits),
         )
     return digits

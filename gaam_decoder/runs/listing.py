@@ -1,26 +1,33 @@
-"""What lies in folders of runs: finished, damaged and unfinished, an entry for each."""
+"""What lies in folders of runs, finished, damaged and unfinished; is every byte right?"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import holdings
 from gaam_cache.errors import CacheError, NotFoundError
 from gaam_cache.messages import brief, visible
-from gaam_decoder.runs.counting import on_training_rows
-from gaam_decoder.runs.filters import Filters, published
+from gaam_decoder.runs.filters import Selection, rules, select
+from gaam_decoder.runs.folders import (
+    CLAIM_FOLDER,
+    is_run,
+    near_run,
+    run_folders,
+    unfinished_folders,
+    unfinished_runs,
+    work_of,
+)
 from gaam_decoder.runs.loading import check_all
-from gaam_decoder.runs.near_names import near_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import CREATED_FORMAT
-from gaam_decoder.runs.run_folders import is_run, run_folders
-from gaam_decoder.runs.run_name import CLAIM_FOLDER, unfinished_folders, work_of
-from gaam_decoder.runs.selection import Selection
+from gaam_decoder.runs.result import CONFIG_FILE, CREATED_FORMAT, RunResult, read_run, repair
+from gaam_decoder.runs.tuning import on_training_rows
+
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,18 +76,9 @@ def _lines(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
-    """Everything in folders of runs; single runs may be named too.
-
-    Args:
-        paths: folders of runs, and runs.
-        filters: ``attn``, ``head``, ``layers``, ``lr``, ``cache``, ``since``: see ``load_runs``.
-
-    Raises:
-        NotFoundError: nothing there, finished, damaged or begun.
-        ConfigError: a filter that means nothing.
-        StorageError: a folder that cannot be read.
-    """
-    asked, found, begun = Filters.of(**filters), dict[Path, Path](), dict[Path, Path]()
+    """Everything in folders of runs; single runs may be named too."""
+    rules([], **filters | {"cache": None})  # what means nothing is said before anything is read
+    found, begun = dict[Path, Path](), dict[Path, Path]()
     for place in (Path(path).expanduser() for path in paths):
         runs = [place] if is_run(place) else run_folders(place)
         partial = [] if is_run(place) else unfinished_folders(place)
@@ -95,13 +93,8 @@ def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
         found = {path.resolve(): path for path in runs} | found
         begun = {path.resolve(): path for path in partial} | begun
     sound, damaged = check_all(list(found.values()))
-    sound, selection = asked.choose(sound) if asked else (sound, None)
-    entries = []
-    for run in sound:
-        try:
-            entries.append(_finished(run))
-        except CacheError as error:
-            damaged[run.path] = error
+    sound, selection = select(sound, **filters)
+    entries = [_finished(run) for run in sound]
     for path, damage in damaged.items():
         entries.append(_entry(path, "damaged", what=" ".join(damage.details["found"].split())))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
@@ -116,7 +109,7 @@ def _finished(run: RunResult) -> dict[str, Any]:
         "labels shuffled": run.shuffled,
         "no seed finished": not run.finished,
     }
-    why, made = next((text for text, holds in reasons.items() if holds), None), published(run)
+    why, made = next((text for text, holds in reasons.items() if holds), None), run.published
     return _entry(
         run.path, "finished", created=made and made.strftime(CREATED_FORMAT),
         attention=run.attention, head=run.head, dataset=run.cache["dataset"],
@@ -129,8 +122,8 @@ def _finished(run: RunResult) -> dict[str, Any]:
 def _unfinished(path: Path) -> dict[str, Any]:
     work = work_of(path.name)
     alive = [one for one in holdings(path.parent / CLAIM_FOLDER) if not one.dead]
-    who = next((one for one in alive if f"{one.name}-".startswith(f"{work}-")), None)
-    what = who.in_words() if who else "nobody is at work on it"
+    who = [one.in_words() for one in alive if f"{one.name}-".startswith(f"{work}-")]
+    what = who[0] if who else "nobody is at work on it"
     return _entry(path, "unfinished", name=work, what=what)
 
 
@@ -145,3 +138,83 @@ def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
     lists: dict[str, list[int]] = {"seeds": [], "failed": []}
     entry = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
     return entry | {"bytes": size, "optimistic": False} | dict.fromkeys(none) | lists | known
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunsVerification:
+    """What ``verify`` found."""
+
+    path: str
+    good_runs: tuple[str, ...]
+    """Folders, by name."""
+    bytes: int
+    """Bytes of the good runs, all of which were hashed."""
+    bad: tuple[dict[str, str], ...]
+    """Of every run that is not what it must be ``name``, ``reason`` and ``repair``, a command."""
+    unfinished: tuple[str, ...]
+    """Begun and not finished; the same ``gaam train`` finishes them."""
+
+    @property
+    def good(self) -> bool:
+        """Whether every finished run is right."""
+        return not self.bad
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"good": self.good, **asdict(self)}
+
+    def in_words(self) -> str:
+        """Lines for people: one for every bad run."""
+        state = "good" if self.good else "DAMAGED"
+        lines = [
+            f"runs '{visible(self.path)}': {state}",
+            f"  runs         {len(self.good_runs):,} good, {len(self.bad):,} bad, "
+            f"{len(self.unfinished):,} unfinished; {self.bytes / 1e6:,.1f} MB hashed",
+        ]
+        lines += [f"bad: {b['name']}: {b['reason']}; repair: {b['repair']}" for b in self.bad]
+        lines += [
+            f"unfinished: {visible(name)}; the same gaam train goes on" for name in self.unfinished
+        ]
+        return "\n".join(lines)
+
+
+def is_runs(path: Path) -> bool:
+    """Whether runs lie there, finished, damaged or begun, or ``path`` is one."""
+    return is_run(path) or bool(run_folders(path)) or bool(unfinished_runs(path))
+
+
+def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerification:
+    """Hash every byte of finished runs; one run at a time."""
+    root = Path(path).expanduser()
+    report = progress or (lambda done, total, text: None)
+    found = [root] if is_run(root) else run_folders(root)
+    good: list[str] = []
+    bad: list[dict[str, str]] = []
+    hashed = 0
+    for done, folder in enumerate(found):
+        report(done, len(found), f"run {folder.name}")
+        command = f"{repair(folder)} && the gaam train that made the run"
+        try:
+            run = read_run(folder)
+            if CONFIG_FILE in run.files:
+                run.check_digest(CONFIG_FILE)
+                kept = f"{folder.name}.toml"
+                keep = ["mv", str(folder / CONFIG_FILE), kept]
+                train = ["gaam", "train", "--config", kept, "--runs", str(folder.parent)]
+                command = f"{shlex.join(keep)} && {repair(folder)} && {shlex.join(train)}"
+            for name in run.files:
+                run.check_digest(name)
+        except CacheError as error:
+            reason = " ".join(error.details["found"].split())
+            name = visible(folder.name)
+            bad.append({"name": name, "reason": reason, "repair": visible(command)})
+        else:
+            good.append(folder.name)
+            hashed += sum(about["bytes"] for about in run.files.values())
+    return RunsVerification(
+        path=str(root),
+        good_runs=tuple(good),
+        bytes=hashed,
+        bad=tuple(bad),
+        unfinished=tuple(unfinished_runs(root)),
+    )

@@ -1,27 +1,123 @@
-"""Finished runs as a list: of folders, of single runs, of some of them."""
+"""Finished runs as a list, of folders or one by one, and as a table of pandas."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gaam_cache.errors import CacheError, GaamWarning, NotFoundError
+from gaam_cache import plugins
+from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
 from gaam_cache.messages import brief
-from gaam_decoder.runs.filter_values import Texts
-from gaam_decoder.runs.filters import Filters
-from gaam_decoder.runs.near_names import near_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import TEST_FILE
-from gaam_decoder.runs.run_folders import damaged_runs, is_run, run_folders, unfinished_runs
-from gaam_decoder.runs.run_reader import RUN_FILE, read_run
-from gaam_decoder.runs.selection import UNNAMED, Selection
-from gaam_decoder.runs.several import Runs
+from gaam_decoder.number_lists import DRAWN_BY
+from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
+from gaam_decoder.runs.folders import damaged_runs, is_run, near_run, run_folders, unfinished_runs
+from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
+from gaam_decoder.runs.tuning import first_runs, on_training_rows
+
+if TYPE_CHECKING:
+    import pandas
 
 READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
+PACKAGE = "gaam_decoder.stats.scores"
+SCORES = {name: name.replace("-", "_") for name in plugins.names(PACKAGE)}
+"""Every score that a report may compare, and its column."""
+COLUMNS: dict[str, str] = {
+    "run": "string",
+    **dict.fromkeys(("attention", "head", "pool"), "category"),
+    "layers": "string",
+    **dict.fromkeys(("lr", "weight_decay"), "float64"),
+    **dict.fromkeys(("loss", "select", "train_split", "test_split"), "category"),
+    "fold": "string",
+    **dict.fromkeys(("split_seed", *DRAWN_BY, "seed"), "Int64"),
+    **dict.fromkeys(("counts", "tuning_seed"), "bool"),
+    "failed": "string",
+    "epoch": "Int64",
+    "seconds": "float64",
+    **dict.fromkeys(("evaluated", "on_training_rows", "shuffled_labels"), "bool"),
+    "test_rows": "Int64",
+    **dict.fromkeys(("accuracy", "macro_f1", *SCORES.values()), "float64"),
+    **dict.fromkeys(("selection_accuracy", "majority_accuracy"), "float64"),
+    **dict.fromkeys(("parameters", "attention_parameters"), "Int64"),
+    **dict.fromkeys(("dataset", "encoder", "fingerprint", "key"), "category"),
+    "created": "datetime64[s, UTC]",
+    "path": "string",
+}
+"""Names and types. ``layers`` and ``fold`` are missing where a run has all layers or no folds,
+``train_rows`` and ``shots`` where it learned from all rows, ``lr``, ``weight_decay``, ``loss`` and
+``epoch`` where a head is fitted at once, ``failed`` (why) where a seed finished, scores and
+``majority_accuracy`` where a run was not evaluated. ``parameters`` are all of a decoder, and
+``on_training_rows`` and ``shuffled_labels`` mark what is no test accuracy. ``counts`` says whether
+a report takes the seed from this run: not from a second one that has it too, and not from a final
+model, which is not evaluated."""
+
+
+class Runs(list[RunResult]):
+    """What ``load_runs`` returns: a list.
+
+    Args:
+        runs: in order.
+        selection: what was left out; None where nothing was asked for.
+        others: the runs that filters left out, which a correction for many tests has to count.
+    """
+
+    def __init__(
+        self,
+        runs: Iterable[RunResult] = (),
+        selection: Selection | None = None,
+        others: Iterable[RunResult] = (),
+    ) -> None:
+        super().__init__(runs)
+        self.selection = selection
+        self.others = list(others)
+
+    def selected(self, **asked: Any) -> Runs:
+        """Those that are meant, as ``load_runs`` has it; NotFoundError where none is left."""
+        runs, selection = select(self, self.selection, **asked)
+        if selection is not None and not runs:
+            raise NotFoundError(
+                "no run is left",
+                expected="runs that fit all filters",
+                found=selection.in_words(),
+                hint="'gaam runs' lists what there is",
+            )
+        kept = set(runs)
+        return Runs(runs, selection, [*self.others, *(run for run in self if run not in kept)])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A row per run and seed, in the order of the runs and their seeds.
+
+        Columns: see ``COLUMNS``. Accuracies are fractions; of a seed that failed, and of a run that
+        was not evaluated, they are NaN. Where several runs hold a seed, ``counts`` is true in one
+        row: the one that reports are of.
+
+        Raises:
+            ConfigError: pandas is not installed.
+            CacheError: a run is damaged.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ConfigError(
+                "a table of runs needs pandas", found=str(error), hint="pip install pandas"
+            ) from error
+        rows, columns = list(records(self)), {}
+        for name, kind in COLUMNS.items():
+            values = [row[name] for row in rows]
+            # as Python has them: halves of characters, which a name may hold, fit in no other type
+            if kind == "category":
+                there = sorted({*values} - {None})
+                codes = [-1 if value is None else there.index(value) for value in values]
+                index = pandas.Index(there, dtype=object)
+                columns[name] = pandas.Categorical.from_codes(codes, categories=index)
+            else:
+                dtype = pandas.StringDtype("python") if kind == "string" else kind
+                columns[name] = pandas.Series(values, dtype=object).astype(dtype)
+        return pandas.DataFrame(columns)
 
 
 def load_runs(
@@ -41,12 +137,14 @@ def load_runs(
 
     Args:
         path: folders of runs, and runs.
-        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one.
+        attn: mechanisms that are meant: ``gaam`` in every form, ``gaam:heads=1`` in that one,
+            ``gaam:`` in the one without options.
         head: the same of heads.
         layers: sets of layers that are meant, such as ``1-8`` or ``all``.
-        lr: learning rates that are meant.
+        lr: learning rates that are meant, by value: ``3e-4``, ``1e-4,3e-4``.
         cache: folder of the cache that is meant, or 4 or more digits of its fingerprint.
-        since: only what was published then or later: a date, or how long ago (``12h``, ``3d``).
+        since: only what was published then or later: a date or time (UTC where it does not say),
+            or how long ago (``12h``, ``3d``, ``2w``).
 
     Returns:
         A list with ``to_frame()``, which knows what was left out (``selection``).
@@ -60,31 +158,27 @@ def load_runs(
     Warns:
         GaamWarning: runs that are not finished.
     """
-    filters = Filters.of(attn=attn, head=head, layers=layers, lr=lr, cache=cache, since=since)
     runs, damaged = sound_runs(path)
     if damaged:
         raise damaged_runs(damaged, len(runs) + len(damaged))
-    unfinished = [name for folder in _paths(path) for name in unfinished_runs(folder)]
-    if unfinished:
+    paths = _paths(path)
+    if unfinished := [name for folder in paths for name in unfinished_runs(folder)]:
         warnings.warn(
             f"not among the runs, because they are not finished: {brief(', '.join(unfinished))}",
             GaamWarning,
             stacklevel=2,
         )
-    found = Runs(runs, _unnamed(_paths(path), runs)).chosen(filters)
-    if not found and found.selection is not None:
-        raise nothing_left(found.selection)
-    return found
+    # how many lie beside those that were named one by one
+    parents = {path.resolve().parent for path in paths if is_run(path)}
+    beside = {run.resolve() for parent in parents for run in run_folders(parent)}
+    unnamed = len(beside - {run.path.resolve() for run in runs})
+    selection = Selection(chosen=len(runs), left_out={UNNAMED: unnamed}) if unnamed else None
+    asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
+    return Runs(runs, selection).selected(**asked)
 
 
 def one_run(path: Path) -> RunResult:
-    """The finished run in a folder.
-
-    Raises:
-        NotFoundError: there is none.
-        CacheError: it is damaged.
-        StorageError: it cannot be read now.
-    """
+    """The finished run in a folder."""
     if not is_run(path):
         raise NotFoundError(
             f"no finished run at '{path}'",
@@ -95,16 +189,8 @@ def one_run(path: Path) -> RunResult:
     return read_run(path)
 
 
-def gathered(
-    runs: str | Path | RunResult | Sequence[str | Path | RunResult], filters: Filters
-) -> Runs:
-    """Runs that are on disk or in memory, those that the filters mean; none of them twice.
-
-    Raises:
-        NotFoundError: there is none, or none that is meant.
-        ConfigError: a filter that means nothing.
-        CacheError: damaged runs.
-    """
+def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **asked: Any) -> Runs:
+    """Runs that are on disk or in memory, those that are meant; none of them twice."""
     several = [runs] if isinstance(runs, (str, Path, RunResult)) else runs
     paths = [one for one in several if not isinstance(one, RunResult)]
     found = load_runs(paths) if paths else Runs()
@@ -113,20 +199,7 @@ def gathered(
         raise NotFoundError("nothing to report on", expected="one run or more", found="none")
     if isinstance(runs, Runs):
         found.selection, found.others = runs.selection, runs.others
-    found = found.chosen(filters)
-    if not found and found.selection is not None:
-        raise nothing_left(found.selection)
-    return found
-
-
-def nothing_left(selection: Selection) -> NotFoundError:
-    """What is said where filters leave no run."""
-    return NotFoundError(
-        "no run is left",
-        expected="runs that fit all filters",
-        found=selection.in_words(),
-        hint="'gaam runs' lists what there is",
-    )
+    return found.selected(**asked)
 
 
 def _paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -134,75 +207,99 @@ def _paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(one).expanduser() for one in several]
 
 
-def _unnamed(paths: Sequence[Path], runs: Sequence[RunResult]) -> Selection | None:
-    """How many runs lie beside those that were named one by one, where any were."""
-    named = [path for path in paths if is_run(path)]
-    taken = {run.path.resolve() for run in runs}
-    parents = {path.resolve().parent for path in named}
-    beside = {run.resolve() for parent in parents for run in run_folders(parent)} - taken
-    if not beside:
-        return None
-    return Selection(chosen=len(runs), left_out={UNNAMED: len(beside)})
-
-
 def sound_runs(
     path: str | Path | Sequence[str | Path],
 ) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """What ``load_runs`` returns, and beside it what is damaged, by folder.
-
-    Raises:
-        NotFoundError: no finished run there, whole or damaged.
-        StorageError: one that cannot be read now.
-    """
+    """Finished runs of folders, and beside them what is damaged, by folder."""
     found: dict[Path, Path] = {}
     for folder in _paths(path):
-        for run in _runs_at(folder):
+        runs = [folder] if is_run(folder) else run_folders(folder)
+        if not runs:
+            unfinished = unfinished_runs(folder)
+            make = near_run(folder) or "make one with 'gaam train', or name another folder"
+            kind = CacheError if unfinished else NotFoundError
+            raise kind(
+                f"no finished runs in '{folder}'",
+                expected=f"folders with {RUN_FILE}",
+                found=f"{len(unfinished)} unfinished" if unfinished else "none",
+                where=str(folder.absolute()),
+                hint="the same 'gaam train' again finishes them" if unfinished else make,
+            )
+        for run in runs:
             found.setdefault(run.resolve(), run)
     return check_all(list(found.values()))
 
 
 def check_all(folders: Sequence[Path]) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """Runs of which what was tested is whole, and beside them what is damaged, by folder.
+    """Runs of which what was tested is whole, and beside them what is damaged, by folder."""
 
-    Raises:
-        StorageError: one that cannot be read now.
-    """
-    runs: list[RunResult] = []
-    damaged: dict[Path, CacheError] = {}
+    def checked(path: Path) -> RunResult | CacheError:
+        try:
+            run = read_run(path)
+            run.check_digest(TEST_FILE)
+        except CacheError as error:
+            return error
+        return run
+
     with ThreadPoolExecutor(READERS) as pool:
-        for place, checked in zip(folders, pool.map(_checked, folders), strict=True):
-            if isinstance(checked, CacheError):
-                damaged[place] = checked
-            else:
-                runs.append(checked)
-    return runs, damaged
+        found = dict(zip(folders, pool.map(checked, folders), strict=True))
+    runs = [run for run in found.values() if isinstance(run, RunResult)]
+    return runs, {path: one for path, one in found.items() if isinstance(one, CacheError)}
 
 
-def _runs_at(folder: Path) -> list[Path]:
-    found = [folder] if is_run(folder) else run_folders(folder)
-    if found:
-        return found
-    if unfinished := unfinished_runs(folder):
-        raise CacheError(
-            f"no run in '{folder}' is finished",
-            expected=f"folders with {RUN_FILE}",
-            found=f"{len(unfinished)} unfinished",
-            where=str(folder.absolute()),
-            hint="the same 'gaam train' again finishes them",
-        )
-    raise NotFoundError(
-        f"no finished runs in '{folder}'",
-        expected=f"folders with {RUN_FILE}",
-        found="none",
-        where=str(folder.absolute()),
-        hint=near_run(folder) or "make one with 'gaam train', or name another folder",
-    )
+def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
+    """A row per run and seed, by the names of ``COLUMNS``."""
+    of_key: dict[str, list[RunResult]] = {}
+    for run in runs:
+        of_key.setdefault(run.key, []).append(run)
+    counting = {key: first_runs(same) for key, same in of_key.items()}
+    names = ("pool", "layers", "lr", "weight_decay", "loss", "select", "train_split", "test_split")
+    for run in runs:
+        of_run = {
+            **dict.fromkeys(COLUMNS),
+            "run": run.path.name,
+            "attention": run.attention,
+            "head": run.head,
+            **{name: run.recipe.get(name) for name in (*names, "fold", "split_seed", *DRAWN_BY)},
+            "evaluated": run.evaluated,
+            "on_training_rows": on_training_rows(run.recipe),
+            "shuffled_labels": run.shuffled,
+            "majority_accuracy": run.majority_accuracy,
+            "parameters": run.parameters["total"],
+            "attention_parameters": run.parameters["attention"],
+            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
+            "key": run.key,
+            "created": run.published,
+            "path": str(run.path.absolute()),
+        }
+        scores = _scores(run)
+        # of the epoch or fit that was kept, on the rows that chose it
+        log = run.log if run.finished else []
+        kept = {e["seed"]: e for e in log if e["epoch"] == run.epochs[e["seed"]]}
+        for seed in run.seeds:
+            failed = run.failed.get(seed)
+            yield {
+                **of_run,
+                **scores.get(seed, {}),
+                "seed": seed,
+                "tuning_seed": seed in run.tuning_seeds,
+                "failed": failed,
+                "epoch": None if failed is not None or run.fit else run.epochs[seed],
+                "seconds": run.seconds[seed],
+                "selection_accuracy": None if failed else kept.get(seed, {}).get("accuracy"),
+                "counts": run.evaluated and counting[run.key][seed] is run,
+            }
 
 
-def _checked(path: Path) -> RunResult | CacheError:
-    try:
-        run = read_run(path)
-        run.check_digest(TEST_FILE)
-    except CacheError as error:
-        return error
-    return run
+def _scores(run: RunResult) -> dict[int, dict[str, float | None]]:
+    """Every score of every finished seed; None where these rows and classes have none."""
+    if not (run.evaluated and run.finished):
+        return {}
+    from gaam_decoder.stats.scores._base import Answers
+
+    scores = {of: plugins.load(PACKAGE, name, kind="score")() for name, of in SCORES.items()}
+    answers = [Answers(logits_NC, run.labels) for logits_NC in run.finished_logits()]
+    return {
+        seed: {of: score.value(one) for of, score in scores.items()} | {"test_rows": one.num_rows}
+        for seed, one in zip(run.finished, answers, strict=True)
+    }

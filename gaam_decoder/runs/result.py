@@ -14,81 +14,214 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
                            mean attention map (S, ...), and learned parameters as they are used,
                            learned.NAME (S, ...); of a final model N is 0, and there is no map
       validation.safetensors  of rows of train that chose the epoch: logits of the epoch that was
-                           kept (S, V, C), labels (V,), rows (V,), their numbers in the train split;
-                           not there where no such rows chose, and of earlier versions
+                           kept (S, V, C), labels (V,), rows (V,), their numbers in the train split
 
-It appears by one rename when it is finished. Unfinished seeds lie in a folder with a dot before
-its name and are taken up again by the next call. Sizes are checked when run.json is read, a digest
-before a file is first used, what lies in it whenever it is read.
+It appears by one rename when it is finished. Types and sizes are checked when run.json is read, the
+digest of a file before it is first used; what has the right digest is what gaam wrote.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
-from io import BufferedReader
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
+from gaam_cache.errors import CacheError, GaamError, StorageError
+from gaam_cache.messages import visible
+from gaam_cache.store.digest import hash_file, unsealed
+from gaam_cache.store.files import read_json
 from gaam_decoder import stats
-from gaam_decoder.runs import run_checks
-from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE, VALIDATION_FILE
-from gaam_decoder.runs.run_files import HashedFiles
-from gaam_decoder.runs.run_record import RunRecord
-from gaam_decoder.runs.summary import summary, values
-from gaam_decoder.runs.tensor_files import TensorFile
-from gaam_decoder.runs.validation import Validation, read_validation
+from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
+from gaam_decoder.recipe import DEFAULTS, has_test_rows
+from gaam_decoder.specs import row_title
+from gaam_decoder.stats.temperature import fit_temperature
+
+RUN_FILE, RUN_VERSION = "run.json", 1
+WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
+VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
+RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+"""Those that every run has beside run.json."""
+ALL_FILES = (*RUN_FILES, VALIDATION_FILE, CONFIG_FILE)
+CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""When a run was published, UTC."""
+
+_TYPES: dict[str, dict[str, type]] = {
+    RUN_FILE: {
+        **dict.fromkeys(("key", "attention", "head"), str),
+        **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
+        **dict.fromkeys(("parameters", "learned_start", "files"), dict),
+        "seeds": list,
+    },
+    "recipe": dict.fromkeys(("select", "train_split", "test_split", "pool"), str),
+    "cache": {
+        **dict.fromkeys(("fingerprint", "encoder", "dataset"), str),
+        **dict.fromkeys(("layers", "hidden_size"), int),
+        "rows": dict,
+        "class_names": list,
+    },
+    "parameters": {"attention": int, "total": int},
+    "environment": {"code": dict},
+}
+_FILE: dict[str, type] = {"bytes": int, "sha256": str}
+_SEED: dict[str, type] = {"seed": int, "epoch": int, "seconds": float}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RunResult(RunRecord):
+class RunResult:
     """What a finished run says: everything a report needs, and nothing it has to recompute."""
 
-    @cached_property
-    def _hashed(self) -> HashedFiles:
-        return HashedFiles(self.path, self.files)
+    path: Path
+    key: str
+    """Hash of mechanism, recipe and cache; runs that share it differ in their seeds alone."""
+    attention: str
+    head: str
+    recipe: dict[str, Any]
+    """Training settings that change the numbers."""
+    cache: dict[str, Any]
+    """Fingerprint, path (where it was then), encoder, dataset, layers, hidden_size, rows,
+    class_names; ``first_layer`` where that is 0; ``encoding`` says how to encode further rows."""
+    environment: dict[str, Any]
+    parameters: dict[str, int]
+    majority_accuracy: float | None
+    """Of the test rows; None where there are none."""
+    seeds: tuple[int, ...]
+    failed: dict[int, str]
+    epochs: dict[int, int]
+    """Epoch that was kept, per seed."""
+    seconds: dict[int, float]
+    learned_start: dict[str, list[float]] = field(default_factory=dict)
+    """Smallest and largest value of every learned parameter before training."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """How the seeds were run: device, dtype, seed_batch, compiled, why, data."""
+    fit: dict[str, Any] = field(default_factory=dict)
+    """How a head was fitted at once, as ``Fit`` has it; empty for all others. The epochs of such a
+    run are the values that were tried; its recipe has none, and no rate."""
+    groups: dict[str, Any] = field(default_factory=dict)
+    """Where the groups were read that folds keep together: ``kind`` (column, file), ``source``."""
+    drawn: dict[str, int] = field(default_factory=dict)
+    """Rows of train that it learned from, ``learn``, and that chose, ``choose``; empty: all."""
+    tuning: dict[str, Any] = field(default_factory=dict)
+    """``seeds``: those that were trained to choose between candidates."""
+    created: str | None = None
+    """When it was published, such as ``2026-11-01T09:30:00Z``; None of earlier versions."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """Size and SHA-256 (bytes, sha256) of every file beside run.json."""
 
-    def opened(self, name: str) -> AbstractContextManager[BufferedReader]:
-        """A file of the run, of which every byte is what was written; see ``HashedFiles``."""
-        return self._hashed.opened(name)
+    @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        """Seeds that were trained to choose between candidates of which this is one."""
+        return tuple(self.tuning.get("seeds", ()))
+
+    @property
+    def layer_numbers(self) -> tuple[int, ...]:
+        """Layers that it learned from, by number: 0 is what the first one reads."""
+        some, first = self.recipe.get("layers"), self.cache.get("first_layer", 1)
+        return parse_layers(some) if some else tuple(range(first, first + self.cache["layers"]))
+
+    def setting(self, name: str) -> Any:
+        """What the recipe has of a setting, or means where it does not name it."""
+        return self.recipe.get(name, DEFAULTS.get(name))
+
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """Seeds that did not fail."""
+        return tuple(seed for seed in self.seeds if seed not in self.failed)
+
+    @property
+    def still_learning(self) -> tuple[int, ...]:
+        """Finished seeds whose best epoch is the last: a longer training may do better."""
+        if self.select == "last" or self.fit or self.shuffled:
+            return ()
+        last = self.recipe["epochs"]
+        return tuple(seed for seed in self.finished if self.epochs[seed] == last)
+
+    @property
+    def failure(self) -> str | None:
+        """Why no seed finished, as the first of them says; None where one did."""
+        return None if self.finished else self.failed[self.seeds[0]]
+
+    @property
+    def title(self) -> str:
+        """Decoder and what of the recipe a sweep varies."""
+        names = ("pool", "lr", "weight_decay", "layers", "fold", "split_seed", "shuffle")
+        part = {name: self.recipe.get(name) for name in names}
+        part["budget"] = spell_budget(*(self.recipe.get(name) for name in DRAWN_BY))
+        final = not self.evaluated
+        return row_title(self.attention, self.head, **part, shuffled=self.shuffled, final=final)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether it was tested; a final model has no test rows, and no accuracy."""
+        return has_test_rows(self.recipe, self.cache["rows"])
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels, which shows what a decoder without any gets."""
+        return bool(self.recipe.get("shuffle_labels"))
+
+    @property
+    def select(self) -> str:
+        """Selection protocol: val, last or test."""
+        return str(self.recipe["select"])
+
+    @property
+    def published(self) -> datetime | None:
+        """When it was published; of earlier versions, when its file was changed last.
+
+        None where there is no file.
+        """
+        if self.created is not None:
+            return datetime.strptime(self.created, CREATED_FORMAT).replace(tzinfo=UTC)
+        try:
+            return datetime.fromtimestamp(int((self.path / RUN_FILE).stat().st_mtime), UTC)
+        except OSError:
+            return None
+
+    @cached_property
+    def _hashed(self) -> set[str]:
+        return set()
 
     def check_digest(self, name: str) -> None:
-        """Hash a file of the run, if that was not done.
+        """Hash a file of the run, if that was not done."""
+        if name not in self._hashed:
+            with reading(self.path / name):
+                if hash_file(self.path / name) != self.files[name]["sha256"]:
+                    raise ValueError(f"{name} is not what was written: it was changed")
+            self._hashed.add(name)
 
-        Raises:
-            CacheError: it is not what was written.
-            StorageError: it cannot be read now.
-        """
-        with self.opened(name):
-            pass
+    @contextmanager
+    def tensors(self, name: str) -> Iterator[Any]:
+        """A file of tensors, open as ``safetensors`` has it, every byte of which was hashed."""
+        self.check_digest(name)
+        with reading(self.path / name), safe_open(self.path / name, "np") as file:
+            yield file
 
-    def _failures(self) -> list[bool]:
-        return [seed in self.failed for seed in self.seeds]
-
-    def _logits(self) -> NDArray[np.float32]:
-        with self.opened(TEST_FILE) as file:
-            tensors = TensorFile(file)
-            logits = tensors.read("logits")
-            classes = len(self.cache["class_names"])
-            run_checks.check_logits(logits, self._failures(), len(self.labels), classes)
-            return logits
+    def _of_test(self, key: str) -> Any:
+        with self.tensors(TEST_FILE) as file:
+            return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118 no mapping
 
     @cached_property
     def logits(self) -> NDArray[np.float32]:
         """Test logits, (S, N, C); NaN for failed seeds."""
-        return self._logits()
+        return self._of_test("logits")
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Test labels, (N,)."""
-        with self.opened(TEST_FILE) as file:
-            labels = TensorFile(file).read("labels")
-            run_checks.check_labels(labels, self.recipe, self.cache)
-            return labels
+        return self._of_test("labels")
 
     @cached_property
     def test_rows(self) -> NDArray[np.int64] | None:
@@ -96,13 +229,7 @@ class RunResult(RunRecord):
 
         None too where an earlier version did not write them.
         """
-        with self.opened(TEST_FILE) as file:
-            tensors = TensorFile(file)
-            if "rows" not in set(tensors):
-                return None
-            rows = tensors.read("rows")
-            run_checks.check_rows(rows, len(self.labels), self.recipe, self.cache)
-            return rows
+        return self._of_test("rows")
 
     @cached_property
     def attention_map(self) -> NDArray[np.float32] | None:
@@ -110,25 +237,14 @@ class RunResult(RunRecord):
 
         NaN for failed seeds; None where the mechanism has none, or no rows were tested.
         """
-        with self.opened(TEST_FILE) as file:
-            tensors = TensorFile(file)
-            if "attention_map" not in set(tensors):
-                return None
-            shape = tensors.shape("attention_map")
-            run_checks.check_map(shape, len(self.seeds), len(self.layer_numbers))
-            return tensors.read("attention_map")
+        return self._of_test("attention_map")
 
     @cached_property
     def learned(self) -> dict[str, NDArray[np.float32]]:
         """Learned parameters as they are used, such as ``xi``, each (S, ...)."""
-        found = {}
-        with self.opened(TEST_FILE) as file:
-            tensors = TensorFile(file)
-            for name in tensors:
-                if name.startswith("learned."):
-                    run_checks.check_stacked(name, tensors.shape(name), len(self.seeds))
-                    found[name.removeprefix("learned.")] = tensors.read(name)
-        return found
+        with self.tensors(TEST_FILE) as file:
+            names = [name for name in file.keys() if name.startswith("learned.")]  # noqa: SIM118
+            return {name.removeprefix("learned."): file.get_tensor(name) for name in names}
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
@@ -140,10 +256,9 @@ class RunResult(RunRecord):
 
         They are not kept in memory by this: a report reads those of hundreds of runs.
         """
-        logits = vars(self).get("logits")
-        if logits is None:
-            logits = self._logits()
-        return logits[np.logical_not(self._failures())] if self.failed else logits
+        logits: Any = vars(self).get("logits")
+        logits = self._of_test("logits") if logits is None else logits
+        return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
 
     @property
     def validation(self) -> Validation | None:
@@ -153,8 +268,9 @@ class RunResult(RunRecord):
         """
         if VALIDATION_FILE not in self.files:
             return None
-        with self.opened(VALIDATION_FILE) as file:
-            return read_validation(self, file)
+        with self.tensors(VALIDATION_FILE) as file:
+            names = ("logits", "labels", "rows")
+            return Validation(**{name: file.get_tensor(name) for name in names})
 
     @property
     def validation_logits(self) -> NDArray[np.float32] | None:
@@ -178,11 +294,10 @@ class RunResult(RunRecord):
         ``accuracy`` is on the rows that choose the epoch; None where none do. Of a fit, one entry
         per value that was tried.
         """
-        with self.opened(LOG_FILE) as file:
-            log = [json.loads(line) for line in file]
-            epochs = self.fit["tried"] if self.fit else self.recipe["epochs"]
-            run_checks.check_log(log, self.seeds, self.failed, epochs)
-            return log
+        self.check_digest(LOG_FILE)
+        with reading(self.path / LOG_FILE):
+            lines = (self.path / LOG_FILE).read_text().splitlines()
+            return [json.loads(line) for line in lines]
 
     @cached_property
     def accuracy(self) -> NDArray[np.float64]:
@@ -204,8 +319,168 @@ class RunResult(RunRecord):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: what was run and how every seed ended."""
-        return values(self)
+        accuracy = dict(zip(self.finished, self.accuracy.tolist(), strict=self.evaluated))
+        seeds = [
+            {
+                "seed": seed,
+                "accuracy": accuracy.get(seed),
+                "epoch": self.epochs[seed],
+                "seconds": self.seconds[seed],
+                "failed": self.failed.get(seed),
+            }
+            for seed in self.seeds
+        ]
+        first = ("attention", "head", "recipe", "parameters", "cache", "evaluated")
+        some = ("created", "groups", "drawn", "fit")
+        return {
+            "kind": "run",
+            "path": str(self.path.absolute()),
+            **{name: getattr(self, name) for name in (*first, "majority_accuracy")},
+            "seeds": seeds,
+            **{name: getattr(self, name) for name in ("environment", "engine")},
+            **{name: value for name in some if (value := getattr(self, name))},
+        }
 
     def summary(self) -> str:
         """One line for people."""
-        return summary(self)
+        what = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
+        text = f"{self.title}: 0 of {what} finished: {self.failure}"
+        if self.finished:
+            text = f"{self.title}: not evaluated"
+            if self.evaluated:
+                spread = stats.standard_deviation(self.accuracy)
+                text = f"{self.title}: {100 * self.accuracy.mean():.1f}%"
+                text += f" (sd {100 * spread:.1f})" if spread is not None else ""
+            if not self.fit:
+                text += " over" if self.evaluated else ","
+                text += f" {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+            text += f", {len(self.failed)} FAILED" if self.failed else ""
+        seconds = np.mean([self.seconds[seed] for seed in self.seeds])
+        if self.fit:
+            return f"{text}, {seconds:.2f} s, {fit_in_words(self.fit)}  {self.path}"
+        how = "compiled" if self.engine["compiled"] else "not compiled"
+        how += f", up to {self.engine['seed_batch']} together, {self.engine['dtype']}"
+        return f"{text}, {seconds:.2f} s a seed ({how})  {self.path}"
+
+
+def fit_in_words(fit: dict[str, Any]) -> str:
+    """What a fit chose, such as ``C 2.0 chosen from 40 (0.0001 to 10,000)``."""
+    text = f"{fit['setting']} {fit['value']:.3g} chosen from {fit['tried']} "
+    text += f"({fit['lowest']:g} to {fit['highest']:g})"
+    text += f", the {fit['edge']} of them" if fit.get("edge") else ""
+    if lost := len(fit["unconverged"]):
+        text += f", {lost} of which did not converge"
+    return text
+
+
+EVEN = 1e6
+"""Largest logit -> a temperature at which all classes are equally likely, to six digits, and their
+order is still what it was: for answers that are no better than none."""
+
+
+class Temperature(NamedTuple):
+    """By which the logits of a seed are divided."""
+
+    value: float
+    """Where none has the smallest loss: 1 if all is right, else ``EVEN`` largest logits."""
+    fitted: bool
+    """Whether there is one: see ``fit_temperature``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validation:
+    """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
+
+    logits: NDArray[np.float32]
+    """(S, V, C); NaN for seeds that failed, and where they are not finite."""
+    labels: NDArray[np.int64]
+    """(V,)."""
+    rows: NDArray[np.int64]
+    """Numbers in the train split, (V,)."""
+
+    def temperature(self, place: int) -> Temperature | None:
+        """Of the seed at a place, fitted on these rows; None where its answers are not finite."""
+        logits_VC = self.logits[place]
+        if not np.isfinite(logits_VC).all():
+            return None
+        found = fit_temperature(logits_VC, self.labels)
+        if found == np.inf:
+            return Temperature(EVEN * max(1.0, float(np.abs(logits_VC).max())), fitted=False)
+        return Temperature(1.0 if found is None else found, fitted=found is not None)
+
+
+def read_run(path: Path) -> RunResult:
+    """Read one run directory; of its files beside run.json only the sizes are looked at."""
+    with reading(path / RUN_FILE):
+        content = unsealed(read_json(path / RUN_FILE))
+        if (version := content.pop("run_version", None)) != RUN_VERSION:
+            raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
+        for part, types in _TYPES.items():
+            _check_types(content if part == RUN_FILE else content[part], types, part)
+        files = content["files"]
+        if not set(RUN_FILES) <= set(files) <= set(ALL_FILES):
+            raise ValueError(f"files: {', '.join(files)}")
+        for name, about in files.items():
+            _check_types(about, _FILE, name)
+            with reading(path / name):
+                status = os.lstat(path / name)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError(f"{name} is not a regular file")
+            if (size := about["bytes"]) != status.st_size:
+                raise ValueError(f"{name} has {status.st_size:,} bytes, {size:,} were written")
+        seeds = content.pop("seeds")
+        for entry in seeds:
+            _check_types(entry, _SEED, "a seed")
+        return RunResult(
+            path=path,
+            seeds=tuple(entry["seed"] for entry in seeds),
+            failed={entry["seed"]: entry["failed"] for entry in seeds if entry.get("failed")},
+            epochs={entry["seed"]: entry["epoch"] for entry in seeds},
+            seconds={entry["seed"]: entry["seconds"] for entry in seeds},
+            **content,
+        )
+
+
+def _check_types(value: Any, types: Mapping[str, type], where: str) -> None:
+    if type(value) is not dict:
+        raise ValueError(f"{where} is no object")
+    for name, kind in types.items():
+        if type(value.get(name)) is not kind:
+            raise ValueError(f"{where}: '{name}' is {value.get(name)!r:.60}")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say what is wrong with a file of a run: damaged, or not to be read now."""
+    try:
+        yield
+    except GaamError:
+        raise  # said already
+    except OSError as error:
+        absent = errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP
+        if error.errno in absent or isinstance(error, FileNotFoundError):
+            raise damaged_run(path, f"{path.name}: {error.strerror or error}") from error
+        raise StorageError(
+            f"cannot read '{path.name}'",
+            found=error.strerror or str(error),
+            where=visible(str(path.parent.absolute())),
+            hint="make it readable; nothing is known to be damaged",
+        ) from error
+    except (ValueError, TypeError, RecursionError, SafetensorError) as error:
+        raise damaged_run(path, str(error)) from error
+
+
+def damaged_run(path: Path, found: str) -> CacheError:
+    """What is said of a run by a file of it that is not right."""
+    return CacheError(
+        visible(f"the run '{path.parent.name}' is damaged"),
+        expected="the files that gaam train wrote",
+        found=visible(found),
+        where=visible(str(path.absolute())),
+        hint=f"{repair(path.parent)}; 'gaam train' makes the run again",
+    )
+
+
+def repair(*folders: Path) -> str:
+    """The command that removes damaged runs."""
+    return visible(f"rm -r {shlex.join(str(folder) for folder in folders)}")

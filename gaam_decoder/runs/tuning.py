@@ -1,17 +1,62 @@
-"""Which of several numbers of a recipe is to be reported: validation chooses, test never does."""
+"""Which runs count: the first that holds a seed, and of candidates what validation chooses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gaam_decoder.runs.counting import first_runs
-from gaam_decoder.runs.result import RunResult
+from numpy.typing import NDArray
+
+from gaam_decoder.runs.folders import ending
+from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
+
+
+OF_TEST = ("test_split", "fold")
+"""Settings that decide which rows are tested, and nothing of a final model, which tests none."""
+
+
+def on_training_rows(recipe: Mapping[str, Any]) -> bool:
+    """Whether the rows that are tested under a recipe are those that were learned from."""
+    if recipe.get("fold") is not None:
+        return False
+    # also of two splits that hold the same rows
+    same = recipe.get("test_split", "test") == recipe.get("train_split", "train")
+    return same or bool(recipe.get("allow_train_as_test"))
+
+
+def first_runs(runs: Iterable[RunResult]) -> dict[int, RunResult]:
+    """For every seed the run that counts: the first that holds it, finished or failed.
+
+    The first is that whose folder name would end first as ``run_name`` has it (``s0-9`` before
+    ``s5``), and of runs of the same seeds that whose results have the smaller digest: what was
+    renamed or moved, or is named in another order, counts as before.
+    """
+    found: dict[int, RunResult] = {}
+
+    def place(run: RunResult) -> tuple[str, ...]:
+        results = run.files.get(TEST_FILE, {}).get("sha256", "")
+        return ending(run.key, run.seeds), results, run.path.name, str(run.path.absolute())
+
+    for run in sorted(runs, key=place):
+        for seed in run.seeds:
+            found.setdefault(seed, run)
+    return dict(sorted(found.items()))
+
+
+def by_seed(
+    runs: Sequence[RunResult], read: Callable[[RunResult], NDArray[Any] | None]
+) -> dict[int, NDArray[Any]]:
+    """Entries of the seeds that finished, each from the run that counts for it."""
+    found = {}
+    for seed, run in first_runs(runs).items():
+        if seed not in run.failed and (values := read(run)) is not None:
+            found[seed] = values[run.seeds.index(seed)]
+    return found
 
 
 class Candidate(NamedTuple):
@@ -87,11 +132,7 @@ def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: st
 
 
 def validation(runs: Sequence[RunResult]) -> dict[int, tuple[float, float]]:
-    """Validation accuracy and loss of the epoch that was kept, for every finished seed.
-
-    Args:
-        runs: of one key; empty where the epoch is not chosen by validation.
-    """
+    """Validation accuracy and loss of the epoch that was kept, for every finished seed."""
     if runs[0].select != "val":
         return {}
     found = {}
@@ -117,10 +158,6 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
     A fold of a cross-validation of which one candidate is there, where other folds have several,
     has a grid of one. Final models are what was chosen: only those that were trained to choose are
     candidates of one another.
-
-    Args:
-        runs: all that a report is to be of.
-        seeds: that choose; default: as above.
     """
     families: dict[str, dict[str, list[RunResult]]] = {}
     for run in runs:
@@ -198,12 +235,7 @@ def _tuning(
 
 
 def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
-    """Mean validation accuracy and loss over seeds; None where one failed or is missing.
-
-    Args:
-        runs: of one key.
-        seeds: that choose.
-    """
+    """Mean validation accuracy and loss over seeds; None where one failed or is missing."""
     scores = validation(runs)
     if not seeds or not set(seeds) <= scores.keys():
         return None, math.inf

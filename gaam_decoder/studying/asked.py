@@ -10,7 +10,7 @@ from typing import Any
 from gaam_cache.errors import ConfigError
 from gaam_decoder.reports.table.layout import check
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filters import Filters
+from gaam_decoder.runs.filters import rules
 from gaam_decoder.specs import parse_attention, parse_head
 
 FLAGS = ("every_candidate", "temperature")
@@ -48,7 +48,7 @@ def check_asked(**options: Any) -> None:
             parse(text)
     check(options.get("sort"), options.get("top"))
     margin_of(options.get("margin"), score_of(options.get("score", DEFAULT)))
-    Filters.of(**{name: options[name] for name in LISTS if name in options})
+    rules([], **{name: options[name] for name in LISTS if name in options})
 
 
 def _texts(value: Any) -> bool:

@@ -14,9 +14,8 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import brief
 from gaam_decoder.analysis.ablate import trainings
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_folders import run_folders
-from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.folders import run_folders
+from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.studying.finding import FILE, find_beside
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Study, read_study

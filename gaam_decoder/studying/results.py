@@ -20,7 +20,7 @@ from gaam_cache.store.files import write_file
 from gaam_decoder.reports.report import Report, report
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.final_models import all_runs
-from gaam_decoder.runs.frame import COLUMNS, records
+from gaam_decoder.runs.loading import COLUMNS, records
 from gaam_decoder.studying.page import page, pictures
 from gaam_decoder.studying.place import Place
 from gaam_decoder.studying.recipe import Asked, Study

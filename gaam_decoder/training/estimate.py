@@ -15,7 +15,7 @@ from gaam_cache.messages import duration
 from gaam_cache.store.files import check_folder
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.run_folders import runs_of_key
+from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import (
     COMPILER_SECONDS,

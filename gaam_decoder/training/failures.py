@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Sequence
 
 from gaam_cache.errors import GaamWarning, NumericsError
-from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import first_runs
 
 LARGE_RATE = 1e-3
 """Of AdamW on these decoders: from far above it, steps of a tenth would lead nowhere soon."""

@@ -18,7 +18,7 @@ from gaam_cache.errors import GaamWarning
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.heads._fitted import Examples, Fit, FittedHead
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.runs.writing import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.group import EVAL_BATCH_SIZE
 from gaam_decoder.training.room import room_for

@@ -23,6 +23,7 @@ from gaam_decoder.decoder import (
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.recipe import Recipe
+from gaam_decoder.runs.unfinished import Checkpoint
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
@@ -32,7 +33,6 @@ from gaam_decoder.training.rows.data import Subset, TrainData
 from gaam_decoder.training.rows.epoch import epoch_batches
 from gaam_decoder.training.rows.labels import told_labels
 from gaam_decoder.training.rows.protocol import Score
-from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}

@@ -24,9 +24,8 @@ from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
 from gaam_decoder.number_lists import spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS
-from gaam_decoder.runs.run_name import run_name
-from gaam_decoder.runs.run_writer import write_run
-from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.runs.folders import run_name
+from gaam_decoder.runs.writing import SeedResult, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.items import Item
 from gaam_decoder.training.rows.data import TrainData, choosing

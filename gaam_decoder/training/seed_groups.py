@@ -14,9 +14,10 @@ from gaam_cache.engines._claims import Claims, Holder
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.runs.track import track_seeds
+from gaam_decoder.runs.folders import runs_of_key
+from gaam_decoder.runs.trackers import track_seeds
+from gaam_decoder.runs.unfinished import SeedStore, Work, claim_of
+from gaam_decoder.runs.writing import SeedResult
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine, groups_of
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.items import Item
@@ -25,9 +26,6 @@ from gaam_decoder.training.rows.data import prepare_data
 from gaam_decoder.training.rows.loaded import Loaded
 from gaam_decoder.training.tracker import Tracker
 from gaam_decoder.training.train_group import train_group
-from gaam_decoder.unfinished.look import claim_of
-from gaam_decoder.unfinished.seed_store import SeedStore
-from gaam_decoder.unfinished.work import Work, work_groups
 
 
 @dataclass(kw_only=True, slots=True)
@@ -92,9 +90,9 @@ class SeedGroups:
         self._results = {s: kept for s, kept in work.results.items() if s not in published}
         self.engine = _as_begun(work, chosen, str(item))
         left = sorted(set(self.seeds) - set(self._results) - published)
-        self._groups, rest = work_groups(left, work, shared.config.seed_batch)
+        self._groups, rest = work.groups(left, shared.config.seed_batch)
         self._groups += groups_of(rest, min(chosen.seed_batch, self.engine.seed_batch))
-        self._store.begin(work, self.engine.to_dict(), self._groups)
+        self._store.begin(self.engine.to_dict(), self._groups)
 
     def finished(self) -> bool:
         """Whether every group is."""

@@ -15,11 +15,10 @@ from gaam_cache.errors import GaamWarning
 from gaam_cache.store.files import make_folder, storage_errors
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
+from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.runs.run_name import CLAIM_FOLDER
-from gaam_decoder.runs.run_writer import temporary_runs
 from gaam_decoder.runs.tuning import choose
+from gaam_decoder.runs.writing import temporary_runs
 from gaam_decoder.training.failures import check_failures
 from gaam_decoder.training.finals import apart
 from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of

@@ -14,9 +14,8 @@ from gaam_cache.placing import placed
 from gaam_cache.store.files import check_folder
 from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.track import check_tracker
+from gaam_decoder.runs.result import RunResult, read_run
+from gaam_decoder.runs.trackers import check_tracker
 from gaam_decoder.training.sweep import Swept, sweep
 from gaam_decoder.training.tracker import Progress, Told, Tracker
 

@@ -16,14 +16,14 @@ from gaam_cache.devices import float64
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.runs.unfinished import Checkpoint
+from gaam_decoder.runs.writing import SeedResult
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.room import room_for
 from gaam_decoder.training.rows.data import Subset, TrainData, choosing
-from gaam_decoder.unfinished.checkpoint import Checkpoint
 
 
 def train_group(

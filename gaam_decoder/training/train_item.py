@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from gaam_cache.engines._claims import Holder
-from gaam_decoder.runs.run_folders import runs_of_key
-from gaam_decoder.runs.run_writer import remove_unfinished
+from gaam_decoder.runs.folders import runs_of_key
+from gaam_decoder.runs.writing import remove_unfinished
 from gaam_decoder.training.fit_item import fit_item, fitted_engine
 from gaam_decoder.training.items import Item, lacking_seeds
 from gaam_decoder.training.publish import publish

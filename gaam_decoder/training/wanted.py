@@ -10,8 +10,8 @@ from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_folders import runs_of_key
 from gaam_decoder.runs.tuning import Choice, choose
 from gaam_decoder.training.finals import apart, chosen_finals
 from gaam_decoder.training.items import Item, families_of, plan_items, seeds_of

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
 
 import gaam_cache
@@ -15,11 +14,9 @@ from gaam_cache import devices, plugin_code
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.find_cache import plan_of
+from gaam_decoder.runs.folders import is_run, plan_of
 from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.run_checks import WEIGHTS_FILE
-from gaam_decoder.runs.run_folders import is_run
+from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
 from gaam_decoder.use.ensemble import Ensemble, check_alone
 from gaam_decoder.use.exported import CONFIG_FILE, DecoderConfig, read_decoder
@@ -136,8 +133,8 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
             "labels_shuffled": run.shuffled,
         },
     )
-    with run.opened(WEIGHTS_FILE) as file:
-        every = safetensors.torch.load(file.read())
+    with run.tensors(WEIGHTS_FILE) as file:
+        every = {name: torch.from_numpy(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
         if any(len(one) != len(run.seeds) for one in every.values()):
             raise ValueError("weights that are not there for every seed")
         places = torch.tensor([run.seeds.index(one) for one in seeds])

@@ -23,8 +23,8 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import storage_errors, temporary_path
 from gaam_cache.store.plan import differences
-from gaam_decoder.runs.run_folders import is_run
-from gaam_decoder.runs.run_reader import read_run
+from gaam_decoder.runs.folders import is_run
+from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor
 from gaam_decoder.use.shown import Labelled, Written, result_names, results

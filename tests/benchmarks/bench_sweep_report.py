@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gaam_decoder.runs.run_name import run_name
-from gaam_decoder.runs.run_writer import write_run
-from gaam_decoder.runs.seed_result import SeedResult
+from gaam_decoder.runs.folders import run_name
+from gaam_decoder.runs.writing import SeedResult, write_run
 from tests.benchmarks._machine import alternate, describe
 from tests.decoder.reports import chromium
 

@@ -20,7 +20,7 @@ import pytest
 from gaam_cache.inspect import is_cache
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
-from tests.cache.encoders.vision.test_vision_task import write_figures
+from tests.cache.encoders.vision.pictures import write_figures
 from tests.cache.hub.hub_server import folder_content
 from tests.cache.hub.hub_writes import WritableHub
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv

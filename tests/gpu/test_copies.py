@@ -14,7 +14,6 @@ import gaam_cache
 from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
 from gaam_cache.devices import CopyBack, bits
-from gaam_cache.encoders import _host_copy
 from tests.conftest import shard_bytes
 from tests.gpu.conftest import on
 
@@ -107,7 +106,7 @@ def test_the_lines_for_a_gpu_are_in_the_right_order(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(_host_copy.torch, "empty", unpinned)
+    monkeypatch.setattr(torch, "empty", unpinned)
     monkeypatch.setattr(
         torch.Tensor, "record_stream", lambda self, stream: noted.append("keep"), raising=False
     )

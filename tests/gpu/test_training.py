@@ -23,11 +23,11 @@ from gaam_cache.errors import ConfigError, ShortOfMemoryError
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.decoder import build_decoder
+from gaam_decoder.runs.unfinished import Checkpoint
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.group import EVAL_BYTES, Group
 from gaam_decoder.training.room import room_for
-from gaam_decoder.unfinished.checkpoint import Checkpoint
 from tests.decoder.training.test_group import (
     EAGER,
     VARIANTS,

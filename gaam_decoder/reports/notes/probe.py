@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from gaam_decoder.reports.table.base import Table
-from gaam_decoder.runs.summary import fit_in_words
+from gaam_decoder.runs.result import fit_in_words
 from gaam_decoder.stats.seeds_alone import Verdict
 
 

@@ -23,7 +23,7 @@ from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import DEFAULT
-from gaam_decoder.runs.counting import first_runs
+from gaam_decoder.runs.tuning import first_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

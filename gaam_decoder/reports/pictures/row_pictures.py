@@ -16,8 +16,8 @@ from gaam_cache.messages import brief
 from gaam_decoder.analysis.importance import importance_factor, layer_contribution
 from gaam_decoder.reports.pictures.picture import Picture, slug
 from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.runs.counting import by_seed
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import by_seed
 
 Array = NDArray[Any]
 

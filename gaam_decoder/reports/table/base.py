@@ -17,7 +17,7 @@ from gaam_decoder.reports.comparisons.pairs import TablePairs
 from gaam_decoder.reports.table import final_models, row_names
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.writing.unit import DEFAULT, Unit, score_of
-from gaam_decoder.runs.selection import Selection
+from gaam_decoder.runs.filters import Selection
 
 SEPARATE = "rows of different caches or test rows are not to be compared"
 NOT_TESTED = "final models, which are not evaluated"

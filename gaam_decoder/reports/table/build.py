@@ -17,8 +17,8 @@ from gaam_decoder.reports.table.build_rows import MadeRows
 from gaam_decoder.reports.table.folds import by_test_rows
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.writing.unit import DEFAULT, score_of
+from gaam_decoder.runs.filters import Selection
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.selection import Selection
 from gaam_decoder.runs.tuning import Tuning, choose
 
 

@@ -12,9 +12,8 @@ from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.table.rows import BY_FOLD, Row
 from gaam_decoder.reports.table.scores import Part, repeats_of, scores_of
 from gaam_decoder.reports.writing.unit import DEFAULT, score_of
-from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import TUNED, Tuning, reported
+from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, reported
 
 
 class MadeRows:

@@ -12,9 +12,8 @@ from gaam_cache.messages import brief
 from gaam_decoder.reports.comparisons.against_baseline import same_recipe
 from gaam_decoder.reports.table.final_model import Expected, FinalModel
 from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.runs.counting import OF_TEST, first_runs
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import TUNED, Tuning, reported
+from gaam_decoder.runs.tuning import OF_TEST, TUNED, Tuning, first_runs, reported
 
 if TYPE_CHECKING:
     from gaam_decoder.reports.table.base import Table

@@ -13,9 +13,8 @@ from gaam_decoder.analysis.learned import ParameterRange
 from gaam_decoder.reports.table.scores import Floats, Scores
 from gaam_decoder.reports.writing import learned_table
 from gaam_decoder.reports.writing.unit import DEFAULT, score_of
-from gaam_decoder.runs.counting import on_training_rows
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.tuning import Tuning
+from gaam_decoder.runs.tuning import Tuning, on_training_rows
 from gaam_decoder.stats.scored import interval_by_score
 from gaam_decoder.stats.scores._base import Score
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import brief
-from gaam_decoder.runs.counting import first_runs
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.validation import Validation
+from gaam_decoder.runs.result import RunResult, Validation
+from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.stats.scores._base import Answers
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from gaam_decoder import stats
 from gaam_decoder.reports.table.more_scores import Chosen, chosen_score, value_of_all
 from gaam_decoder.reports.table.scaled import Temperatures, fitted
 from gaam_decoder.reports.writing.unit import DEFAULT
-from gaam_decoder.runs.counting import first_runs
 from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import first_runs
 
 Floats = NDArray[np.float64]
 Part = Sequence[RunResult]

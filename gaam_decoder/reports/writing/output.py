@@ -14,7 +14,7 @@ from gaam_cache.store.files import check_file, check_folder, storage_errors, wri
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table.base import Format, Table
-from gaam_decoder.runs.run_reader import RUN_FILE
+from gaam_decoder.runs.result import RUN_FILE
 
 
 def write_report(writer: Format, tables: Sequence[Table], out: Path | None) -> None:

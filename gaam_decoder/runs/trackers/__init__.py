@@ -1,1 +1,88 @@
-"""Where else the curves of seeds go; a module here is a name for ``track``."""
+"""Curves of finished seeds where ``track`` says, beside the log of a run: the frame of trackers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from gaam_cache import plugins
+from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.messages import shortened
+
+if TYPE_CHECKING:
+    from gaam_decoder.runs.writing import SeedResult
+
+CURVES = ("loss", "train_accuracy", "accuracy", "selection_loss", "lr")
+Curves = Mapping[int, Sequence[tuple[int, Mapping[str, float]]]]
+"""Of every seed the epochs, from 1, each with what is known of it: curve -> value."""
+
+
+class RunTracker(ABC):
+    """Shows the curves of finished seeds somewhere else, from what ``log.jsonl`` says of them.
+
+    Nothing of a tracker is imported before it is used: modules here import its package in methods.
+    """
+
+    needs: ClassVar[str]
+    """What is to be installed, as ``pip install`` has it."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """See whether it can be used, before anything is trained; else raise ImportError."""
+
+    @abstractmethod
+    def write(self, folder: Path, name: str, curves: Curves) -> None:
+        """Write curves of seeds that are finished, in the place of what is there of them.
+
+        Args:
+            folder: of this tracker, below the runs; nothing is written elsewhere, or sent.
+            name: of what was trained, a file name.
+            curves: of seeds that nobody else writes meanwhile.
+        """
+
+
+def check_tracker(name: str) -> None:
+    """Refuse what cannot be tracked, before anything is trained."""
+    if name == "none":
+        return
+    tracker: RunTracker = plugins.load(__name__, name, kind="tracker")()
+    try:
+        tracker.check()
+    except ImportError as error:
+        raise ConfigError(
+            f"--set track={name} needs {tracker.needs}",
+            expected="a package that is installed",
+            found=str(error),
+            hint=f"pip install {tracker.needs}, or leave track out",
+        ) from error
+
+
+def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:
+    """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
+    if name == "none":
+        return
+    curves = {
+        result.seed: [
+            (entry["epoch"], {key: entry[key] for key in CURVES if _is_number(entry.get(key))})
+            for entry in result.log
+        ]
+        for result in results
+    }
+    try:
+        plugins.load(__name__, name, kind="tracker")().write(runs / name, work, curves)
+    except Exception as error:  # noqa: BLE001 whatever it is, the seeds are trained
+        said = shortened(" ".join(str(error).split()))
+        warnings.warn(
+            f"track {name} could not write curves of {work} ({type(error).__name__}: {said}): "
+            "they are in log.jsonl of the run, which is kept",
+            GaamWarning,
+            stacklevel=2,
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gaam_decoder.runs.trackers._base import Curves, RunTracker
+from gaam_decoder.runs.trackers import Curves, RunTracker
 
 
 class TensorBoard(RunTracker):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from gaam_decoder.runs.trackers._base import Curves, RunTracker
+from gaam_decoder.runs.trackers import Curves, RunTracker
 
-LONGEST = 600
-"""Seconds for the curves of one group of seeds: a thousand times what they take."""
 ALONE = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -20,33 +17,9 @@ ALONE = {
     "TRACKIO_LOGBOOK_AUTONOTE": "0",
     "TRACKIO_STORAGE_MODE": "sqlite",
 }
-"""Variables that keep it from the network and from asking who one is, and in one data base: what it
-writes otherwise on a network's file system cannot be replaced."""
+"""Variables that keep it from the network, and in one data base, where runs can be replaced."""
 REMOTE = ("TRACKIO_", "SPACE_", "SYSTEM", "HF_TOKEN")
 """Beginnings of variables by which it would send what it logs elsewhere."""
-PROGRAM = """
-import json, sys
-import trackio
-def there():
-    try:
-        return list(trackio.Api().runs("gaam"))
-    except ValueError:  # nothing was written yet
-        return []
-told = json.load(sys.stdin)
-names = {run["name"] for run in told}
-for run in there():
-    if run.name in names:
-        run.delete()
-for run in told:
-    quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-    trackio.init(project="gaam", name=run["name"], group=run["group"], **quiet)
-    for epoch, values in run["epochs"]:
-        trackio.log(values, step=epoch)
-    trackio.finish()
-if lost := names - {run.name for run in there()}:
-    sys.exit(f"{len(lost)} of {len(names)} seeds were not written")
-"""
-"""What writes: in a process of its own, for its folder is that of a process, and so are threads."""
 
 
 class Trackio(RunTracker):
@@ -60,22 +33,32 @@ class Trackio(RunTracker):
             raise ImportError("No module named 'trackio'")
 
     def write(self, folder: Path, name: str, curves: Curves) -> None:
-        """Log ``NAME seed N``."""
-        told = [
-            {"name": f"{name} seed {seed}", "group": name, "epochs": epochs}
-            for seed, epochs in curves.items()
-            if epochs
-        ]
+        """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""
         folder.mkdir(parents=True, exist_ok=True)
-        usual = {key: text for key, text in os.environ.items() if not key.startswith(REMOTE)}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=json.dumps(told),
-            env=usual | ALONE | {"TRACKIO_DIR": str(folder.absolute())},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=LONGEST,
-        )
-        if done.returncode:
-            raise RuntimeError((done.stderr.strip().splitlines() or ["it ended"])[-1])
+        before = dict(os.environ)
+        os.environ |= ALONE | {"TRACKIO_DIR": str(folder.absolute())}
+        for key in before:
+            if key.startswith(REMOTE) and key not in ALONE and key != "TRACKIO_DIR":
+                del os.environ[key]
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                _log(name, curves)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _log(name: str, curves: Curves) -> None:
+    import trackio
+
+    told = {f"{name} seed {seed}": epochs for seed, epochs in curves.items() if epochs}
+    with contextlib.suppress(ValueError):  # nothing was written yet
+        for run in list(trackio.Api().runs("gaam")):
+            if run.name in told:
+                run.delete()
+    quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+    for run_name, epochs in told.items():
+        trackio.init(project="gaam", name=run_name, group=name, **quiet)
+        for epoch, values in epochs:
+            trackio.log(values, step=epoch)
+        trackio.finish()

@@ -20,7 +20,7 @@ from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.analysis.ablate import choose_layers
 from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import Importance
-from gaam_decoder.runs.run_reader import RUN_FILE
+from gaam_decoder.runs.result import RUN_FILE
 from tests.conftest import Outcome
 
 

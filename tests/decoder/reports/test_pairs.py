@@ -17,8 +17,7 @@ from gaam_decoder.reports.sections.omnibus import MOST_SAID
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.reports.writing.section import Section, sections
-from gaam_decoder.runs.result import RunResult
-from gaam_decoder.runs.validation import Validation
+from gaam_decoder.runs.result import RunResult, Validation
 from tests.decoder.reports.conftest import answers, build_run
 
 NAMES = ("none", "gaam", "mha", "dot")

@@ -20,7 +20,7 @@ from gaam_decoder import RunResult, TrainConfig, load_runs, report
 from gaam_decoder.reports.table import scaled
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import all_scores
-from gaam_decoder.runs.run_checks import VALIDATION_FILE
+from gaam_decoder.runs.result import VALIDATION_FILE
 from gaam_decoder.stats.temperature import fit_temperature
 
 SEEDS = tuple(range(6))

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import gaam_decoder
-from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import TrainConfig
-from gaam_decoder.runs.run_checks import LOG_FILE, TEST_FILE
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.verify import train_command, verify
+from gaam_decoder.runs.result import LOG_FILE, TEST_FILE, read_run
 from tests.conftest import Outcome
 from tests.decoder.tensors import tensors
 
@@ -52,7 +46,6 @@ def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(
         assert json.loads(said)["evaluated"] is False
         assert "NaN" not in said
         assert gaam("verify", run.path).code == 0
-        assert "--set test-split=none" in train_command(again)
         refused = gaam("ablate", run.path)
         assert refused.code == 2
         assert "a final model has none" in refused.err
@@ -61,45 +54,6 @@ def test_everything_that_reads_a_run_says_that_it_was_not_evaluated(
     for shown in (listed, gaam("report", config.runs), gaam("verify", config.runs)):
         assert shown.code == 0
         assert "nan" not in shown.out.lower()
-
-
-def forged_content(**changes: Any) -> Callable[[Path], None]:
-    def forge(run: Path) -> None:
-        content = unsealed(json.loads((run / "run.json").read_text()))
-        for name, value in changes.items():
-            content[name] = {**content[name], **value} if isinstance(value, dict) else value
-        (run / "run.json").write_text(sealed_text(content))
-
-    return forge
-
-
-@pytest.mark.parametrize("evaluated", [True, False])
-@pytest.mark.parametrize("majority", [0.5, 0, "x", None, -0.1, 1.5, True])
-def test_a_majority_is_a_fraction_where_rows_were_tested_and_nothing_elsewhere(
-    evaluated: bool, majority: Any, config: TrainConfig
-) -> None:
-    split = "test" if evaluated else "none"
-    (run,) = gaam_decoder.train(replace(config, epochs=1, test_split=split))
-    forged_content(majority_accuracy=majority)(run.path)
-    if majority == 0.5 if evaluated else majority is None:
-        assert read_run(run.path).majority_accuracy == majority
-    else:
-        with pytest.raises(CacheError, match="is damaged"):
-            read_run(run.path)
-
-
-def test_a_run_cannot_be_made_evaluated_or_final_by_its_recipe_alone(config: TrainConfig) -> None:
-    """Whatever is written of the split, rows and labels must be those of it."""
-    (tested,) = gaam_decoder.train(replace(config, epochs=1))
-    (final,) = gaam_decoder.train(replace(config, epochs=1, test_split="none"))
-    for run, majority, split in ((tested, None, "none"), (final, 0.5, "test")):
-        forged_content(recipe={"test_split": split}, majority_accuracy=majority)(run.path)
-        forged = read_run(run.path)
-        for read in ("labels", "logits", "accuracy"):
-            with pytest.raises(CacheError, match="is damaged"):
-                getattr(read_run(forged.path), read)
-        assert not verify(run.path).good
-    shutil.rmtree(config.runs)
 
 
 def test_the_log_of_a_final_model_is_whole(config: TrainConfig) -> None:

@@ -15,9 +15,8 @@ import pytest
 import gaam_decoder
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, Runs, TrainConfig
-from gaam_decoder.runs.counting import first_runs
-from gaam_decoder.runs.frame import COLUMNS
-from gaam_decoder.runs.loading import load_runs
+from gaam_decoder.runs.loading import COLUMNS, load_runs
+from gaam_decoder.runs.tuning import first_runs
 from tests.conftest import GOLDEN
 from tests.decoder.reports.conftest import build_run
 from tests.hostile_strings import HOSTILE

@@ -1,185 +1,47 @@
-"""What a run holds: arrays on disk, parts that must fit, and which run a seed counts from."""
+"""A run on disk: its bytes are those of the library, and a seed counts once."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors import safe_open
+from safetensors.numpy import save
 
 import gaam_decoder
 from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import sealed_text, unsealed
-from gaam_cache.store.files import write_file
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.pictures.pictures import _log
 from gaam_decoder.reports.table.build import build_tables
-from gaam_decoder.runs.counting import first_runs
-from gaam_decoder.runs.frame import records
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.tensor_files import DTYPES, TensorFile, tensor_parts
-from gaam_decoder.runs.verify import check_run
+from gaam_decoder.runs.loading import records
+from gaam_decoder.runs.result import read_run
+from gaam_decoder.runs.tuning import first_runs
+from tests.conftest import GOLDEN
 from tests.decoder.reports.conftest import build_run
 
 
-def some_arrays() -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(0)
-    shapes = {"scalar": (), "empty": (0, 3), "small": (2, 3), "large": (700, 1000), "last": (5,)}
-    return {
-        f"{name}.{dtype}": (100 * generator.random(shape)).astype(DTYPES[dtype])
-        for dtype in DTYPES
-        for name, shape in shapes.items()
-    }
-
-
-def test_arrays_are_written_as_the_library_reads_them_and_read_as_it_writes_them(
-    tmp_path: Path,
+def test_files_of_0_1_are_read_and_are_those_that_are_written_now(
+    tiny_cache: Path, tmp_path: Path
 ) -> None:
-    arrays = some_arrays()
-    arrays["sliced"] = np.arange(20.0)[::2]
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    write_file(ours, tensor_parts(arrays, {"about": "é"}))
-    save_file({k: np.array(v, order="C") for k, v in arrays.items()}, theirs, {"about": "é"})
-    found = load_file(ours)
-    assert found.keys() == arrays.keys()
-    with theirs.open("rb") as file:
-        read = TensorFile(file)
-        assert set(read) == arrays.keys()
-        assert read.metadata == {"about": "é"}
-        for name, array in arrays.items():
-            for same in (found[name], read.read(name)):
-                assert (same.dtype, same.shape) == (array.dtype, array.shape)
-                np.testing.assert_array_equal(same, array)
-
-
-def test_no_header_makes_a_reader_take_more_than_the_file_has(tmp_path: Path) -> None:
-    whole = b"".join(tensor_parts({"a": np.arange(6.0), "b": np.arange(3)}, {}))
-    file = tmp_path / "f"
-    generator = random.Random(0)
-    refused = 0
-    for number in range(1000):
-        raw = bytearray(whole)
-        for _ in range(generator.randrange(1, 4)):  # of the length and the header
-            raw[generator.randrange(len(whole) - 72)] = generator.choice(
-                b'0123456789[]{},:"Ff\xff\0'
-            )
-        file.write_bytes(raw)
-        with file.open("rb") as stream:
-            try:
-                tensors = TensorFile(stream)
-                assert sum(tensors.read(name).nbytes for name in tensors) == 72, number
-            except ValueError:
-                refused += 1
-    assert 300 < refused < 1000
-
-
-@pytest.fixture
-def run(tiny_cache: Path, tmp_path: Path) -> RunResult:
     config = TrainConfig(cache=tiny_cache, runs=tmp_path / "runs", seeds=(0, 1, 2), epochs=2)
-    return gaam_decoder.train(config)[0]
+    made = gaam_decoder.train(config)[0].path
+    for run in (made, *(GOLDEN / "v0.1.0" / "runs").iterdir()):
+        assert read_run(run).accuracy.size
+        for path in run.glob("*.safetensors"):
+            with safe_open(path, "np") as file:
+                assert save(file.get_tensors(), file.metadata()) == path.read_bytes()
 
 
-def rewrite(run: RunResult, name: str, content: bytes) -> RunResult:
-    """The run with another file, of which its receipt knows."""
-    (run.path / name).write_bytes(content)
-    receipt = run.path / "run.json"
-    about = unsealed(json.loads(receipt.read_text()))
-    digest = hashlib.sha256(content).hexdigest()
-    about["files"][name] = {"bytes": len(content), "sha256": digest}
-    receipt.write_text(sealed_text(about))
-    return read_run(run.path)
-
-
-def of(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[dict[str, Any]], None]:
-    def apply(arrays: dict[str, Any]) -> None:
-        arrays[name] = change(arrays[name])
-
-    return apply
-
-
-def poke(value: float, *place: int) -> Callable[[np.ndarray], np.ndarray]:
-    def change(array: np.ndarray) -> np.ndarray:
-        array = array.copy()
-        array[place] = value
-        return array
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (of("labels", poke(2, 5)), "labels from 0 to 2 for 2 classes"),
-        (of("labels", poke(-1, 5)), "labels from -1"),
-        (of("labels", lambda a: a[:-1]), "23 labels of 24 test rows"),
-        (of("labels", lambda a: a.astype(np.float32)), "labels are no list"),
-        (of("logits", poke(np.nan, 1, 2, 0)), "not finite"),
-        (of("logits", poke(np.inf, 1, 2, 0)), "not finite"),
-        (of("logits", lambda a: a[:2]), "logits are float32"),
-        (of("logits", lambda a: a[..., :1]), "logits are float32"),
-        (of("logits", lambda a: a.astype(np.float64)), "logits are float64"),
-        (of("attention_map", lambda a: a[:2]), "an attention map of shape"),
-        (of("attention_map", lambda a: a[:, :5]), "an attention map of shape"),
-        (of("learned.xi", lambda a: a[:2]), "one entry for every seed"),
-        (lambda arrays: arrays.pop("logits"), "no tensor 'logits'"),
-        (lambda arrays: arrays.pop("labels"), "no tensor 'labels'"),
-    ],
-)
-def test_a_tested_file_that_is_whole_and_wrong_is_refused(
-    change: Callable[[dict[str, Any]], Any], message: str, run: RunResult
+def test_what_another_version_wrote_is_refused_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrays = load_file(run.path / "test.safetensors")
-    change(arrays)
-    wrong = rewrite(run, "test.safetensors", b"".join(tensor_parts(arrays, {})))
-    with pytest.raises(CacheError) as error:
-        check_run(wrong)
-    assert message in str(error.value)
-    assert "rm -r" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda log: log[:-1],
-        lambda log: [*log, log[-1]],
-        lambda log: [log[1], log[0], *log[2:]],
-        lambda log: [*log[2:4], *log[:2], *log[4:]],
-        lambda log: [{**log[0], "seed": 9}, *log[1:]],
-        lambda log: [{**log[0], "epoch": 10**12}, *log[1:]],
-        lambda log: [{**log[0], "loss": float("nan")}, *log[1:]],
-        lambda log: [{**log[0], "loss": "0"}, *log[1:]],
-        lambda log: [{**log[0], "train_accuracy": None}, *log[1:]],
-        lambda log: [[], *log],
-        lambda log: [None, *log],
-        lambda log: [],
-    ],
-)
-def test_a_log_that_is_whole_and_wrong_is_refused(
-    change: Callable[[list[Any]], list[Any]], run: RunResult
-) -> None:
-    text = "".join(json.dumps(entry) + "\n" for entry in change(run.log))
-    wrong = rewrite(run, "log.jsonl", text.encode())
-    with pytest.raises(CacheError, match="damaged"):
-        _ = wrong.log
-
-
-def test_a_file_that_changes_between_two_reads_is_hashed_again(run: RunResult) -> None:
-    path = run.path / "test.safetensors"
-    content = path.read_bytes()
-    assert run.labels.shape == (24,)
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(CacheError, match="damaged") as error:
-        run.finished_logits()
-    assert "was changed" in str(error.value)
+    monkeypatch.setattr("gaam_decoder.runs.result.RUN_VERSION", 2)
+    with pytest.raises(CacheError, match="run version 1, this gaam reads 2"):
+        read_run(next((GOLDEN / "v0.1.0" / "runs").iterdir()))
 
 
 def seeds_twice() -> list[RunResult]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import gaam_decoder
 from gaam_cache.cache import ShardedArray, open_cache
 from gaam_cache.store.read import ShardReader
 from gaam_decoder import RunResult, TrainConfig, load_runs
-from gaam_decoder.runs.verify import train_command, verify
+from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.rows.data import prepare_data
 from gaam_decoder.training.rows.features import Features
@@ -232,9 +231,8 @@ def test_every_command_takes_a_run_of_a_budget(
         for where in (run.path, out):
             told = gaam("predict", where, "--cache", config.cache, "--split", "test")
             assert told.code == 0, told.err
-        words = shlex.split(train_command(run))[1:]
-        words[words.index("--runs") + 1] = str(tmp_path / f"again-{rows}")
-        made = gaam(*words, "--device", "cpu", "-q")
+        again = ("--config", run.path / "config.toml", "--runs", tmp_path / f"again-{rows}")
+        made = gaam("train", *again, "-q")
         assert made.code == 0, made.err
         [again] = load_runs(tmp_path / f"again-{rows}")
         assert again.key == run.key

@@ -21,7 +21,6 @@ from gaam_decoder.losses._base import Loss
 from gaam_decoder.recipe import OF_STEPS
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table.build import build_tables
-from gaam_decoder.runs.verify import train_command
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.group import Group
@@ -196,9 +195,7 @@ def test_weighted_runs_are_marked_and_can_be_made_again(
     assert "class-weights balanced: in the training loss of all rows" in "".join(notes(alone))
     [unweighted] = build_tables(runs[:1])
     assert not any("class-weights" in note for note in notes(unweighted))
-    command = train_command(runs[1])
-    assert "class-weights=balanced" in command
-    again = gaam(*command.split()[1:])
+    again = gaam("train", "--config", runs[1].path / "config.toml", "--runs", config.runs)
     assert again.code == 0, again.err
     assert len(list(config.runs.glob("none-*"))) == 2
 

@@ -18,9 +18,8 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.runs.run_checks import TEST_FILE, WEIGHTS_FILE
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.verify import verify
+from gaam_decoder.runs.listing import verify
+from gaam_decoder.runs.result import TEST_FILE, WEIGHTS_FILE, read_run
 from tests.conftest import build_encoder, random_rows, write_csv
 
 

@@ -13,7 +13,7 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.heads._fitted import FittedHead
-from gaam_decoder.runs.run_checks import WEIGHTS_FILE
+from gaam_decoder.runs.result import WEIGHTS_FILE
 from gaam_decoder.training.train_group import why_unusable
 from tests.decoder.tensors import tensors
 

@@ -220,7 +220,7 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
 
 
 def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    from gaam_decoder.unfinished.checkpoint import Checkpoint
+    from gaam_decoder.runs.unfinished import Checkpoint
 
     options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from gaam_cache.errors import ConfigError, GaamError, GaamWarning
 from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads import lbfgs
-from gaam_decoder.runs.verify import verify
+from gaam_decoder.runs.listing import verify
 from gaam_decoder.specs import parse_attention, parse_head
 from gaam_decoder.training import probe
 from gaam_decoder.training.items import plan_items

@@ -9,8 +9,8 @@ import pytest
 
 import gaam_decoder
 from gaam_decoder import TrainConfig
-from gaam_decoder.unfinished import checkpoint
-from gaam_decoder.unfinished.look import look
+from gaam_decoder.runs import unfinished as checkpoint
+from gaam_decoder.runs.unfinished import look
 
 
 @pytest.mark.parametrize("stopped", [3, 4, 5])
@@ -45,7 +45,7 @@ def test_seeds_together_are_as_many_as_are_asked_for_now(
 
     with pytest.raises(KeyboardInterrupt):
         gaam_decoder.train(config, progress=stop)
-    left = {seed for work in look(config.runs) for g in work.groups for seed in g.seeds}
+    left = {seed for work in look(config.runs) for g in work["groups"] for seed in g["seeds"]}
     said: list[str] = []
     (run,) = gaam_decoder.train(
         replace(config, seed_batch=then), progress=lambda done, total, text: said.append(text)

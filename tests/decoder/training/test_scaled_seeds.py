@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gaam_decoder.losses.cross_entropy import CrossEntropy
+from gaam_decoder.runs.unfinished import Checkpoint
 from gaam_decoder.training.arithmetic import scaling
 from gaam_decoder.training.arithmetic.engine import LOWER
-from gaam_decoder.unfinished.checkpoint import Checkpoint
 from tests.decoder.training.test_group import data
 from tests.decoder.training.test_scaling import STEPS, _grows, group
 

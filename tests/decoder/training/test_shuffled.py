@@ -17,7 +17,7 @@ from gaam_cache.cache import open_cache
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.reports.notes import shuffled
-from gaam_decoder.runs.verify import train_command, verify
+from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.items import plan_items
 from gaam_decoder.training.rows.data import TrainData, prepare_data
 from gaam_decoder.training.rows.labels import told_labels
@@ -102,7 +102,7 @@ def test_every_head_ends_at_chance(head: str, config: TrainConfig) -> None:
     assert low == pytest.approx((share**2).sum())
     assert high == share.max()
     assert verify(config.runs).good
-    assert "shuffle-labels=true" in train_command(run)
+    assert "shuffle_labels = true" in (run.path / "config.toml").read_text()
 
 
 def test_seeds_together_and_one_by_one_are_told_the_same(config: TrainConfig) -> None:

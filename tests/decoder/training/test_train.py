@@ -19,7 +19,7 @@ from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.decoder import DecoderSpec, build_decoder, stream_seed
-from gaam_decoder.runs.run_reader import RUN_VERSION
+from gaam_decoder.runs.result import RUN_VERSION
 from gaam_decoder.training import seed_groups
 from gaam_decoder.training.group import Group
 from gaam_decoder.training.items import plan_items

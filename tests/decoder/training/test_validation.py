@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError
 from gaam_decoder import RunResult, TrainConfig, stats
-from gaam_decoder.runs.run_checks import VALIDATION_FILE
-from gaam_decoder.runs.run_reader import read_run
-from gaam_decoder.runs.tensor_files import tensor_parts
-from gaam_decoder.runs.verify import check_run, verify
+from gaam_decoder.runs.listing import verify
+from gaam_decoder.runs.result import VALIDATION_FILE, read_run
 from gaam_decoder.training.train_group import kept_logits
-from gaam_decoder.use.load import temperatures_of
-from tests.decoder.runs.test_runs import of, poke, rewrite
 
 
 @pytest.fixture
@@ -59,7 +52,6 @@ def test_what_is_kept_has_the_accuracy_that_chose(config: TrainConfig) -> None:
                 kept = [e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed])]
                 accuracy = stats.accuracy(logits_VC.argmax(-1), found.labels)
                 assert accuracy == pytest.approx(kept[0]["accuracy"], abs=1e-12)
-            check_run(run)
 
 
 def test_where_no_rows_of_train_chose_there_is_no_file(config: TrainConfig) -> None:
@@ -74,42 +66,6 @@ def test_where_no_rows_of_train_chose_there_is_no_file(config: TrainConfig) -> N
         for run in gaam_decoder.train(replace(one, runs=config.runs / str(place))):
             assert not (run.path / VALIDATION_FILE).exists()
             assert run.validation is run.validation_logits is run.validation_labels is None
-            check_run(run)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (of("labels", poke(99, 1)), "labels from 0 to 99"),
-        (of("labels", poke(-1, 1)), "labels from -1"),
-        (of("labels", lambda a: a[:-1]), "no lists of the same length"),
-        (of("labels", lambda a: a.astype(np.float32)), "no lists"),
-        (of("rows", lambda a: a[::-1].copy()), "no ascending rows"),
-        (of("rows", poke(10**6, -1)), "no ascending rows"),
-        (of("rows", poke(-1, 0)), "no ascending rows"),
-        (of("logits", poke(np.nan, 1, 1, 0)), "not finite"),
-        (of("logits", poke(np.inf, 1, 1, 0)), "not finite"),
-        (of("logits", lambda a: a[:1]), "logits are float32"),
-        (of("logits", lambda a: a[:, :-1]), "logits are float32"),
-        (of("logits", lambda a: a[..., :1]), "logits are float32"),
-        (of("logits", lambda a: a.astype(np.float64)), "logits are float64"),
-        (lambda arrays: arrays.pop("logits"), "no tensor 'logits'"),
-        (lambda arrays: arrays.pop("labels"), "no tensor 'labels'"),
-        (lambda arrays: arrays.pop("rows"), "no tensor 'rows'"),
-    ],
-)
-def test_a_file_that_is_whole_and_wrong_is_refused(
-    change: Callable[[dict[str, Any]], Any], message: str, trained: RunResult, tmp_path: Path
-) -> None:
-    copy = shutil.copytree(trained.path, tmp_path / trained.path.name)
-    arrays = load_file(copy / VALIDATION_FILE)
-    change(arrays)
-    content = b"".join(tensor_parts(arrays, {"seeds": "[0, 1]"}))
-    wrong = rewrite(read_run(copy), VALIDATION_FILE, content)
-    for read in (check_run, lambda run: run.validation, lambda run: run.validation_logits):
-        with pytest.raises(CacheError) as error:
-            read(wrong)
-        assert message in str(error.value)
 
 
 @pytest.fixture(scope="module")
@@ -127,54 +83,6 @@ def trained(
         )
     )
     return run
-
-
-def whole(run: RunResult) -> dict[str, Any]:
-    return load_file(run.path / VALIDATION_FILE)
-
-
-def with_header(of: Callable[[int], int]) -> Callable[[RunResult], bytes]:
-    """The file with another length of its header."""
-
-    def change(run: RunResult) -> bytes:
-        content = (run.path / VALIDATION_FILE).read_bytes()
-        length = int.from_bytes(content[:8], "little")
-        return of(length).to_bytes(8, "little") + content[8:]
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda run: b"".join(tensor_parts(whole(run), {"seeds": "[1, 0]"})), "in another order"),
-        (lambda run: b"".join(tensor_parts(whole(run), {"seeds": "[2, 3]"})), "of other seeds"),
-        (lambda run: b"".join(tensor_parts(whole(run), {"seeds": "{"})), ""),
-        (lambda run: b"".join(tensor_parts(whole(run), {})), "of other seeds"),
-        (lambda run: (run.path / "weights.safetensors").read_bytes(), "no tensor 'logits'"),
-        (lambda run: (run.path / "test.safetensors").read_bytes(), "no tensor 'rows'"),
-        (with_header(lambda length: 2**63), "a header of"),
-        (with_header(lambda length: length + 2**20), "a header of"),
-        (with_header(lambda length: length - 1), ""),
-        (lambda run: b"\0" * 7, "a header of"),
-        (lambda run: (10**6).to_bytes(8, "little") + b"[" * 10**6, "no header"),
-        (lambda run: (2).to_bytes(8, "little") + b"[]", "no header"),
-    ],
-)
-def test_a_file_that_somebody_who_knows_how_put_there_is_refused(
-    change: Callable[[RunResult], bytes], message: str, trained: RunResult, tmp_path: Path
-) -> None:
-    """Its receipt fits; a tensor beside those that are read changes nothing."""
-    copy = read_run(Path(shutil.copytree(trained.path, tmp_path / trained.path.name)))
-    wrong = rewrite(copy, VALIDATION_FILE, change(copy))
-    for read in (check_run, lambda run: run.validation, lambda run: temperatures_of(run, (0, 1))):
-        with pytest.raises(CacheError, match="is damaged") as error:
-            read(wrong)
-        assert message in str(error.value)
-    more = whole(trained) | {"more": np.zeros((3, 3))}
-    kept = rewrite(copy, VALIDATION_FILE, b"".join(tensor_parts(more, {"seeds": "[0, 1]"})))
-    check_run(kept)
-    np.testing.assert_array_equal(kept.validation_logits, trained.validation_logits)
 
 
 def test_tampering_is_damage(trained: RunResult, tmp_path: Path) -> None:

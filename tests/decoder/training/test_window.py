@@ -142,7 +142,7 @@ def test_taken_up_in_the_middle_it_ends_with_the_same_bits(
 ) -> None:
     [whole] = gaam_decoder.train(config)
     taken_up = replace(config, runs=tmp_path / "again", memory_share=0.0)
-    monkeypatch.setattr("gaam_decoder.unfinished.checkpoint.Checkpoint.due", True)
+    monkeypatch.setattr("gaam_decoder.runs.unfinished.Checkpoint.due", True)
 
     def stop(done: int, total: int, text: str) -> None:
         if "epoch 2/3" in text:

@@ -1,65 +1,82 @@
-"""SeedResults -> a run directory, by one rename; ``runs`` says what lies in it."""
+"""SeedResults -> a run directory, by one rename; ``result`` says what lies in it.
+
+N test rows, V rows that choose, C classes.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import save
+from torch import Tensor
 
 from gaam_cache.engines._claims import is_alive
-from gaam_cache.store.digest import digest_of_stream, sealed_text
+from gaam_cache.store.digest import digest_of, sealed_text
 from gaam_cache.store.files import (
-    Parts,
     make_folder,
     storage_errors,
     sync_folder,
     temporary_path,
     write_synced,
 )
-from gaam_decoder.runs.run_checks import (
+from gaam_decoder.runs.folders import of_key
+from gaam_decoder.runs.result import (
     CONFIG_FILE,
     CREATED_FORMAT,
     LOG_FILE,
+    RUN_FILE,
+    RUN_VERSION,
     TEST_FILE,
     VALIDATION_FILE,
     WEIGHTS_FILE,
 )
-from gaam_decoder.runs.run_name import of_key
-from gaam_decoder.runs.run_reader import RUN_FILE, RUN_VERSION
-from gaam_decoder.runs.seed_result import SeedResult
-from gaam_decoder.runs.tensor_files import Arrays, tensor_parts
+
+
+@dataclass(kw_only=True, slots=True)
+class SeedResult:
+    """What one seed left behind; tensors on the CPU."""
+
+    seed: int
+    failed: str | None
+    """Why it stopped, or None."""
+    epoch: int
+    """Epoch that was kept, from 1; 0 where it failed."""
+    seconds: float
+    """Of a seed that was trained in a group: the time of the group divided by its size."""
+    weights: dict[str, Tensor]
+    test_logits: Tensor
+    """(N, C); NaN where it failed. Of a final model N is 0."""
+    attention_map: Tensor | None
+    """Mean over the test rows; None where there are none."""
+    learned: dict[str, Tensor]
+    """Parameters that mean something by themselves, in their domain: ``Attention.learned``."""
+    log: list[dict[str, Any]]
+    validation_logits: Tensor | None = None
+    """Of the rows of train that chose the epoch, as it was kept, (V, C); NaN where it failed, or
+    they are not finite. None where no rows of train chose."""
 
 
 def write_run(
     runs: Path,
     name: str,
     results: Sequence[SeedResult],
-    labels: torch.Tensor,
+    labels: Tensor,
     about: dict[str, Any],
     rows: NDArray[np.int64] | None = None,
-    held: Arrays | None = None,
+    held: Mapping[str, NDArray[Any]] | None = None,
     *,
     config: str,
 ) -> Path:
-    """Publish a finished run by one rename; a run of that name that is there already wins.
-
-    Args:
-        runs: folder of all runs.
-        name: from ``run_name.run_name``.
-        results: one per seed, in order.
-        labels: test labels, (N,).
-        about: the part of run.json that the seeds share.
-        rows: numbers of the test rows in the train split, (N,), of a fold.
-        held: labels and rows of those that choose, (V,) each, where they are a part of train.
-        config: the settings that train it again, as TOML.
-    """
+    """Publish a finished run by one rename; a run of that name that is there already wins."""
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
         for r in results
@@ -78,29 +95,30 @@ def write_run(
     weights = {key: _stacked([r.weights[key] for r in results]) for key in results[0].weights}
     order = {"seeds": json.dumps([r.seed for r in results])}
     log = "".join(json.dumps(entry) + "\n" for r in results for entry in r.log)
-    contents: dict[str, Parts] = {
-        WEIGHTS_FILE: tensor_parts(weights, order),
-        TEST_FILE: tensor_parts(test, order),
-        LOG_FILE: [log.encode()],
-        CONFIG_FILE: [config.encode(errors="replace")],  # of a path that is no UTF-8
+    contents: dict[str, bytes] = {
+        WEIGHTS_FILE: save(weights, order),
+        TEST_FILE: save(test, order),
+        LOG_FILE: log.encode(),
+        CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
     }
     logits = [r.validation_logits for r in results if r.validation_logits is not None]
     if held is not None and len(logits) == len(results):  # a seed of an earlier version has none
-        held = {"logits": _stacked(logits), **held}
-        contents[VALIDATION_FILE] = tensor_parts(held, order)
-    files = {name: _about_file(parts) for name, parts in contents.items()}
+        contents[VALIDATION_FILE] = save({"logits": _stacked(logits), **held}, order)
+    files = {
+        file: {"bytes": len(content), "sha256": digest_of(content)}
+        for file, content in contents.items()
+    }
     created = time.strftime(CREATED_FORMAT, time.gmtime())
-    content = {"run_version": RUN_VERSION, **about, "created": created}
-    content |= {"seeds": seeds, "files": files}
+    said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
     final = runs / name
     temporary = temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
         try:
             make_folder(runs)
             temporary.mkdir()
-            for file, parts in contents.items():
-                write_synced(temporary / file, parts)
-            write_synced(temporary / RUN_FILE, sealed_text(content).encode())
+            for file, content in contents.items():
+                write_synced(temporary / file, content)
+            write_synced(temporary / RUN_FILE, sealed_text(said).encode())
             sync_folder(temporary)
             try:
                 if not (final / RUN_FILE).exists():
@@ -114,12 +132,8 @@ def write_run(
     return final
 
 
-def _stacked(values: Sequence[torch.Tensor]) -> NDArray[Any]:
+def _stacked(values: Sequence[Tensor]) -> NDArray[Any]:
     return np.stack([value.cpu().numpy() for value in values])
-
-
-def _about_file(parts: Parts) -> dict[str, Any]:
-    return {"bytes": sum(map(len, parts)), "sha256": digest_of_stream(parts)}
 
 
 def temporary_runs(runs: Path, key: str) -> list[Path]:

@@ -1,0 +1,196 @@
+"""Folders of runs: their names, what lies in one, and where the cache of a run is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.errors import CacheError, GaamError, NotFoundError
+from gaam_cache.messages import nearest, visible
+from gaam_cache.store.digest import digest_of, short_digest
+from gaam_cache.store.plan import Plan, read_plan
+from gaam_decoder.runs.result import (
+    ALL_FILES,
+    RUN_FILE,
+    RunResult,
+    damaged_run,
+    read_run,
+    reading,
+    repair,
+)
+
+T = TypeVar("T")
+_ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
+"""How the names end that ``run_name`` gives."""
+_PARTIAL = ".partial"
+CLAIM_FOLDER = ".claims"
+"""In a folder of runs: who trains what."""
+LONGEST_FRONT = 80
+"""Characters of the readable part of a name."""
+USUAL_NAME = "cache"
+"""What ``gaam extract`` calls a cache where nobody says otherwise."""
+
+
+def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
+    """Folder name of a run: readable in front, unambiguous behind."""
+    front = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
+    return f"{front[:LONGEST_FRONT]}{ending(key, seeds)}"
+
+
+def ending(key: str, seeds: Sequence[int]) -> str:
+    """How the name of a run ends: by this a training finds what is there already."""
+    contiguous = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    text = f"{seeds[0]}-{seeds[-1]}" if contiguous else "_".join(map(str, seeds))
+    if len(text) > 40:
+        text = f"{len(seeds)}x{digest_of(text.encode())[:8]}"
+    return f"{of_key(key)}{text}"
+
+
+def of_key(key: str) -> str:
+    """What the names of all runs of a key have in common, before their seeds."""
+    return f"-{key[:8]}-s"
+
+
+def unfinished_name(work: str) -> str:
+    """What the folder of unfinished work is called, which begins with a dot."""
+    return f".{work}{_PARTIAL}"
+
+
+def work_of(name: str) -> str:
+    """The work that ``unfinished_name`` named."""
+    return name.removeprefix(".").removesuffix(_PARTIAL)
+
+
+def unfinished_folders(runs: Path) -> list[Path]:
+    """Folders of unfinished work, by name."""
+    return sorted(runs.glob(unfinished_name("*")))
+
+
+def unfinished_runs(runs: Path) -> list[str]:
+    """Names of runs that were started and not finished."""
+    return [work_of(path.name) for path in unfinished_folders(runs)]
+
+
+def run_folders(folder: Path, part: str = "") -> list[Path]:
+    """Folders below that are runs, whole or damaged, by name; without those with a dot before it.
+
+    Whatever is named like a run is one: of a copy that was cut off, only the folder may be there,
+    and a table without its row would be another table.
+    """
+    names = [name for name in _names_in(folder) if name[0] != "." and part in name]
+    return [folder / name for name in names if _ENDING.search(name) or is_run(folder / name)]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether any file of a run lies there: without run.json it is a damaged one."""
+    return not {RUN_FILE, *ALL_FILES}.isdisjoint(_names_in(folder))
+
+
+def _names_in(folder: Path) -> list[str]:
+    with reading(folder):
+        try:
+            return sorted(path.name for path in folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # no file can be called so
+            return []
+
+
+def runs_of_key(folder: Path, key: str) -> list[RunResult]:
+    """Finished runs of one mechanism, recipe and cache: those that a training need not make."""
+    found: list[RunResult] = []
+    damaged: dict[Path, CacheError] = {}
+    named = run_folders(folder, of_key(key))
+    for path in named:
+        try:
+            run = read_run(path)
+            if run.key[:8] != key[:8]:
+                raise damaged_run(path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
+        except CacheError as error:
+            damaged[path] = error
+        else:
+            found.append(run)
+    if damaged:
+        raise damaged_runs(damaged, len(named))
+    return [run for run in found if run.key == key]
+
+
+def damaged_runs(damaged: Mapping[Path, CacheError], total: int) -> CacheError:
+    """One error for all that are damaged."""
+    if len(damaged) == 1:
+        return next(iter(damaged.values()))
+    reasons = [f"{path.name}: {error.details['found']}" for path, error in damaged.items()]
+    return CacheError(
+        f"{len(damaged)} of {total} runs are damaged",
+        expected="the files that gaam train wrote",
+        found=visible("\n            ".join(reasons), keep="\n"),
+        where=visible(str(next(iter(damaged)).parent.absolute())),
+        hint=f"{repair(*damaged)}; 'gaam train' makes them again",
+    )
+
+
+def near_run(path: Path) -> str | None:
+    """What to do where a run is not there that was named: which name was probably meant."""
+    beside, here = path.absolute().parent, Path.cwd()
+    try:
+        folders = [one for one in beside.iterdir() if one.is_dir()]
+        there = {one.name: one for one in (*folders, *run_folders(here / "runs"))}
+    except (OSError, ValueError):
+        return None
+    found = there.get(nearest(path.name, there) or "")
+    if found is None or found == path.absolute():
+        return None
+    return f"did you mean '{found.relative_to(here) if found.is_relative_to(here) else found}'?"
+
+
+def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
+    """The complete cache that a run was trained on, and never another one.
+
+    Without ``cache`` it is looked for where the run says that it was, and then beside the folder of
+    the runs, under the name that it had and as ``cache``.
+    """
+    return _found(run.cache, run.path, cache, open_cache)
+
+
+def plan_of(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Plan:
+    """The plan of that cache, all of whose shards need not be there; as ``cache_of`` otherwise."""
+    return _found(about, path, cache, read_plan)
+
+
+def _found(
+    about: Mapping[str, Any], path: Path, cache: str | Path | None, read: Callable[[Path], T]
+) -> T:
+    said: list[str] = []
+    kind: type[GaamError] = NotFoundError
+    for folder in _places(about, path) if cache is None else [Path(cache).expanduser()]:
+        try:
+            fingerprint = read_plan(folder).fingerprint
+            if fingerprint == about["fingerprint"]:
+                return read(folder)
+            said.append(f"{folder.absolute()}: another cache, {short_digest(fingerprint)}")
+            kind = CacheError
+        except GaamError as error:
+            if cache is not None:
+                raise
+            absent = isinstance(error, NotFoundError)
+            said.append(f"{folder}: {'no cache there' if absent else error.reason}")
+            kind = kind if absent else CacheError
+    raise kind(
+        "the cache of the run is not where it was, nor beside the runs"
+        if cache is None
+        else "this is not the cache that the run was trained on",
+        expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
+        found=visible("\n".join(said), keep="\n"),
+        where=f"the run {visible(str(path.absolute()))}",
+        hint="name the folder of the cache with --cache",
+    )
+
+
+def _places(about: Mapping[str, Any], path: Path) -> list[Path]:
+    """Folders in which the cache of a run may be, the likeliest first."""
+    recorded = [Path(about["path"])] if about.get("path") else []
+    names = [*(place.name for place in recorded), USUAL_NAME]
+    # beside the folder of the runs, as it is called and as it is
+    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
+    return list(dict.fromkeys([*recorded, *(b / name for b in beside for name in names)]))
