@@ -15,6 +15,7 @@ from functools import partial
 from types import MethodType
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -239,6 +240,8 @@ def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:
     seen.add(pair)
     if isinstance(now, Tensor):
         return not now.is_meta and now.dtype == before.dtype and torch.equal(now, before)
+    if isinstance(now, np.ndarray):
+        return np.array_equal(now, before)
     if isinstance(now, partial):
         now, before = ((one.func, one.args, one.keywords) for one in (now, before))
     if isinstance(now, MethodType):

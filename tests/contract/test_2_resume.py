@@ -111,6 +111,7 @@ def timeless(value: Any) -> Any:
     """JSON without times, what hashes them, and facts of the host."""
     if isinstance(value, dict):
         without = {"created", "seconds", "environment", "sha256_of_this", "log.jsonl"}
+        without |= {"config.toml"}  # which says where it lies
         return {k: timeless(v) for k, v in value.items() if k not in without}
     return [timeless(one) for one in value] if isinstance(value, list) else value
 
