@@ -86,7 +86,7 @@ class TfidfEncoder(Encoder):
         defaults = {one.name: one.default for one in fields(ExtractConfig)}
         for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
             value = getattr(config, name)
-            if value != defaults[name] and value != "auto":
+            if value != defaults[name] and (name, value) != ("dtype", "auto"):
                 raise ConfigError(
                     f"{option_of(name)} plays no part with --encoder tfidf",
                     expected="a bag of words has no weights, one state a text, and is float32",
