@@ -308,7 +308,7 @@ def test_a_sound_of_several_pieces_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     extract(config)
     ours = RowEncoder.open(Encoding.of(read_plan(config.out)))
-    with pytest.raises(DataError, match="several rows"):
+    with pytest.raises(DataError, match="not one row"):
         ours.encode([str(next(data.rglob("*.flac")))], pooling="mean")
 
 
