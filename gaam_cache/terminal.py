@@ -26,7 +26,7 @@ Report = Callable[[int, int, str], None]
 """Called with (done, total, what is going on); a total of 0 is one that is not known yet."""
 LINE_SECONDS = 30.0
 EXIT_CODE = 130
-MESSAGE = "interrupted; what is finished is kept: run the same again"
+MESSAGE = "interrupted; finished shards and seeds are kept: run the same again"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"

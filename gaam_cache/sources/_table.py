@@ -164,7 +164,7 @@ def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
                     continue
                 found: Any
                 try:
-                    found = json.loads(line)
+                    found = json.loads(line, object_pairs_hook=_once)
                 except (ValueError, RecursionError) as error:
                     found = error
                 if not isinstance(found, dict):
@@ -174,6 +174,15 @@ def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
                 yield f"line {number}", found
         except UnicodeError as error:
             raise _not_text(path, config, number + 1, error) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose keys differ; ValueError for another."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {excerpt(max(keys, key=keys.count))} stands twice")
+    return found
 
 
 def _text_lines(path: Path, config: ExtractConfig) -> Table:
@@ -196,7 +205,7 @@ def _not_text(path: Path, config: ExtractConfig, line: int, error: UnicodeError)
         expected=f"text in {encoding}",
         found=str(error),
         where=f"{path}, line {line} or after",
-        hint="convert it to UTF-8, or name its encoding: --set encoding=cp1252",
+        hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252 or utf-16",
     )
 
 
@@ -288,8 +297,9 @@ def _no_column(column: str, columns: Columns, names: Sequence[str], origin: str)
         hint = "--text-column names a column of texts, --file-column one of sounds or pictures"
     elif column == columns.label:
         option, hint = "--label-column", "a split without labels: --set unlabelled=SPLIT"
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        hint = "commas part the fields of a CSV file; others need --set delimiter=semicolon"
+    marks = {";": "semicolon", "\t": "tab", "|": "pipe"}
+    if len(names) == 1 and (found := [mark for mark in marks if mark in names[0]]):
+        hint = f"commas part the fields of a CSV file; here --set delimiter={marks[found[0]]}"
     shown = [name if name.isprintable() else excerpt(name) for name in names]
     return ConfigError(
         f"no column '{column}'",

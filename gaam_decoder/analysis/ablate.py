@@ -20,6 +20,7 @@ from gaam_decoder.analysis.importance import (
     importance_of,
 )
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.number_lists import PER_CLASS
 from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
@@ -169,6 +170,8 @@ def _config(
     """What trained the run, on other layers."""
     known = {field.name for field in dataclasses.fields(TrainConfig)}
     recipe = {name: value for name, value in run.recipe.items() if name not in IMPLIED}
+    if (shots := recipe.pop("shots", None)) is not None:
+        recipe["train_rows"] = f"{shots}{PER_CLASS}"
     if unknown := sorted(recipe.keys() - known):
         raise CacheError(
             "the run was made by another version of gaam",

@@ -22,7 +22,7 @@ from gaam_decoder import stats
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import build_decoder
 from gaam_decoder.heads._fitted import Fit
-from gaam_decoder.number_lists import spell_layers, spell_numbers
+from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
 from gaam_decoder.recipe import OF_STEPS
 from gaam_decoder.runs.folders import run_name
 from gaam_decoder.runs.writing import SeedResult, write_run
@@ -113,6 +113,7 @@ def _config(
         # of one seed a list: a number alone is how many
         "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
         "layers": spell_layers(recipe.layers),
+        "train_rows": recipe.train_rows if recipe.shots is None else f"{recipe.shots}{PER_CLASS}",
         "fold": recipe.fold and recipe.fold.number,
         "folds": recipe.fold and recipe.fold.of,
         "groups": recipe.groups and recipe.groups.to_dict()["source"],

@@ -162,22 +162,25 @@ def _file(
     )  # fmt: skip
     if path.suffix == ".txt":  # a text a line, in a column of the usual name
         reading = replace(reading, text_columns=() if of_files else ("text",))
+    origin = "stdin" if config.file is None else str(path)
     names = open_table(path, reading).names
-    _check_names(names, config, str(path))
+    _check_names(names, config, origin)
 
     def chunks() -> Iterator[_Chunk]:
         table = open_table(path, reading)
-        columns = choose(table, reading, None, str(path))
+        columns = choose(table, reading, None, origin)
         if path.suffix != ".jsonl":  # whose objects come whole, and may differ
             columns = columns._replace(kept=tuple(table.names))
         records = iter(table.records(columns))
-        bad, count = BadRows(str(path)), 0
+        bad, count = BadRows(origin), 0
         while piece := list(islice(records, CHUNK_ROWS)):
             inputs: list[str | None] = []
             for place, record in piece:
                 try:
                     if isinstance(record, DataError):
                         raise record
+                    if path.suffix == ".jsonl":
+                        _json(record)
                     inputs.append(_input(record, columns, config, folder))
                 except DataError as error:
                     bad.add(place, error)
@@ -192,7 +195,7 @@ def _file(
         empty += chunk.inputs.count(None)
         progress(total, 0, f"reading {path}")
     if not total:
-        raise DataError("no rows", expected="at least one row", found="none", where=str(path))
+        raise DataError("no rows", expected="at least one row", found="none", where=origin)
 
     def predictions(chunks: Iterable[_Chunk]) -> Iterator[Predictions]:
         def placed() -> Iterator[Placed]:
@@ -201,7 +204,7 @@ def _file(
                 used = [(one, place) for one, place in pairs if one is not None]
                 yield Placed([one for one, _ in used], [place for _, place in used])
 
-        return predictor.stream(placed(), origin=str(path))
+        return predictor.stream(placed(), origin=origin)
 
     schema = None
     if path.suffix == ".parquet":
@@ -219,7 +222,7 @@ def _input(record: Any, columns: Columns, config: PredictConfig, folder: Path) -
         found = text_of(record, columns.inputs)
     if found is None and not config.skip_empty:
         expected = f"something in {' + '.join(columns.inputs)}"
-        hint = "remove such rows, or let their results be empty: skip_empty"
+        hint = "remove such rows"
         raise DataError("a row is empty", expected=expected, hint=hint)
     return found
 
@@ -323,8 +326,7 @@ def _lines(chunks: Iterable[list[dict[str, Any]]], to: str) -> Iterator[bytes]:
     header: list[str] | None = None
     for records in chunks:
         if to == ".jsonl":
-            lines = (json.dumps(record, ensure_ascii=False, default=str) for record in records)
-            yield "".join(f"{line}\n" for line in lines).encode()
+            yield "".join(f"{_json(record)}\n" for record in records).encode()
             continue
         rows: list[Iterable[Any]] = []
         if header is None:
@@ -339,10 +341,19 @@ def _lines(chunks: Iterable[list[dict[str, Any]]], to: str) -> Iterator[bytes]:
         yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
 
 
+def _json(value: Any) -> str:
+    """JSON; DataError for what it cannot say."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError as error:
+        text, hint = "a number that JSON cannot write", "remove it, or --out FILE.parquet"
+        raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
+
+
 def _field(value: Any) -> str:
     """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
     if isinstance(value, dict | list | bool):
-        value = json.dumps(value, ensure_ascii=False, default=str)
+        value = _json(value)
     text = "" if value is None else str(value)
     if any(character in text for character in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'

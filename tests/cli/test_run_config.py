@@ -33,7 +33,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
     "layers": {"layers": ((0, 2), (1, 2, 3), None), "pool": ("mean", "last"), "split_seed": 3},
     "order": {"shuffle": "window:32", "shuffle_labels": True, "compile": "off"},
     "rows": {"train_rows": (20, None), "select": "last"},
-    "shots": {"shots": (4, 8)},
+    "shots": {"train_rows": ("4/class", "8/class")},
     "folds": {"folds": 2, "repeats": 2, "groups": "GROUPS", "final": True},
     "fold": {"folds": 3, "fold": 2, "probe": True},
     "final": {"test_split": "none", "groups": "GROUPS", "probe": True},

@@ -66,7 +66,8 @@ def maker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     """Makes a data set of files for any source, by its name."""
     import datasets
 
-    monkeypatch.setattr("gaam_cache.sources.hub.resolve_revision", lambda *a, **k: None)
+    fetched = (Path("0" * 40), None)
+    monkeypatch.setattr("gaam_cache.sources.hub.fetch", lambda *a, **k: fetched)
 
     def make(source: str, files: dict[str, dict[str, bytes]], feature: str = "audio") -> str:
         root = tmp_path / source
