@@ -73,7 +73,7 @@ def _translated(error: BaseException, repo_id: str, kind: str) -> GaamError:
     said = one_line(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is None:
-        check = "no file or folder is called so; for the hub check network, HF_ENDPOINT, HF_HUB_OFFLINE"
+        check = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
         return HubError(f"the hub could not be reached for the {what}", found=said, hint=check)
     later = "run the same again later: files that are complete are kept"
     return HubError(f"the hub refused the {what}", found=said, hint=REMEDIES.get(status, later))
