@@ -346,7 +346,7 @@ def _json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError as error:
-        text, hint = "a number that JSON cannot write", "remove it, or --out FILE.parquet"
+        text, hint = "a number that JSON cannot write", "remove it, or write null"
         raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
 
 
