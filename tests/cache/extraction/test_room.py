@@ -104,7 +104,7 @@ def test_shards_that_are_there_stay_and_what_is_missing_is_made_later(
 def test_an_encoder_that_does_not_fit_is_said_with_its_size(
     tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_probe", "_load"):
+    for name in ("_loaded",):
 
         def short(*_: object) -> None:
             raise ERRORS["a GPU"]

@@ -190,7 +190,7 @@ def test_what_cannot_be_ablated_is_refused(
     content = unsealed(json.loads(file.read_text()))
     del content["cache"]["path"]
     file.write_text(sealed_text(content))
-    with pytest.raises(ConfigError, match=r"where its cache is(.|\n)*--cache"):
+    with pytest.raises(ConfigError, match=r"not where it was(.|\n)*--cache"):
         gaam_decoder.ablate(run.path)
     content["cache"]["path"] = str(tmp_path / "gone")
     file.write_text(sealed_text(content))

@@ -32,6 +32,7 @@ compile = "off"
 name = "one"
 title = "One"
 """
+SPEED = ("--set", "tokens-per-second=100")
 
 
 def dry_run(gaam: Gaam, *options: str) -> list[tuple[str, float | None]]:
@@ -83,13 +84,12 @@ def test_an_extraction_has_a_time_where_its_rows_and_encoder_are_here(
     tiny_config: ExtractConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaam: Gaam
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GAAM_TOKENS_PER_SECOND", "100")
     known: Any = tiny_config.encoder, tiny_config.dataset
     written(tmp_path, EXTRACTED.format(*known))
-    [(_, seconds), train] = dry_run(gaam)
+    [(_, seconds), train] = dry_run(gaam, *SPEED)
     assert seconds
     assert train == ("train", None)
     for rows_and_encoder in (("nowhere", known[1]), (known[0], "nowhere")):
         written(tmp_path, EXTRACTED.format(*rows_and_encoder))
-        assert dry_run(gaam) == [("extract", None), ("train", None)]
-    assert dry_run(gaam, "--dataset", str(known[1]))[0] == ("extract", seconds)
+        assert dry_run(gaam, *SPEED) == [("extract", None), ("train", None)]
+    assert dry_run(gaam, *SPEED, "--dataset", str(known[1]))[0] == ("extract", seconds)

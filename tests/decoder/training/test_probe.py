@@ -15,7 +15,7 @@ import torch
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder import TrainConfig, load_runs
 from gaam_decoder.decoder import DecoderSpec, build_decoder
 from gaam_decoder.heads import lbfgs
@@ -257,22 +257,10 @@ def test_the_commands_take_it(
     assert ablated.code in (0, 1), ablated.err
     assert len([run for run in load_runs(tmp_path / "runs") if run.fit]) in (2, 5)
     dry = gaam("train", "--attn", "gct", "--probe", "--dry-run", *few, *options)
-    assert "none + lbfgs, pool mean: it is there" in dry.out
+    assert "none + lbfgs, pool mean: all seeds are there" in dry.out
 
 
 def test_a_tracked_fit_has_curves(config: TrainConfig) -> None:
     pytest.importorskip("tensorboard")
     gaam_decoder.train(replace(config, track="tensorboard"))
     assert list((config.runs / "tensorboard").rglob("events*"))
-
-
-def test_a_run_that_says_nonsense_of_its_fit_is_damaged(config: TrainConfig) -> None:
-    from gaam_cache.store.digest import sealed_text, unsealed
-
-    (run,) = gaam_decoder.train(config)
-    file = run.path / "run.json"
-    whole = unsealed(json.loads(file.read_text()))
-    for change in ({"kept": 99}, {"tried": "many"}, {"value": "x"}, {"unconverged": [None]}):
-        file.write_text(sealed_text({**whole, "fit": whole["fit"] | change}))
-        with pytest.raises(GaamError):
-            load_runs(config.runs)
