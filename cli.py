@@ -164,7 +164,6 @@ def train(
     layers: Annotated[Strings, _t("--layers", kind="LIST")] = None,
     lr: Annotated[Strings, _t("--lr", kind="LIST")] = None,
     tune_seeds: Annotated[Strings, _t("--tune-seeds", kind="LIST")] = None,
-    weight_decay: Annotated[Strings, _t("--weight-decay", kind="LIST", panel=RECIPE)] = None,
     epochs: Annotated[int | None, _t("--epochs", kind="N", panel=RECIPE)] = None,
     batch_size: Annotated[int | None, _t("--batch-size", kind="N", panel=RECIPE)] = None,
     loss: Annotated[str | None, _t("--loss", kind="NAME", panel=RECIPE, offers=_named("gaam_decoder.losses"))] = None,

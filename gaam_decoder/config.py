@@ -64,7 +64,7 @@ class TrainConfig(Placing):
     seeds: tuple[int, ...] = field(default=tuple(range(10)), metadata={"parse": parse_seeds})
     """A number (10), a range (0-31) or a list (3,5,9) (default: 10)."""
     tune_seeds: tuple[int, ...] | None = field(default=None, metadata={"parse": parse_seeds})
-    """Seeds that choose between several --lr and --weight-decay by validation. They train the grid,
+    """Seeds that choose between several --lr and weight decays by validation. They train the grid,
     ``seeds`` what they choose. Without them all seeds train the grid."""
     epochs: int = 35
     """Passes over the training rows."""
@@ -73,7 +73,7 @@ class TrainConfig(Placing):
     lr: float | tuple[float, ...] = field(default=3e-4, metadata={"parse": parse_rates})
     """Learning rate of AdamW, or several."""
     weight_decay: float | tuple[float, ...] = field(
-        default=USUAL_DECAY, metadata={"parse": parse_rates}
+        default=USUAL_DECAY, metadata={"parse": parse_rates} | KEY
     )
     """Weight decay of AdamW, or several."""
     schedule: Literal["constant", "plateau"] = field(default="constant", metadata=KEY)

@@ -169,7 +169,7 @@ def check_sweep(config: TrainConfig) -> None:
         raise ConfigError(
             "the sweep is too large",
             expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
-            "--weight-decay, --layers, --train-rows, --folds and repeats, with --final "
+            "--set weight-decay, --layers, --train-rows, --folds and repeats, with --final "
             "one more of each",
             found=f"{count:,}",
         )
@@ -187,7 +187,7 @@ def check_tuning(config: TrainConfig) -> None:
     if len(config.lrs) * len(config.weight_decays) == 1:
         raise ConfigError(
             "--tune-seeds have nothing to choose from",
-            expected="several --lr or --weight-decay: --lr 1e-4,3e-4,1e-3",
+            expected="several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
             found=f"{found} and one of each",
         )
     if config.select != "val":

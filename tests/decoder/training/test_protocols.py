@@ -189,7 +189,7 @@ def test_a_training_of_which_every_seed_fails_fails(
         "--set",
         "compile=off",
     ]
-    options += ["--attn", attn, "--lr", "0.01", "--lr", "1e30", "--weight-decay", "0"]
+    options += ["--attn", attn, "--lr", "0.01", "--lr", "1e30", "--set", "weight-decay=0"]
     for more in ([], ["--quiet"], ["--json"]):
         outcome = gaam("train", *options, "--seeds", 2, *more)
         assert outcome.code == 1, outcome
