@@ -103,7 +103,7 @@ def test_two_extractions_share_a_device(
     alone = replace(tiny_config, device=str(device), out=tiny_config.out.with_name("alone"))
     summary = gaam_cache.extract(alone)
     command = [
-        *(sys.executable, "-c", "from gaam_cache.terminal.entry import main; main()", "extract"),
+        *(sys.executable, "-c", "from gaam_cache.terminal import entry; entry()", "extract"),
         *("--encoder", tiny_config.encoder, "--dataset", tiny_config.dataset),
         *("--out", str(tiny_config.out), "--device", str(device)),
         *("--set", f"shard-rows={tiny_config.shard_rows}"),
