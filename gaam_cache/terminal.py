@@ -187,11 +187,6 @@ def _end(number: int, frame: Any) -> None:
         os._exit(EXIT_CODE)
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether memory, descriptors or threads ran out: then a file that fails is not a bad file."""
-    return _exhausted(error) is not None
-
-
 def as_refusal(error: BaseException) -> GaamError | None:
     """The machine's refusal behind an exception, or None where it is a bug of ours."""
     if isinstance(error, ShortOfMemoryError):

@@ -1,8 +1,8 @@
 """SHA-256 of whatever is kept, and files that hold a digest of themselves.
 
 Whatever this project writes carries a digest of all its content, or is named with one in a file
-that does: JSON that holds its own digest (``sealed_text``), anything else behind a digest of its
-name and content (``seal_parts``), or plain bytes that a sealed file names with size and SHA-256.
+that does: JSON that holds its own digest (``sealed_text``), or plain bytes that such JSON names
+with size and SHA-256.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gaam_cache.store.files import Parts, canonical_json, open_regular
+from gaam_cache.store.files import canonical_json
 
 CHUNK_BYTES = 2**20
 DIGITS = 12
@@ -23,7 +21,6 @@ DIGITS = 12
 them with a probability of 2 in 1,000."""
 SEAL = "sha256_of_this"
 """The key of a JSON object under which its own digest lies."""
-SEALED_MAGIC = b"gaam-sealed-1\n"
 
 
 def short_digest(digest: str) -> str:
@@ -99,35 +96,3 @@ def unsealed(content: dict[str, Any]) -> dict[str, Any]:
     if content[SEAL] != digest_of(canonical_json(rest)):
         raise ValueError(f"its content is not what '{SEAL}' says: it was changed")
     return rest
-
-
-def seal_parts(name: str, parts: Parts) -> Parts:
-    """Bytes of a file that carries a digest of its name and content, not joined.
-
-    The name is in it so that two files that were swapped are seen to be.
-    """
-    return [_seal(name, parts), *parts]
-
-
-def _seal(name: str, parts: Iterable[bytes | memoryview]) -> bytes:
-    digest = digest_of_stream(chain([name.encode(), b"\0"], parts))
-    return SEALED_MAGIC + bytes.fromhex(digest)
-
-
-def open_sealed(path: Path) -> BufferedReader:
-    """A file that ``seal_parts`` made, read once to check it, at the beginning of its content.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: not a regular file, or not what was written under that name.
-    """
-    file = open_regular(path)
-    try:
-        found = file.read(len(SEALED_MAGIC) + 32)
-        if found != _seal(path.name, chunks(file)):
-            raise ValueError(f"{path.name} is not what was written under that name")
-        file.seek(len(found))
-    except BaseException:
-        file.close()
-        raise
-    return file

@@ -175,4 +175,4 @@ def test_an_interruption_keeps_what_is_finished_and_says_so(
 def test_memory_that_numpy_asks_for_in_vain_has_run_out() -> None:
     with pytest.raises(MemoryError) as caught:
         np.empty(2**60, np.uint8)
-    assert terminal.ran_out(caught.value)
+    assert "not enough memory" in str(terminal.as_refusal(caught.value))

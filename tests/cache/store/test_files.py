@@ -10,25 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaam_cache.store import files as pieces
-from gaam_cache.store.digest import digest_of, hash_file, open_sealed, seal_parts
+from gaam_cache.store.digest import digest_of
 from gaam_cache.store.files import write_file
 
 
 @given(parts=st.lists(st.binary(max_size=99)))
 def test_a_digest_is_that_of_all_parts_joined(parts: list[bytes]) -> None:
     assert digest_of(*parts) == hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def test_a_sealed_file_is_read_as_it_was_written_under_its_name_alone(tmp_path: Path) -> None:
-    parts = [b"one", memoryview(b"two")]
-    path = tmp_path / "a"
-    write_file(path, seal_parts("a", parts))
-    assert hash_file(path) == digest_of(path.read_bytes())
-    with open_sealed(path) as file:
-        assert file.read() == b"onetwo"
-    other = path.rename(tmp_path / "b")
-    with pytest.raises(ValueError, match="not what was written under that name"):
-        open_sealed(other)
 
 
 def test_what_is_written_in_pieces_is_the_whole(
