@@ -12,6 +12,7 @@ Importing this package imports neither torch nor transformers; the names below l
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,12 +60,21 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return getattr(module, name, module)  # a submodule of that name is itself meant
+def offer(package: str, homes: dict[str, str]) -> None:
+    """Let a package that is being imported offer names of its modules, imported on first use.
+
+    Args:
+        package: dotted name.
+        homes: name -> module that has it, or that is itself meant.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        module = importlib.import_module(f"{package}.{homes[name]}")
+        return getattr(module, name, module)
+
+    vars(sys.modules[package]).update(__getattr__=get, __dir__=lambda: sorted(homes))
 
 
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+offer(__name__, _HOMES)

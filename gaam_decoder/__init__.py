@@ -25,9 +25,10 @@ Nothing in this package imports transformers; what ``load`` returns asks ``gaam_
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import gaam_cache
 
 if TYPE_CHECKING:
     from gaam_decoder import stats
@@ -92,13 +93,4 @@ _HOMES = {
     "train": "training.train",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return getattr(module, name, module)  # a submodule of that name is itself meant
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+gaam_cache.offer(__name__, _HOMES)

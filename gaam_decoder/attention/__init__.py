@@ -5,8 +5,9 @@ What a mechanism is made of is offered here to those that live in other packages
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import gaam_cache
 
 if TYPE_CHECKING:
     from gaam_decoder.attention._base import Attention
@@ -22,13 +23,4 @@ _HOMES = {
     "Learned": "_density",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    return getattr(module, name, module)  # a submodule of that name is itself meant
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+gaam_cache.offer(__name__, _HOMES)
