@@ -193,7 +193,8 @@ class Claims:
         try:
             status = path.lstat()
         except OSError:
-            return None  # the work is done
+            self._seen.pop(name, None)  # the work is done; a later claim is nobody's to move
+            return None
         holder, pulse = _holder(path), (status.st_ino, status.st_mtime_ns)
         if holder.is_dead:
             self._seen[name] = (pulse, self._clock())
@@ -212,11 +213,13 @@ class Claims:
 
     def _move_away(self, name: str) -> None:
         """Remove the claim that was judged, and no later one."""
+        if name not in self._seen:
+            return
         path, aside = self.path(name), self._folder / f".{name}.{secrets.token_hex(8)}.stale"
         with suppress(FileNotFoundError):
             path.rename(aside)
             status = aside.lstat()
-            if (status.st_ino, status.st_mtime_ns) != self._seen.get(name, (None, 0.0))[0]:
+            if (status.st_ino, status.st_mtime_ns) != self._seen[name][0]:
                 with suppress(FileExistsError):
                     link(aside, path)
             aside.unlink()
