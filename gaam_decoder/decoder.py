@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.attention._base import Attention
+from gaam_decoder.attention._groups import DEFAULT_HEADS
 from gaam_decoder.heads._base import Head
-from gaam_decoder.specs import Spec, build
+from gaam_decoder.specs import KINDS, Spec, blamed, build, plugin_options
 
 STREAMS = {"attention": 1, "head": 2, "order": 3, "noise": 4, "labels": 5, "shards": 6, "rows": 7}
 """Independent random streams of one seed; the numbers are part of what a seed means."""
@@ -130,6 +132,38 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     """
     attention: Attention = build(spec, "mechanism", num_layers, hidden_size)
     return attention
+
+
+def spelled_out(
+    spec: Spec, num_layers: int, hidden_size: int, *, shortest: bool = False
+) -> Spec:
+    """The mechanism with the options that it chooses to fit these dimensions.
+
+    A number of heads that is the usual one is not spelled out where nobody gave it.
+
+    Args:
+        spec: what was asked for.
+        num_layers: L.
+        hidden_size: D.
+        shortest: leave out the usual number of heads where it was given, too: two specs build the
+            same decoder exactly when this form of them is the same.
+
+    Raises:
+        ConfigError: an option does not fit these dimensions.
+    """
+    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
+    with blamed(spec, "mechanism"):
+        chosen = [name for name, (_, default) in plugin_options(cls).items() if default is None]
+    with on_paper():
+        attention = build_attention(spec, num_layers, hidden_size)
+    options = dict(spec.options)
+    for name in chosen:
+        value = getattr(attention, name, None)
+        if value == DEFAULT_HEADS and shortest:
+            options.pop(name, None)
+        elif isinstance(value, (int, float, str)) and value != DEFAULT_HEADS:
+            options[name] = value
+    return Spec(spec.name, tuple(sorted(options.items())))
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from gaam_cache.errors import ConfigError
 
 DEFAULT_HEADS = 8
+LEAST_LAYERS = 3
+"""Of a head where nobody says: over two, standardised values are 1 or -1 and densities alike."""
 
 
 def heads_over_layers(num_layers: int, heads: int | None) -> int:
@@ -13,7 +15,7 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
     Args:
         num_layers: L.
         heads: the number asked for; None takes the largest divisor of L up to 8 that leaves groups
-            of two or more layers (40 -> 8, 24 -> 8, 6 -> 3).
+            of three or more layers (40 -> 8, 24 -> 8, 12 -> 4, 6 -> 2), and 1 where there is none.
 
     Raises:
         ConfigError: ``heads`` does not divide L, or leaves one layer per group, whose spread is
@@ -21,7 +23,8 @@ def heads_over_layers(num_layers: int, heads: int | None) -> int:
     """
     valid = [n for n in range(1, num_layers // 2 + 1) if num_layers % n == 0]
     if heads is None and valid:
-        return max(n for n in valid if n <= DEFAULT_HEADS)
+        fit = (n for n in valid if n <= DEFAULT_HEADS and num_layers // n >= LEAST_LAYERS)
+        return max(fit, default=1)
     if not valid:
         raise ConfigError(
             "a density over layers needs at least two of them",

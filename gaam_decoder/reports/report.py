@@ -165,6 +165,9 @@ def report(
     check(sort, top)
     asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
     found = gathered(runs, **asked)
+    if spec is not None and ":" not in spec:  # its heads may have been chosen by the encoder
+        forms = {run.attention for run in found if run.attention.partition(":")[0] == spec}
+        spec = spec if spec in forms or len(forms) != 1 else forms.pop()
     if found.selection is not None:
         _check_left(found.selection, spec)
     tables = build_tables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -14,7 +15,7 @@ from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.config_checks import loss_scaling
 from gaam_decoder.contract import check_contract
-from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper
+from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, spelled_out
 from gaam_decoder.number_lists import budget_of, spell_layers
 from gaam_decoder.recipe import Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
@@ -71,6 +72,7 @@ def plan_items(
         if item.spec not in reasons:
             reasons[item.spec] = _why_impossible(item.spec, recipe)
         (items if reasons[item.spec] is None else impossible).append(item)
+    _check_each_once(items)
     if impossible:
         whats = {_what(item): reasons[item.spec] for item in impossible}
         _refuse_or_warn(whats, len(impossible), len(items), skip=config.skip_impossible)
@@ -82,8 +84,26 @@ def plan_items(
 def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     if recipe.window is not None:
         recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
-    key = recipe.key(cache.fingerprint)
+    spec = decoder_spec(recipe, cache)
+    same = recipe
+    with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
+        size = spec.num_layers, spec.hidden_size
+        same = replace(recipe, attention=spelled_out(recipe.attention, *size, shortest=True))
+        recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
+    key = same.key(cache.fingerprint)
     return Item(spec=decoder_spec(recipe, cache), recipe=recipe, key=key)
+
+
+def _check_each_once(items: Sequence[Item]) -> None:
+    """That no decoder is asked for in two spellings."""
+    found: dict[str, Item] = {}
+    for item in items:
+        if (other := found.setdefault(item.key, item)) is not item:
+            raise ConfigError(
+                f"--attn {other.spec.attention} and --attn {item.spec.attention} are one decoder "
+                f"on {item.spec.num_layers} layers",
+                expected="each once",
+            )
 
 
 def _finals(items: Sequence[Item], config: TrainConfig, cache: EmbeddingCache) -> list[Item]:
