@@ -227,7 +227,7 @@ def in_words(cls: type, key: str) -> str:
     text, default = about["meaning"].split(". ")[0].removesuffix("."), about["default"]
     said = [about["type"].replace("|", ", ")] if about["type"][0].islower() else []
     said = [] if isinstance(default, bool) else said
-    if default not in (None, False, ()) and "default:" not in text:
+    if default not in (None, False, (), (None,)) and "default:" not in text:
         several = default if isinstance(default, tuple) else [default]
         said.append(f"default: {', '.join(map(str, several)).replace('True', 'yes')}")
     return f"{text} ({'; '.join(said)})." if said else f"{text}."

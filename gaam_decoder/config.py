@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
 from gaam_cache.config_checks import KEY
 from gaam_cache.devices import check_device
 from gaam_cache.placing import Placing, check_placing
-from gaam_decoder.config_checks import (
-    check_choices,
-    check_loss,
-    check_precision,
-    check_ranges,
-    check_sweep,
-    check_tuning,
-    range_error,
-)
+from gaam_decoder.config_checks import TEST_SPLIT, check_together, range_error
 from gaam_decoder.number_lists import Layers, Sizes, parse_layer_sets, parse_seeds, parse_sizes
 from gaam_decoder.parse import (
     parse_groups,
@@ -27,23 +23,15 @@ from gaam_decoder.parse import (
     parse_rates,
     parse_seed_batch,
     parse_shuffle,
-    real,
-    whole,
-    yes_or_no,
 )
-from gaam_decoder.protocol_checks import TEST_SPLIT, check_protocol
 from gaam_decoder.specs import USUAL_DECAY
-
-WHOLE = ("epochs", "batch_size", "split_seed", "folds", "fold", "repeats", "seed_batch")
-REAL = ("val_fraction", "clip_grad_norm", "memory_share")
-RATES = ("lr", "weight_decay")
-PATHS = ("cache", "runs")
-YES_OR_NO = ("allow_train_as_test", "skip_impossible", "probe", "shuffle_labels", "final")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig(Placing):
     """Everything ``gaam train`` can be told.
+
+    Where a field is a tuple, one value may stand for itself, or the text of an option for several.
 
     Raises:
         ConfigError: on construction, when a value is out of its range or a name is unknown.
@@ -51,7 +39,7 @@ class TrainConfig(Placing):
 
     attn: tuple[str, ...] = field(default=("gaam",), metadata={"parse": parse_list})
     """Mechanism as name or name:key=value, repeatable; 'gaam describe' explains them."""
-    head: str | tuple[str, ...] = field(default="linear", metadata={"parse": parse_list})
+    head: tuple[str, ...] = field(default=("linear",), metadata={"parse": parse_list})
     """Classifier on top: linear, mlp, conv as published, or lbfgs, which is fitted at once."""
     loss: str = "cross-entropy"
     """What is minimised; as in the paper for speech: focal:gamma=2.5,alpha=0.25."""
@@ -70,10 +58,10 @@ class TrainConfig(Placing):
     """Passes over the training rows."""
     batch_size: int = 32
     """Rows of one step."""
-    lr: float | tuple[float, ...] = field(default=3e-4, metadata={"parse": parse_rates})
+    lr: tuple[float, ...] = field(default=(3e-4,), metadata={"parse": parse_rates})
     """Learning rate of AdamW, or several."""
-    weight_decay: float | tuple[float, ...] = field(
-        default=USUAL_DECAY, metadata={"parse": parse_rates} | KEY
+    weight_decay: tuple[float, ...] = field(
+        default=(USUAL_DECAY,), metadata={"parse": parse_rates} | KEY
     )
     """Weight decay of AdamW, or several."""
     schedule: Literal["constant", "plateau"] = field(default="constant", metadata=KEY)
@@ -96,13 +84,13 @@ class TrainConfig(Placing):
     """Share of every class of train that --select val holds out."""
     split_seed: int = field(default=0, metadata=KEY)
     """Which rows choose, which folds test, and which are drawn."""
-    train_rows: int | str | Sizes | None = field(default=None, metadata={"parse": parse_sizes})
+    train_rows: Sizes = field(default=(None,), metadata={"parse": parse_sizes})
     """Learn from so many rows of train, or of every class: 100,1k,all,5/class. Each class has its
     share, at least a row; rows that choose are among them, and smaller budgets lie in larger
     ones."""
-    pool: str | tuple[str | None, ...] | None = field(default=None, metadata={"parse": parse_pools})
+    pool: tuple[str | None, ...] = field(default=(None,), metadata={"parse": parse_pools})
     """Pooling to read, or several (default: the first in the cache)."""
-    layers: Layers | tuple[Layers, ...] = field(default=None, metadata={"parse": parse_layer_sets})
+    layers: tuple[Layers, ...] = field(default=(None,), metadata={"parse": parse_layer_sets})
     """Encoder layers to learn from, from 1: 19-21, or 1-8,12; repeatable (default: all). Layer n is
     ``hidden_states[n]`` of transformers, 0 what layer 1 reads."""
     train_split: str = field(default="train", metadata=KEY)
@@ -116,7 +104,7 @@ class TrainConfig(Placing):
     folds: int | None = None
     """Cross-validation over so many parts of train. Each is tested by decoders that learned from
     the others, a run of its own; the test split is left alone."""
-    groups: str | Path | None = field(default=None, metadata={"parse": parse_groups})
+    groups: str | None = field(default=None, metadata={"parse": parse_groups})
     """Kept column, or file with a name per row: neither folds nor choosing rows part a name."""
     repeats: int = field(default=1, metadata=KEY)
     """Cross-validations, each with folds of its own."""
@@ -149,45 +137,19 @@ class TrainConfig(Placing):
     """Leave out what of a sweep cannot be built, such as 8 heads on 3 layers."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work, before anything is read."""
-        self._settle_types()
-        check_ranges(self)
-        check_device(self.device)
-        check_placing(self)
-        check_choices(self)
-        check_protocol(self, _DEFAULTS)
-        check_precision(self)
-        check_loss(self)
-        check_sweep(self)
-        check_tuning(self)
-
-    def _settle_types(self) -> None:
-        """One spelling of every value, such as 0.0 for a weight decay of 0: it decides keys."""
-        kinds: dict[str, tuple[Callable[[Any], Any], str]] = {
-            **dict.fromkeys(WHOLE, (whole, "a whole number")),
-            **dict.fromkeys(REAL, (real, "a number")),
-            **dict.fromkeys(PATHS, (Path, "a path")),
-            **dict.fromkeys(YES_OR_NO, (yes_or_no, "True or False")),
-            "attn": (parse_list, ""),
-            **dict.fromkeys(("seeds", "tune_seeds"), (parse_seeds, "")),
-            "shuffle": (parse_shuffle, ""),
-            "groups": (parse_groups, ""),
-        }
-        for name, (kind, expected) in kinds.items():
-            value = getattr(self, name)
-            if value is None and _DEFAULTS[name] is None:
+        """Parse every value into its type, and refuse what cannot work before anything is read."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is None and one.default is None:
                 continue
             try:
-                object.__setattr__(self, name, kind(value))
+                parsed = one.metadata.get("parse", _parser(one.name))(value)
             except (TypeError, ValueError, OverflowError) as error:
-                said = expected or str(error)
-                raise range_error(self, name, said, value) from None
-        lists = {**dict.fromkeys(RATES, parse_rates), "train_rows": parse_sizes}
-        for name, parse in lists.items():
-            try:
-                parse(getattr(self, name))
-            except ValueError as error:
-                raise range_error(self, name, str(error), getattr(self, name)) from None
+                raise range_error(self, one.name, str(error), value) from None
+            object.__setattr__(self, one.name, parsed)
+        check_device(self.device)
+        check_placing(self)
+        check_together(self)
 
     @property
     def tests_on_train(self) -> bool:
@@ -195,39 +157,29 @@ class TrainConfig(Placing):
         return self.folds is None and self.train_split == self.test_split
 
     @property
-    def pools(self) -> tuple[str | None, ...]:
-        """All poolings; None is the first in the cache."""
-        return parse_pools(self.pool)
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """All heads."""
-        return parse_list(self.head)
-
-    @property
-    def lrs(self) -> tuple[float, ...]:
-        """All learning rates."""
-        return parse_rates(self.lr)
-
-    @property
-    def weight_decays(self) -> tuple[float, ...]:
-        """All weight decays."""
-        return parse_rates(self.weight_decay)
-
-    @property
-    def layer_sets(self) -> tuple[Layers, ...]:
-        """All sets of layers."""
-        return parse_layer_sets(self.layers)
-
-    @property
-    def sizes(self) -> Sizes:
-        """All numbers of training rows."""
-        return parse_sizes(self.train_rows)
-
-    @property
     def draws(self) -> bool:
         """Whether some of what is trained learns from some of the training rows alone."""
-        return any(size is not None for size in self.sizes)
+        return any(size is not None for size in self.train_rows)
 
 
-_DEFAULTS = {one.name: one.default for one in fields(TrainConfig)}
+@functools.cache
+def _parser(name: str) -> Callable[[Any], Any]:
+    """What takes a value of a setting that is one number, word, path, or yes or no."""
+    hint = typing.get_type_hints(TrainConfig)[name]
+    if NoneType in typing.get_args(hint):
+        hint = typing.get_args(hint)[0]
+
+    def parse(value: Any) -> Any:
+        if typing.get_origin(hint) is Literal:
+            if value not in (words := typing.get_args(hint)):
+                raise ValueError(f"one of: {', '.join(words)}")
+            return value
+        if (hint is bool) != isinstance(value, bool):
+            raise TypeError("True or False" if hint is bool else "a value other than True or False")
+        if hint is int:
+            return operator.index(value)
+        if (hint is float and isinstance(value, str)) or (hint is str and type(value) is not str):
+            raise TypeError("a number" if hint is float else "text")
+        return hint(value) + 0.0 if hint is float else hint(value)  # -0.0 and 0.0 are one key
+
+    return parse

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-import typing
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gaam_cache import plugins
 from gaam_cache.config_checks import check_at_least, spelled
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import option_of
-from gaam_decoder.number_lists import spell_layers, spell_numbers, spell_size
+from gaam_cache.messages import option_of, shortened
+from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers, spell_size
+from gaam_decoder.recipe import NO_TEST
 from gaam_decoder.specs import blamed, build, head_class, parse_attention, parse_head, parse_loss
 
 if TYPE_CHECKING:
     from gaam_decoder.config import TrainConfig
     from gaam_decoder.recipe import Dtype
 
-MOST_EPOCHS = 1_000_000
+TEST_SPLIT = "test"
 TRACKERS = "gaam_decoder.runs.trackers"
+MOST_EPOCHS = 1_000_000
 MOST_RECIPES = 10_000
 """Of one sweep: a slip of the finger must not fill the memory."""
 
@@ -29,95 +32,218 @@ def loss_scaling(asked: str, dtype: Dtype | Literal["auto"]) -> Literal["none", 
     return "dynamic" if asked == "dynamic" or (asked == "auto" and dtype == "float16") else "none"
 
 
-def check_ranges(config: TrainConfig) -> None:
-    """Every number is one that it can be.
+def check_together(config: TrainConfig) -> None:
+    """Refuse numbers out of their range, and settings that play no part or mislead.
 
     Raises:
-        ConfigError: one is not.
+        ConfigError: naming the settings, what must hold and what to do.
     """
-    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
-    check_at_least(config, 0, "split_seed")
-    if config.epochs > MOST_EPOCHS:
-        raise range_error(config, "epochs", f"at most {MOST_EPOCHS:,}", config.epochs)
-    check_at_least(config, 2, "folds")
-    positive: list[tuple[str, float | None]] = [("lr", lr) for lr in config.lrs]
-    for name, value in [*positive, ("clip_grad_norm", config.clip_grad_norm)]:
-        if value is not None and not 0 < value < float("inf"):
-            raise range_error(config, name, "a positive number", value)
-    for decay in config.weight_decays:
-        if not 0 <= decay < float("inf"):
-            raise range_error(config, "weight_decay", ">= 0", decay)
-    if not 0 < config.val_fraction <= 0.5:
-        raise range_error(config, "val_fraction", "more than 0, at most 0.5", config.val_fraction)
-    if not 0 <= config.memory_share <= 1:
-        raise range_error(config, "memory_share", "0 to 1", config.memory_share)
-
-
-def check_choices(config: TrainConfig) -> None:
-    """Every option with a list of words has one of them.
-
-    Raises:
-        ConfigError: another word.
-    """
-    for name, hint in typing.get_type_hints(type(config)).items():
-        words, given = typing.get_args(hint), getattr(config, name)
-        if typing.get_origin(hint) is Literal and given not in words:
-            raise range_error(config, name, f"one of: {', '.join(words)}", given)
+    _check_ranges(config)
     if config.track not in (known := ["none", *plugins.names(TRACKERS)]):
         raise plugins.unknown("tracker", config.track, known, where="track")
+    for rule in _rules(config):
+        if rule.broken:
+            found = (_written(config, name) for name in rule.settings)
+            raise ConfigError(
+                rule.problem, expected=rule.expected, found=" ".join(found), hint=rule.hint
+            )
+    if config.tests_on_train and not config.allow_train_as_test:
+        raise train_as_test(f"train-split and test-split are both '{config.test_split}'")
+    _check_loss(config)
+    _check_sweep(config)
 
 
-def check_precision(config: TrainConfig) -> None:
-    """How numbers are rounded, and what is done about it.
+def _check_ranges(config: TrainConfig) -> None:
+    check_at_least(config, 1, "epochs", "batch_size", "seed_batch", "fold", "repeats")
+    check_at_least(config, 0, "split_seed")
+    check_at_least(config, 2, "folds")
+    clip, folds = config.clip_grad_norm, config.folds
+    for name, fits, expected in (
+        ("epochs", config.epochs <= MOST_EPOCHS, f"at most {MOST_EPOCHS:,}"),
+        ("lr", all(0 < lr < math.inf for lr in config.lr), "a positive number"),
+        ("clip_grad_norm", clip is None or 0 < clip < math.inf, "a positive number"),
+        ("weight_decay", all(0 <= one < math.inf for one in config.weight_decay), ">= 0"),
+        ("val_fraction", 0 < config.val_fraction <= 0.5, "more than 0, at most 0.5"),
+        ("memory_share", 0 <= config.memory_share <= 1, "0 to 1"),
+        ("fold", not folds or (config.fold or 1) <= folds, f"1 to {folds}, the number of --folds"),
+    ):
+        if not fits:
+            raise range_error(config, name, expected, getattr(config, name))
 
-    Raises:
-        ConfigError: what would lose gradients silently, or has no effect.
-    """
-    if config.dtype == "float16" and config.loss_scale == "none":
-        raise ConfigError(
-            "without loss scaling, float16 loses small gradients and says nothing",
-            expected="--set loss-scale=dynamic, or another --dtype",
-            found="--dtype float16 --set loss-scale=none",
-            hint="leave loss-scale out, or --dtype bfloat16, which needs none",
+
+class _Rule(NamedTuple):
+    """What must not be, why, and what must be instead."""
+
+    broken: bool
+    settings: tuple[str, ...]
+    """That the message shows as they were given."""
+    problem: str
+    expected: str
+    hint: str | None = None
+
+
+def _rules(config: TrainConfig) -> Iterator[_Rule]:
+    defaults = {one.name: one.default for one in fields(config)}
+    given = {name for name, default in defaults.items() if getattr(config, name) != default}
+    alone = config.test_split == NO_TEST
+    scaled = loss_scaling(config.loss_scale, config.dtype) == "dynamic"
+    fold = min(config.fold or 1, 5)
+    yield _Rule(
+        config.dtype == "float16" and config.loss_scale == "none",
+        ("dtype", "loss_scale"),
+        "without loss scaling, float16 loses small gradients and says nothing",
+        "--set loss-scale=dynamic, or another --dtype",
+        "leave loss-scale out, or --dtype bfloat16, which needs none",
+    )
+    yield _Rule(
+        config.clip_order == "clip-first" and not (scaled and config.clip_grad_norm is not None),
+        ("clip_order", "loss_scale", "dtype", "clip_grad_norm"),
+        "--set clip-order=clip-first clips gradients of the scaled loss",
+        "--set loss-scale=dynamic and --set clip-grad-norm=NUMBER with it",
+        "leave clip-order out (where a file sets it: --set clip-order=unscale-first)",
+    )
+    yield _Rule(
+        config.ties == "first" and config.select == "last",
+        ("ties", "select"),
+        "ties plays no part with --select last",
+        "--select val or test, which choose an epoch",
+        "leave ties out (where a file sets it: --set ties=loss)",
+    )
+    yield _Rule(
+        "fold" in given and config.folds is None,
+        ("fold",),
+        "fold says which of the folds of a cross-validation is tested",
+        "--folds with it",
+        f"--folds 5 --set fold={fold}, or leave fold out",
+    )
+    yield _Rule(
+        config.repeats > 1 and config.folds is None,
+        ("repeats",),
+        "repeats says how often a cross-validation is repeated with other folds",
+        "--folds with it",
+        f"--folds 5 --set repeats={config.repeats}; for more seeds: --seeds",
+    )
+    yield _Rule(
+        config.folds is not None and "test_split" in given,
+        ("folds", "test_split"),
+        "--folds test on parts of train-split: test-split plays no part",
+        "one of the two",
+        "--folds with --final, which adds a model that learns from all rows"
+        if alone
+        else f"leave test-split out (where a file sets it: --set test-split={TEST_SPLIT})",
+    )
+    yield _Rule(
+        alone and config.final,
+        ("test_split", "final"),
+        "--final adds a final model to what is evaluated, and nothing is",
+        "one of the two",
+        f"--set test-split={NO_TEST} alone, or --final with --folds or a tested split",
+    )
+    if alone or config.final:
+        asked = "test_split" if alone else "final"
+        yield _Rule(
+            config.select == "test",
+            (asked, "select"),
+            "a final model has no test rows that could choose its epoch",
+            "--select val, which holds out a part of train, or --select last",
         )
-    lacking = {
-        "--set loss-scale=dynamic": loss_scaling(config.loss_scale, config.dtype) == "none",
-        "clip-grad-norm": config.clip_grad_norm is None,
-    }
-    if config.clip_order == "clip-first" and any(lacking.values()):
-        raise ConfigError(
-            "--set clip-order=clip-first clips gradients of the scaled loss",
-            expected=" and ".join(one for one, lacks in lacking.items() if lacks) + " with it",
-            found=f"--set clip-order=clip-first, --set loss-scale={config.loss_scale}, "
-            f"--dtype {config.dtype}, --set clip-grad-norm={config.clip_grad_norm}",
-            hint="leave clip-order out (where a file sets it: --set clip-order=unscale-first)",
+        yield _Rule(
+            alone and config.allow_train_as_test,
+            (asked, "allow_train_as_test"),
+            "allow-train-as-test is about the rows that are tested, and none are",
+            "one of the two",
         )
-    if config.ties == "first" and config.select == "last":
-        raise ConfigError(
-            "ties plays no part with --select last",
-            expected="--select val or test, which choose an epoch",
-            found="--set ties=first",
-            hint="leave ties out (where a file sets it: --set ties=loss)",
+        yield _Rule(
+            config.shuffle_labels,
+            (asked, "shuffle_labels"),
+            "shuffle-labels is a check on test rows, and a final model has none",
+            "one of the two",
         )
+    yield _Rule(
+        config.draws and config.groups is not None,
+        ("train_rows", "groups"),
+        "rows are drawn one by one, so of almost every group some, which teach more than as many "
+        "rows of few groups",
+        "--groups or --train-rows",
+    )
+    yield _Rule(
+        f"1{PER_CLASS}" in config.train_rows and config.select == "val",
+        ("train_rows", "select"),
+        "of one row of every class none can be held out to choose the epoch",
+        "2/class or more, or --select last, which chooses nothing",
+        "--select last for all of them, so that they can be compared",
+    )
+    chooses = config.select == "val"
+    yield _Rule(
+        "val_fraction" in given and not chooses,
+        ("val_fraction", "select"),
+        f"val-fraction plays no part with --select {config.select}",
+        "--select val, which holds out a part of train",
+    )
+    yield _Rule(
+        "split_seed" in given and not (chooses or config.folds or config.draws),
+        ("split_seed", "select"),
+        f"split-seed plays no part with --select {config.select}",
+        "--select val, which holds out a part of train (or --folds, --train-rows)",
+    )
+    yield _Rule(
+        config.groups is not None and config.folds is None and not chooses,
+        ("groups", "select"),
+        "--groups says what folds, and the rows that choose, keep together",
+        "--folds with it, or --select val",
+    )
+    if config.tune_seeds is None:
+        return
+    both = sorted(set(config.seeds) & set(config.tune_seeds))
+    yield _Rule(
+        len(config.lr) * len(config.weight_decay) == 1,
+        ("tune_seeds", "lr", "weight_decay"),
+        "--tune-seeds have nothing to choose from",
+        "several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
+    )
+    yield _Rule(
+        not chooses,
+        ("tune_seeds", "select"),
+        "--tune-seeds choose by validation accuracy",
+        "--select val, which holds out a part of train",
+    )
+    yield _Rule(
+        bool(both),
+        ("tune_seeds", "seeds"),
+        "seeds that choose are not to report as well",
+        "--seeds and --tune-seeds without a common seed",
+        f"--seeds {max(both, default=0) + 1}-{max(both, default=0) + len(config.seeds)}; or "
+        "without --tune-seeds, where all seeds train the whole grid, choose and report",
+    )
 
 
-def check_loss(config: TrainConfig) -> None:
-    """There is such a loss, and classes can be weighted in it if they are to be.
+def _written(config: TrainConfig, name: str) -> str:
+    """A setting as a person gives it."""
+    value, spell = getattr(config, name), spelled(config, name)
+    if name in ("seeds", "tune_seeds"):
+        value = spell_numbers(value)
+    elif name == "train_rows":
+        value = ",".join(map(spell_size, value))
+    elif isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    if isinstance(value, bool) and spell.startswith("--"):
+        return spell
+    text = shortened(str(value).lower() if isinstance(value, bool) else str(value))
+    return f"{spell} {text}" if spell.startswith("--") else f"--set {spell}={text}"
 
-    Raises:
-        ConfigError: it is unknown or takes no weights, or nothing is trained by it.
-    """
+
+def _check_loss(config: TrainConfig) -> None:
+    """There is such a loss, and classes can be weighted in it if they are to be."""
     loss = parse_loss(config.loss)
     loss_of = build(loss, "loss")
     if config.class_weights == "none":
         return
-    found = f"--set class-weights={config.class_weights}"
-    if all(head_class(parse_head(text)).trained_by == "fit" for text in config.heads):
+    found = _written(config, "class_weights")
+    if all(head_class(parse_head(text)).trained_by == "fit" for text in config.head):
         raise ConfigError(
             "class-weights plays no part where heads are fitted at once: their loss is their own",
             expected="a --head that is trained in steps, such as linear",
-            found=f"{found}, --head {', '.join(config.heads)}",
-            hint="leave class-weights out (where a file sets it: --set class-weights=none)",
+            found=f"{found} --head {', '.join(config.head)}",
         )
     from gaam_decoder.losses._weighted import is_mean_over_rows
 
@@ -127,36 +253,21 @@ def check_loss(config: TrainConfig) -> None:
         raise ConfigError(
             f"the loss '{loss}' takes no weights: it is no mean over the losses of single rows",
             expected="--set class-weights=none, or another --loss",
-            found=f"{found}, --loss {loss}",
+            found=f"{found} --loss {loss}",
         )
 
 
-def _axes(config: TrainConfig) -> dict[str, list[Any]]:
-    """What a sweep varies, each in one spelling, by option."""
-    try:
-        sets, pools = config.layer_sets, config.pools
-    except (TypeError, ValueError) as error:
-        raise range_error(config, "layers", str(error), config.layers) from None
-    return {
+def _check_sweep(config: TrainConfig) -> None:
+    """Something is to be trained, nothing twice, and not too much."""
+    axes: dict[str, list[Any]] = {
         "attn": [str(parse_attention(text)) for text in config.attn],
-        "head": [str(parse_head(text)) for text in config.heads],
-        "pool": list(pools),
-        "lr": list(config.lrs),
-        "weight_decay": list(config.weight_decays),
-        "layers": [spell_layers(layers) for layers in sets],
-        "train_rows": [spell_size(size) for size in config.sizes],
+        "head": [str(parse_head(text)) for text in config.head],
+        "pool": list(config.pool),
+        "lr": list(config.lr),
+        "weight_decay": list(config.weight_decay),
+        "layers": [spell_layers(layers) for layers in config.layers],
+        "train_rows": [spell_size(size) for size in config.train_rows],
     }
-
-
-def check_sweep(config: TrainConfig) -> None:
-    """Something is to be trained, nothing twice, and not too much.
-
-    Raises:
-        ConfigError: one of the three is not so.
-    """
-    if not config.seeds:
-        raise ConfigError("nothing to train", expected="at least one seed: --seeds")
-    axes = _axes(config)
     for name, values in axes.items():
         if not values:
             raise ConfigError("nothing to train", expected=f"at least one {option_of(name)}")
@@ -169,45 +280,23 @@ def check_sweep(config: TrainConfig) -> None:
         raise ConfigError(
             "the sweep is too large",
             expected=f"at most {MOST_RECIPES:,} combinations of --attn, --head, --pool, --lr, "
-            "--set weight-decay, --layers, --train-rows, --folds and repeats, with --final "
-            "one more of each",
+            "weight-decay, --layers, --train-rows, --folds and repeats",
             found=f"{count:,}",
-        )
-
-
-def check_tuning(config: TrainConfig) -> None:
-    """Seeds that choose have something to choose from, something to go by, and do not report.
-
-    Raises:
-        ConfigError: one of the three is not so.
-    """
-    if config.tune_seeds is None:
-        return
-    found = f"--tune-seeds {spell_numbers(config.tune_seeds)}"
-    if len(config.lrs) * len(config.weight_decays) == 1:
-        raise ConfigError(
-            "--tune-seeds have nothing to choose from",
-            expected="several --lr or weight decays: --lr 1e-4,3e-4,1e-3",
-            found=f"{found} and one of each",
-        )
-    if config.select != "val":
-        raise ConfigError(
-            "--tune-seeds choose by validation accuracy",
-            expected="--select val, which holds out a part of train",
-            found=f"{found} and --select {config.select}",
-        )
-    if both := sorted(set(config.seeds) & set(config.tune_seeds)):
-        raise ConfigError(
-            "seeds that choose are not to report as well",
-            expected="--seeds and --tune-seeds without a common seed",
-            found=f"{found}, --seeds {spell_numbers(config.seeds)}",
-            hint=f"--seeds {both[-1] + 1}-{both[-1] + len(config.seeds)}; or without "
-            "--tune-seeds, where all seeds train the whole grid, choose and report",
         )
 
 
 def range_error(config: TrainConfig, name: str, expected: str, found: Any) -> ConfigError:
     """A setting has a value that it cannot have."""
     return ConfigError(
-        f"{spelled(config, name)} is out of range", expected=expected, found=str(found)
+        f"{spelled(config, name)} is out of range", expected=expected, found=shortened(str(found))
+    )
+
+
+def train_as_test(found: str) -> ConfigError:
+    """The refusal to call the accuracy on the rows that were learned a test accuracy."""
+    return ConfigError(
+        "the rows to test on are the rows to learn from",
+        expected="a split of its own, or --folds, which test on rows that were held out",
+        found=found,
+        hint="--folds 5, or --set allow-train-as-test=true, which every report marks",
     )

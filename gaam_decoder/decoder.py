@@ -134,9 +134,7 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     return attention
 
 
-def spelled_out(
-    spec: Spec, num_layers: int, hidden_size: int, *, shortest: bool = False
-) -> Spec:
+def spelled_out(spec: Spec, num_layers: int, hidden_size: int, *, shortest: bool = False) -> Spec:
     """The mechanism with the options that it chooses to fit these dimensions.
 
     A number of heads that is the usual one is not spelled out where nobody gave it.

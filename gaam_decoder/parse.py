@@ -2,43 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from pathlib import PurePath
 from typing import Any
-
-
-def whole(value: Any) -> int:
-    """A whole number of any type.
-
-    Raises:
-        TypeError: anything else, 1.0 and True among it.
-    """
-    if isinstance(value, bool):
-        raise TypeError
-    return operator.index(value)
-
-
-def real(value: Any) -> float:
-    """A number of any type; -0.0 is 0.0.
-
-    Raises:
-        TypeError: anything else, text and True among it.
-    """
-    if isinstance(value, (bool, str)):
-        raise TypeError
-    return float(value) + 0.0
-
-
-def yes_or_no(value: Any) -> bool:
-    """True or False.
-
-    Raises:
-        TypeError: anything else, 1 and 'no' among it.
-    """
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
 
 
 def parse_list(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -93,9 +59,12 @@ def parse_rates(value: Any) -> tuple[float, ...]:
     try:
         if any(isinstance(piece, bool) for piece in pieces):
             raise TypeError
-        return tuple(float(piece) + 0.0 for piece in pieces)  # -0.0 is 0.0
+        rates = tuple(float(piece) + 0.0 for piece in pieces)  # -0.0 is 0.0
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("a number, or several: 1e-4,3e-4") from None
+        rates = ()
+    if not rates:
+        raise ValueError("a number, or several: 1e-4,3e-4")
+    return rates
 
 
 def parse_shuffle(value: Any) -> str:

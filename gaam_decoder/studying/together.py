@@ -109,7 +109,7 @@ def _shared(field: str, one: TrainConfig, other: TrainConfig) -> set[str]:
 
 def _several(field: str, config: TrainConfig) -> set[str]:
     if field == "layers":
-        return set(map(str, config.layer_sets))
+        return set(map(str, config.layers))
     value = getattr(config, field)
     read = {"attn": parse_attention, "head": parse_head}.get(field, str)
     return {str(read(one)) for one in (value if isinstance(value, tuple) else (value,))}
@@ -117,7 +117,7 @@ def _several(field: str, config: TrainConfig) -> set[str]:
 
 def _choice(config: TrainConfig) -> str:
     tune = f"tune-seeds {spell_numbers(config.tune_seeds)}, " if config.tune_seeds else ""
-    return f"{tune}seeds {spell_numbers(config.seeds)}, lr {', '.join(map(str, config.lrs))}"
+    return f"{tune}seeds {spell_numbers(config.seeds)}, lr {', '.join(map(str, config.lr))}"
 
 
 def _check_trained(

@@ -11,8 +11,8 @@ from gaam_cache.cache import EmbeddingCache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import nearest, shortened
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.config_checks import train_as_test
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.protocol_checks import train_as_test
 from gaam_decoder.recipe import NO_TEST
 
 
@@ -119,10 +119,10 @@ def _check_pools(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
         ConfigError: the cache has no such pooling, or one is named twice.
     """
     there = cache.plan.pooling
-    for pool in config.pools:
+    for pool in config.pool:
         if pool is not None and pool not in there:
             raise _not_there("pooling", "--pool", pool, cache, there)
-    return replace(config, pool=tuple(pool or there[0] for pool in config.pools))
+    return replace(config, pool=tuple(pool or there[0] for pool in config.pool))
 
 
 def _not_there(
@@ -149,10 +149,10 @@ def _not_there(
 def _all_rows(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     """The config, in which the number of all rows is the same as all; folds have fewer."""
     count = len(cache[config.train_split])
-    if config.folds is not None or count not in config.sizes:
+    if config.folds is not None or count not in config.train_rows:
         return config
     return replace(
-        config, train_rows=tuple(None if size == count else size for size in config.sizes)
+        config, train_rows=tuple(None if size == count else size for size in config.train_rows)
     )
 
 
@@ -162,7 +162,7 @@ def _check_layers(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
     Raises:
         ConfigError: the encoder has no such layer, or two sets turn out to be the same.
     """
-    sets, num_layers, first = config.layer_sets, cache.num_layers, cache.first_layer
+    sets, num_layers, first = config.layers, cache.num_layers, cache.first_layer
     there = range(first, first + num_layers)
     beyond = sorted({layer for one in sets for layer in one or () if layer not in there})
     if beyond:

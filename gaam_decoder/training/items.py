@@ -125,7 +125,7 @@ def _probes(
     """The linear probe beside a sweep, of each pool, layers and fold; on a device, if cheap."""
     if not probe_wanted(config):
         return []
-    only = replace(config, attn=(str(ATTENTION),), head=str(HEAD), class_weights="none")
+    only = replace(config, attn=(str(ATTENTION),), head=(str(HEAD),), class_weights="none")
     items = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
     fits: dict[DecoderSpec, bool] = {}
     for item in items:
@@ -155,7 +155,7 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
     count = config.folds
     numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
     folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
-    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.heads]
+    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.head]
     found = [
         Recipe(
             attention=attention,
@@ -190,11 +190,11 @@ def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> 
         )
         for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
             *specs,
-            config.pools,
-            config.lrs,
-            config.weight_decays,
-            config.layer_sets,
-            map(budget_of, config.sizes),
+            config.pool,
+            config.lr,
+            config.weight_decay,
+            config.layers,
+            map(budget_of, config.train_rows),
             range(config.repeats),
             folds or [None],
         )

@@ -78,7 +78,7 @@ def probe_wanted(config: TrainConfig) -> bool:
     """Whether the probe is to be added to a sweep; beside what is not evaluated it says nothing."""
     if config.test_split == NO_TEST or not config.probe:
         return False
-    if any(text.partition(":")[0] == HEAD.name for text in config.heads):
+    if any(text.partition(":")[0] == HEAD.name for text in config.head):
         return False
     if config.select == "last":
         _warn("--select last chooses nothing, and the probe needs rows that choose its penalty")

@@ -149,7 +149,7 @@ def test_seeds_in_every_spelling(tmp_path: Path) -> None:
 
 def test_rows_of_train_and_of_every_class_are_one_setting() -> None:
     config = resolve(TrainConfig, "train", {"train_rows": ["100,1k", "all", "5/class"]})
-    assert config.sizes == (100, 1000, None, "5/class")
+    assert config.train_rows == (100, 1000, None, "5/class")
 
 
 def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:

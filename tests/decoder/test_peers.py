@@ -107,7 +107,7 @@ def test_the_plain_loop_has_the_recipe_that_gaam_has_by_default() -> None:
         if keyword.arg in wanted
     }
     assert given == wanted
-    assert (config.head, config.select, config.val_fraction) == ("linear", "val", 0.1)
+    assert (config.head, config.select, config.val_fraction) == (("linear",), "val", 0.1)
 
 
 def test_states_that_are_not_the_same_are_seen() -> None:

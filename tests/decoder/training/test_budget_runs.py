@@ -84,7 +84,7 @@ def test_a_size_alone_is_what_it_is_among_others(way: str, config: TrainConfig) 
     together = gaam_decoder.train(config)
     assert len({run.path for run in together}) == len(by_key(together))
     alone = []
-    for place, size in enumerate(config.sizes):
+    for place, size in enumerate(config.train_rows):
         one = replace(config, runs=config.runs.parent / str(place), train_rows=size)
         alone += gaam_decoder.train(one)
         for run in alone[-1:]:

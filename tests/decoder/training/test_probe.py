@@ -200,7 +200,7 @@ def test_where_it_is_not_added(
     config = replace(config, **{"head": "linear", "probe": True} | change)
     items = plan_items(config, open_cache(config.cache), torch.device("cpu"))
     heads = [str(item.spec.head) for item in items]
-    assert heads == list(config.heads)
+    assert heads == list(config.head)
     said = [str(one.message) for one in recwarn if "left out" in str(one.message)]
     assert bool(said) == (why is not None)
     assert why is None or why in said[0]

@@ -175,7 +175,7 @@ def test_a_sweep_has_an_end(config: TrainConfig) -> None:
         gaam_decoder.train(replace(config, folds=61))
 
 
-@pytest.mark.parametrize("attn", ["mha", "gaam"])
+@pytest.mark.parametrize("attn", ["mha", "gaam:heads=1"])
 def test_a_training_of_which_every_seed_fails_fails(
     attn: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path
 ) -> None:
