@@ -434,20 +434,20 @@ def study(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Run what is missing of a recorded study, command by command, and write what comes out."""
-    from gaam_decoder import studying
+    from gaam_decoder import study as studies
 
     if check and record:
         raise ConfigError("--check and --record at once", expected="one of them")
-    recipe = studying.read_study(what)
-    known = [name.replace("_", "-") for name in studying.MACHINE]
-    machine = settings.pairs(sets or (), "--set", known).items()
-    machine_of = {key.replace("-", "_"): value for key, value in machine}
-    place = studying.Place(out=out, dataset=dataset, machine=machine_of)
+    known = sorted(name.replace("_", "-") for name in studies.MACHINE)
+    machine = {
+        k.replace("-", "_"): v for k, v in settings.pairs(sets or (), "--set", known).items()
+    }
+    recipe = studies.read_study(what, out=out, dataset=dataset, machine=machine)
     if dry_run:
-        _show(studying.estimate(recipe, place), as_json)
+        _show(studies.estimate(recipe), as_json)
         return
     say = partial(tell, to=sys.stderr)
-    outcome = studying.carry_out(recipe, place, check=check, record=record, quiet=quiet, say=say)
+    outcome = studies.carry_out(recipe, check=check, record=record, quiet=quiet, say=say)
     _show(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
 

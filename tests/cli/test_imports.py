@@ -29,10 +29,8 @@ ALLOWED_FROM_CACHE = {
 
 ASKS = {
     "use": {"config", "encode", "hub", "sources"},
-    "studying": {
+    "study.py": {
         "bundle",
-        "config",
-        "extraction.estimate",
     },
 }
 """Rooms that ask the cache to do something, and what they ask."""
