@@ -1,24 +1,27 @@
 """What the contract shares: the command line, one cache and one folder of runs.
 
-The contract holds the nine promises of gaam, a file each. It uses the command line and the names
-in ``gaam_cache.__all__`` and ``gaam_decoder.__all__`` and nothing else, so that every room can be
-rebuilt under it. ``gaam`` runs a command in this process, ``begun`` in one of its own.
+It uses the command line and the names in ``gaam_cache.__all__`` and ``gaam_decoder.__all__`` and
+nothing else, so that every room can be rebuilt under it. ``run`` runs a command in this process,
+``at_once`` several, each in one of its own.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.parquet
 import pytest
+import torch
 
 import cli
 import gaam_cache
@@ -28,33 +31,37 @@ from tests.tiny import build_encoder, random_rows, write_csv
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.contract.warm"])
+SECONDS = 300  # after so long a command hangs
+CHANGES = frozenset({"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.truncate"})
+"""What a process does to files, as Python's audit hooks call it."""
 
 
 class Outcome(NamedTuple):
-    """What a command left."""
+    """What a command left; and what it did, where it ran in a process of its own."""
 
     code: int
-    out: str
-    err: str
+    out: str = ""
+    err: str = ""
+    steps: int = 0  # gradients of training
+    changes: int = 0  # of files, where it was to be killed at one
 
-
-def _call(arguments: tuple[object, ...]) -> int:
-    sys.argv = ["gaam", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    @property
+    def work(self) -> int:
+        """Rows that were encoded, or steps of training."""
+        said = json.loads(self.out or "[]")
+        return int(said["rows_made"]) if isinstance(said, dict) else self.steps
 
 
 def run(*arguments: object) -> Outcome:
     """Run a command in this process, as the console script does."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    argv = sys.argv
-    out, err = StringIO(), StringIO()
+    argv, code, out, err = sys.argv, 0, StringIO(), StringIO()
+    sys.argv = ["gaam", *map(str, arguments)]
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = _call(arguments)
+            cli.main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
     finally:
         sys.argv = argv
         for number, handler in handlers.items():  # the command made them its own
@@ -62,78 +69,100 @@ def run(*arguments: object) -> Outcome:
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
-@pytest.fixture(name="gaam")
-def _gaam() -> Callable[..., Outcome]:
-    """Run a command in this process, as the console script does."""
-    return run
+def _work(
+    arguments: tuple[object, ...], environ: dict[str, str], kill_at: int, gate: Any, steps: Any,
+    changes: Any, mouth: Any,
+) -> None:  # fmt: skip
+    gradient = torch.autograd.grad
 
-
-CHANGES = frozenset({"open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.truncate"})
-"""What a process does to files, as Python's audit hooks call it."""
-
-
-def _child(
-    arguments: tuple[object, ...], environ: dict[str, str], kill_at: int, count: Any
-) -> None:
-    os.environ |= {"OMP_NUM_THREADS": "1"} | environ
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+    def counted(*given: Any, **named: Any) -> Any:
+        steps.value += 1
+        return gradient(*given, **named)
 
     def watch(event: str, details: tuple[Any, ...]) -> None:
-        if event not in CHANGES or (event == "open" and not _writes(details)):
-            return
-        count.value += 1
-        if count.value == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+        if event in CHANGES and (event != "open" or (details[2] or 0) & writes):
+            changes.value += 1
+            if changes.value == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(watch)
-    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        code = _call(arguments)
-    os._exit(code)
-
-
-def _writes(details: tuple[Any, ...]) -> bool:
-    flags = details[2] if len(details) > 2 and isinstance(details[2], int) else 0
-    return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    torch.autograd.grad = counted
+    os.environ |= {"OMP_NUM_THREADS": "1"} | environ
+    gate.wait(SECONDS)
+    if kill_at:
+        sys.addaudithook(watch)
+    mouth.send(run(*arguments))
 
 
-class Begun(NamedTuple):
-    """A command in a process of its own."""
+def at_once(
+    commands: Sequence[tuple[object, ...]],
+    *,
+    kill_at: Sequence[int] = (),
+    environs: Sequence[dict[str, int]] = (),
+) -> list[Outcome]:
+    """Run commands that begin at the same moment, each in a process of its own.
 
-    process: BaseProcess
-    count: Any
-
-    def code(self) -> int:
-        """Its exit code, when it has ended; -9 where it was killed."""
-        self.process.join()
-        return int(self.process.exitcode or 0)
-
-    @property
-    def changes(self) -> int:
-        """How often it changed a file so far."""
-        return int(self.count.value)
-
-
-@pytest.fixture
-def begun() -> Iterator[Callable[..., Begun]]:
-    """Begin a command in a process of its own.
-
-    ``kill_at=N`` kills it by SIGKILL just before it changes a file for the Nth time: the same place
-    at every attempt, however fast the machine is. ``environ`` adds variables.
+    ``kill_at`` kills each by SIGKILL just before it changes a file for the Nth time: the same place
+    at every attempt, however fast the machine is. At -1 it is not, and its changes are counted.
     """
-    all_begun: list[Begun] = []
-
-    def begin(*arguments: object, kill_at: int = 0, environ: dict[str, str] | None = None) -> Begun:
-        count = FORKS.Value("q", 0, lock=False)
-        process = FORKS.Process(target=_child, args=(arguments, environ or {}, kill_at, count))
+    gate, begun, found = FORKS.Barrier(len(commands)), [], []
+    for number, command in enumerate(commands):
+        ear, mouth = FORKS.Pipe(duplex=False)
+        counts = [FORKS.Value("q", 0, lock=False) for _ in range(2)]
+        environ = {k: str(v) for k, v in environs[number].items()} if environs else {}
+        place = kill_at[number] if kill_at else 0
+        process = FORKS.Process(target=_work, args=(command, environ, place, gate, *counts, mouth))
         process.start()
-        all_begun.append(Begun(process, count))
-        return all_begun[-1]
+        mouth.close()
+        begun.append((process, ear, counts))
+    try:
+        for process, ear, counts in begun:
+            assert ear.poll(SECONDS), "it hangs"
+            try:
+                outcome = ear.recv()
+            except EOFError:
+                process.join()
+                outcome = Outcome(int(process.exitcode or 0))
+            steps, changes = (count.value for count in counts)
+            found.append(outcome._replace(steps=steps, changes=changes))
+    finally:
+        for process, *_ in begun:
+            process.kill()
+            process.join()
+    return found
 
-    yield begin
-    for one in all_begun:
-        one.process.kill()
-        one.process.join()
+
+def extract(encoder: Path, dataset: Path, out: Path, **settings: Any) -> Path:
+    """Make a cache."""
+    config = {"encoder": str(encoder), "dataset": str(dataset), "out": out} | settings
+    gaam_cache.extract(gaam_cache.ExtractConfig(**config))
+    return out
+
+
+def train(cache: Path, runs: Path, **settings: Any) -> list[gaam_decoder.RunResult]:
+    """Train two seeds of two epochs, or what is asked for."""
+    given = {"seeds": (0, 1), "epochs": 2, "batch_size": 16, "compile": "off", "probe": False}
+    config = gaam_decoder.TrainConfig(cache=cache, runs=runs, **given | settings)
+    return list(gaam_decoder.train(config))
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """The rows of a table, by readers that are none of ours."""
+    if file.suffix == ".parquet":
+        return list(pyarrow.parquet.read_table(file).to_pylist())
+    text = file.read_text("utf-8")
+    if file.suffix == ".jsonl":
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+    return list(csv.DictReader(StringIO(text, newline="")))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder and its content, but for those of who works on what."""
+    return {
+        name: file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and "/." not in f"/{(name := str(file.relative_to(folder)))}"
+    }
 
 
 @pytest.fixture(scope="session")
@@ -152,43 +181,15 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file for ``--config``: shards of 30 rows, so that ``texts`` has three."""
-    file = tmp_path_factory.mktemp("contract") / "small.toml"
-    file.write_text("[extract]\nshard_rows = 30\n")
-    return file
-
-
-@pytest.fixture(scope="session")
 def cache(encoder: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A complete cache of ``texts`` in three shards, two poolings: to be read, or copied first."""
     out = tmp_path_factory.mktemp("contract") / "cache"
-    gaam_cache.extract(
-        gaam_cache.ExtractConfig(
-            encoder=str(encoder), dataset=str(texts), out=out, shard_rows=30, pool=("mean", "first")
-        )
-    )
-    return out
+    return extract(encoder, texts, out, shard_rows=30, pool=("mean", "first"))
 
 
 @pytest.fixture(scope="session")
 def runs(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of gaam, laplace, mha and none, three seeds each: to be read, or copied first."""
     out = tmp_path_factory.mktemp("contract") / "runs"
-    gaam_decoder.train(
-        gaam_decoder.TrainConfig(
-            attn=("gaam", "laplace", "mha", "none"), cache=cache, runs=out,
-            seeds=("3",), epochs=4, batch_size=16, compile="off", probe=False,
-        )
-    )  # fmt: skip
+    train(cache, out, attn=("gaam", "laplace", "mha", "none"), seeds=("3",), epochs=4)
     return out
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder and its content, but for those of who works on what."""
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    }

@@ -1,14 +1,14 @@
 """Promise 1: pooled states are ``hidden_states[1:]`` of transformers, of every row alone.
 
-What they are held to is computed here by transformers alone: a model that is loaded anew for every
-row reads that row and nothing else, unpadded.
-
-N rows, T positions, L layers, D hidden size.
+They are held to a model that is loaded anew for every row and reads that row alone, unpadded; and
+stored to 1%, or refused. N rows, T positions, L layers, D hidden size.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ import soundfile
 import torch
 import transformers
 from PIL import Image
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from safetensors.torch import load_file, save_file
+from transformers.models.bert.modeling_bert import BertEmbeddings
 
 import gaam_cache
-from tests.tiny import WORDS, write_csv
+from tests.contract.conftest import Outcome, extract, run
+from tests.tiny import WORDS, build_encoder, random_rows, write_csv
 
 POOLINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "mean": lambda x_LTD: x_LTD.mean(1),
@@ -29,11 +31,10 @@ POOLINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "last": lambda x_LTD: x_LTD[:, -1],
     "max": lambda x_LTD: x_LTD.amax(1),
 }
-RIGHT = 1e-5
-"""Of the norm of a layer."""
+TYPES = ("float16", "bfloat16", "float32")
+RIGHT = 1e-5  # of the norm of a layer
 LENGTHS = (1, 1, 2, 40, 3, 5, 5, 8, 30, 12, 17, 17, 24, 36, 90)
 MAX_LENGTH = 48
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 SIZES = {"vocab_size": 20, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
          "num_attention_heads": 4, "max_position_embeddings": 64, "pad_token_id": 0,
@@ -70,6 +71,16 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     # leaves its sparse attention for good at a text of 28 tokens or fewer
     "big-bird": ("BigBirdModel", SIZES | {"block_size": 4, "num_random_blocks": 1}),
 }  # fmt: skip
+NO_STATES: dict[str, tuple[str, dict[str, Any]]] = {
+    # texts of more than 112 tokens are filled up to blocks, which have states too; the model reads
+    # as any other does after its first short text
+    "big-bird": ("BigBirdModel", SIZES | {"block_size": 16, "num_random_blocks": 1,
+                                          "max_position_embeddings": 128}),
+    "layers of two sizes": ("OPTModel", {
+        "vocab_size": 20, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "word_embed_proj_dim": 16, "do_layer_norm_before": False}),
+}  # fmt: skip
+"""Not every token has one in every layer."""
 
 
 def draw(name: str, settings: dict[str, Any], folder: Path) -> Path:
@@ -87,29 +98,17 @@ def draw(name: str, settings: dict[str, Any], folder: Path) -> Path:
 
 def draw_text(name: str, settings: dict[str, Any], folder: Path) -> Path:
     """The same with a tokenizer of words."""
-    vocabulary = {word: place for place, word in enumerate([*SPECIAL, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A", special_tokens=[("[CLS]", 2)]
-    )
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]"
-    ).save_pretrained(folder)
-    return draw(name, settings, folder)
+    return draw(name, settings, build_encoder(folder, "bert"))
+
+
+RNG = np.random.default_rng(0)
+ROWS = [" ".join(RNG.choice(WORDS, size=length)) for length in LENGTHS]
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[str]:
-    rng = np.random.default_rng(0)
-    return [" ".join(rng.choice(WORDS, size=length)) for length in LENGTHS]
-
-
-@pytest.fixture(scope="module")
-def dataset(rows: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("states") / "texts"
-    write_csv(root / "train.csv", [("ab"[number % 2], row) for number, row in enumerate(rows)])
-    return root
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [("ab"[number % 2], row) for number, row in enumerate(ROWS)]
+    return write_csv(tmp_path_factory.mktemp("states") / "texts" / "train.csv", rows).parent
 
 
 def pooled(runs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -120,35 +119,29 @@ def pooled(runs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
     }
 
 
+def states_of(cls: str, folder: Path, **inputs: Any) -> torch.Tensor:
+    """What transformers makes of one row, (L, T, D), with a model that is loaded for it."""
+    model = getattr(transformers, cls).from_pretrained(folder, dtype=torch.float32).eval()
+    if hasattr(model, "decoder"):
+        model = model.get_encoder()
+    with torch.no_grad():
+        output = model(**inputs, output_hidden_states=True)
+    return torch.stack(output.hidden_states[1:])[:, 0]
+
+
 def alone(cls: str, folder: Path, rows: Sequence[str], longest: int) -> dict[str, torch.Tensor]:
-    """What transformers makes of every row alone, each with a model that is loaded for it."""
+    """Every text alone."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    runs = []
-    for row in rows:
-        inputs = tokenizer(row, truncation=True, max_length=longest, return_tensors="pt")
-        model = getattr(transformers, cls).from_pretrained(folder, dtype=torch.float32).eval()
-        if hasattr(model, "decoder"):
-            model = model.get_encoder()
-        with torch.no_grad():
-            output = model(inputs["input_ids"], output_hidden_states=True)
-        runs.append(torch.stack(output.hidden_states[1:])[:, 0])
-    return pooled(runs)
+    ids = (tokenizer(row, truncation=True, max_length=longest).input_ids for row in rows)
+    return pooled([states_of(cls, folder, input_ids=torch.tensor([one])) for one in ids])
 
 
 def extracted(encoder: Path, dataset: Path, out: Path, **options: Any) -> Any:
     """The training split of a new cache with all poolings."""
-    config: dict[str, Any] = {
-        "storage_dtype": "float32",
-        "max_length": MAX_LENGTH,
-        "batch_tokens": 200,
-    } | options
-    gaam_cache.extract(
-        gaam_cache.ExtractConfig(
-            encoder=str(encoder), dataset=str(dataset), out=out, splits=("train",),
-            pool=tuple(POOLINGS), device="cpu", **config,
-        )
-    )  # fmt: skip
-    return gaam_cache.open_cache(out)["train"]
+    config: dict[str, Any] = {"storage_dtype": "float32", "max_length": MAX_LENGTH,
+                              "batch_tokens": 200}  # fmt: skip
+    config |= {"splits": ("train",), "pool": tuple(POOLINGS), "device": "cpu"} | options
+    return gaam_cache.open_cache(extract(encoder, dataset, out, **config))["train"]
 
 
 def deviation(split: Any, expected: dict[str, torch.Tensor]) -> float:
@@ -161,176 +154,99 @@ def deviation(split: Any, expected: dict[str, torch.Tensor]) -> float:
     return worst
 
 
+def check_refused(encoder: Path, dataset: Path, out: Path, longest: int = MAX_LENGTH) -> None:
+    outcome = run("extract", "--encoder", encoder, "--dataset", dataset, "--split", "train",
+                  "--out", out, "--max-length", longest, "--device", "cpu")  # fmt: skip
+    assert (outcome.code, str(encoder) in outcome.err) == (2, True), outcome.err
+    assert not [path for path in out.rglob("*") if path.is_file()]
+
+
 @pytest.mark.parametrize("name", TEXTS)
-def test_states_of_texts(name: str, rows: list[str], dataset: Path, tmp_path: Path) -> None:
+def test_states_of_texts(name: str, dataset: Path, tmp_path: Path) -> None:
     cls, settings = TEXTS[name]
     longest = 28 if name == "big-bird" else MAX_LENGTH
     encoder = draw_text(cls, settings, tmp_path / "encoder")
-    expected = alone(cls, encoder, rows, longest)
+    expected = alone(cls, encoder, ROWS, longest)
     for tokens in (1, 60, 5000) if name in {"bert", "llama", "convbert", "phi3"} else (200,):
         out = tmp_path / f"cache {tokens}"
         split = extracted(encoder, dataset, out, max_length=longest, batch_tokens=tokens)
         assert deviation(split, expected) < RIGHT
 
 
-def test_storage_types_round_to_nearest(
-    rows: list[str], dataset: Path, gaam: Callable[..., Any], tmp_path: Path
+@pytest.mark.parametrize("name", NO_STATES)
+def test_what_has_no_state_for_every_token_is_refused(
+    name: str, dataset: Path, tmp_path: Path
 ) -> None:
+    encoder = draw_text(*NO_STATES[name], tmp_path / "encoder")
+    check_refused(encoder, dataset, tmp_path / "cache", 128)
+
+
+def test_storage_types_round_to_nearest(dataset: Path, tmp_path: Path) -> None:
     encoder = draw_text(*TEXTS["bert"], tmp_path / "encoder")
     exact = extracted(encoder, dataset, tmp_path / "float32")
-    assert deviation(exact, alone("BertModel", encoder, rows, MAX_LENGTH)) < RIGHT
+    assert deviation(exact, alone("BertModel", encoder, ROWS, MAX_LENGTH)) < RIGHT
     for dtype in ("float16", "bfloat16"):
         split = extracted(encoder, dataset, tmp_path / dtype, storage_dtype=dtype)
         for name in POOLINGS:
             x_NLD = torch.from_numpy(exact.pooled(name)[:]).to(getattr(torch, dtype)).float()
             stored = split.pooled(name)[:].astype(np.float32)
             np.testing.assert_array_equal(stored, x_NLD.numpy())
-    for dtype in ("float32", "float16", "bfloat16"):
-        assert gaam("verify", tmp_path / dtype, "--recompute", 5).code == 0
+    for dtype in TYPES:
+        assert run("verify", tmp_path / dtype, "--recompute", 5).code == 0
 
 
-def test_an_encoder_whose_rows_know_each_other_reads_each_alone(
-    rows: list[str], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def count(owner: Any) -> int:
+    owner.count = getattr(owner, "count", -1) + 1
+    return int(owner.count)
+
+
+HISTORIES: dict[str, Callable[[Any, int], float | None]] = {
+    "an attribute": lambda model, length: count(model),
+    "a list": lambda model, length: model.read.append(length) or len(model.read) - 1,
+    "the configuration": lambda model, length: count(model.config),
+    # no row is as long
+    "a buffer": lambda model, length: model.token_type_ids[0, -1:].add_(1).item() - 1,
+    "a new parameter": lambda model, length: setattr(
+        model.token_type_embeddings, "weight",
+        torch.nn.Parameter(model.token_type_embeddings.weight * 1.5, requires_grad=False)),
+    "a short row": lambda model, length: model.read.append(length) or min(model.read) <= 5,
+    "a long row": lambda model, length: (
+        model.read.append(length) or max(model.read[:-1], default=0) > 17),
+    # these cannot begin anew
+    "the weights": lambda model, length: (
+        0 * model.token_type_embeddings.weight.data.mul_(1.1).numel()),
+    "the class": lambda model, length: count(type(model)),
+    "luck": lambda model, length: torch.randint(9, ()).item(),
+}  # fmt: skip
+"""What states depend on, beside the row: how often a model has read before, and what."""
+
+
+@pytest.mark.parametrize("name", [*HISTORIES, "the other rows"])
+def test_what_depends_on_more_than_its_row_begins_anew_or_is_refused(
+    name: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transformers.models.bert.modeling_bert import BertEmbeddings
-
-    forward = BertEmbeddings.forward
-
-    def mixed(self: Any, *args: Any, **options: Any) -> torch.Tensor:
-        x_BTD = forward(self, *args, **options)
-        return x_BTD + 0.3 * (x_BTD.mean(1, keepdim=True) - x_BTD.mean((0, 1), keepdim=True))
-
-    monkeypatch.setattr(BertEmbeddings, "forward", mixed)
-    encoder = draw_text(*TEXTS["bert"], tmp_path / "encoder")
-    split = extracted(encoder, dataset, tmp_path / "cache")
-    assert deviation(split, alone("BertModel", encoder, rows, MAX_LENGTH)) < RIGHT
-
-
-# How often a model has read before; each kind keeps it in another place.
-
-
-def in_an_attribute(module: Any, length: int) -> int:
-    module.count = getattr(module, "count", -1) + 1
-    return int(module.count)
-
-
-def in_a_list(module: Any, length: int) -> int:
-    module.__dict__.setdefault("lengths", []).append(length)
-    return len(module.lengths) - 1
-
-
-def in_a_configuration(module: Any, length: int) -> int:
-    module.config.count = getattr(module.config, "count", -1) + 1
-    return int(module.config.count)
-
-
-def in_a_buffer(module: Any, length: int) -> int:
-    module.token_type_ids[0, -1] += 1  # no row is as long
-    return int(module.token_type_ids[0, -1]) - 1
-
-
-def in_a_new_parameter(module: Any, length: int) -> int:
-    weight = module.token_type_embeddings.weight
-    module.token_type_embeddings.weight = torch.nn.Parameter(weight * 1.5, requires_grad=False)
-    return 0
-
-
-def since_a_short_row(module: Any, length: int) -> int:
-    module.short = getattr(module, "short", False) or length <= 5
-    return int(module.short)
-
-
-def since_a_long_row(module: Any, length: int) -> int:
-    before = getattr(module, "longest", 0)
-    module.longest = max(before, length)
-    return int(before > 17)
-
-
-def in_the_weights(module: Any, length: int) -> int:
-    module.token_type_embeddings.weight.data *= 1.1
-    return 0
-
-
-def in_the_class(module: Any, length: int) -> int:
-    type(module).total += 1
-    return int(type(module).total)
-
-
-def nowhere(module: Any, length: int) -> int:
-    return int(torch.randint(9, ()))
-
-
-RENEWED = [in_an_attribute, in_a_list, in_a_configuration, in_a_buffer, in_a_new_parameter,
-           since_a_short_row, since_a_long_row]  # fmt: skip
-REFUSED = [in_the_weights, in_the_class, nowhere]
-
-
-@pytest.fixture
-def history(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A BERT whose states depend on what it read before."""
-    from transformers.models.bert.modeling_bert import BertEmbeddings
-
     build, forward = BertEmbeddings.__init__, BertEmbeddings.forward
 
     def built(self: Any, config: Any) -> None:
         build(self, config)
-        self.config = config
+        self.config, self.read = config, []
 
-    def remembering(self: Any, *args: Any, **options: Any) -> torch.Tensor:
+    def read(self: Any, *args: Any, **options: Any) -> torch.Tensor:
         x_BTD = forward(self, *args, **options)
-        return x_BTD + 0.1 * request.param(self, x_BTD.shape[1]) * x_BTD.roll(1, -1)
+        if name in HISTORIES:
+            return x_BTD + 0.1 * (HISTORIES[name](self, x_BTD.shape[1]) or 0) * x_BTD.roll(1, -1)
+        return x_BTD + 0.3 * (x_BTD.mean(1, keepdim=True) - x_BTD.mean((0, 1), keepdim=True))
 
     monkeypatch.setattr(BertEmbeddings, "__init__", built)
-    monkeypatch.setattr(BertEmbeddings, "forward", remembering)
-    monkeypatch.setattr(BertEmbeddings, "total", 0, raising=False)
-
-
-@pytest.mark.parametrize("history", RENEWED, indirect=True)
-def test_a_model_that_changes_while_it_reads_begins_anew(
-    history: None, rows: list[str], dataset: Path, gaam: Callable[..., Any], tmp_path: Path
-) -> None:
-    encoder = draw_text(*TEXTS["bert"], tmp_path / "encoder")
-    split = extracted(encoder, dataset, tmp_path / "cache")
-    assert deviation(split, alone("BertModel", encoder, rows, MAX_LENGTH)) < RIGHT
-    assert gaam("verify", tmp_path / "cache", "--recompute", 5).code == 0
-
-
-def is_refused(
-    encoder: Path, dataset: Path, out: Path, gaam: Callable[..., Any], longest: int = MAX_LENGTH
-) -> bool:
-    outcome = gaam("extract", "--encoder", encoder, "--dataset", dataset, "--split", "train",
-                   "--out", out, "--max-length", longest, "--device", "cpu")  # fmt: skip
-    assert not [path for path in out.rglob("*") if path.is_file()]
-    return bool(outcome.code == 2 and str(encoder) in outcome.err)
-
-
-@pytest.mark.parametrize("history", REFUSED, indirect=True)
-def test_a_model_that_cannot_begin_anew_is_refused(
-    history: None, dataset: Path, gaam: Callable[..., Any], tmp_path: Path
-) -> None:
-    encoder = draw_text(*TEXTS["bert"], tmp_path / "encoder")
-    assert is_refused(encoder, dataset, tmp_path / "cache", gaam)
-
-
-NO_STATES: dict[str, tuple[str, dict[str, Any], int]] = {
-    # texts of more than 112 tokens are filled up to blocks, which have states too; the model reads
-    # as any other does after its first short text
-    "big-bird": ("BigBirdModel", SIZES | {"block_size": 16, "num_random_blocks": 1,
-                                          "max_position_embeddings": 128}, 128),
-    "layers of two sizes": (
-        "OPTModel", {"vocab_size": 20, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 3,
-                     "num_attention_heads": 4, "word_embed_proj_dim": 16,
-                     "do_layer_norm_before": False, "max_position_embeddings": 64}, MAX_LENGTH),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NO_STATES)
-def test_what_has_no_state_for_every_token_is_refused(
-    name: str, dataset: Path, gaam: Callable[..., Any], tmp_path: Path
-) -> None:
-    cls, settings, longest = NO_STATES[name]
-    encoder = draw_text(cls, settings, tmp_path / "encoder")
-    assert is_refused(encoder, dataset, tmp_path / "cache", gaam, longest)
+    monkeypatch.setattr(BertEmbeddings, "forward", read)
+    monkeypatch.setattr(BertEmbeddings, "count", 0, raising=False)
+    encoder, out = draw_text(*TEXTS["bert"], tmp_path / "encoder"), tmp_path / "cache"
+    if name in ("the weights", "the class", "luck"):
+        check_refused(encoder, dataset, out)
+    else:
+        split = extracted(encoder, dataset, out)
+        assert deviation(split, alone("BertModel", encoder, ROWS, MAX_LENGTH)) < RIGHT
+        assert run("verify", out, "--recompute", 5).code == 0
 
 
 CONVOLUTIONS = {"conv_dim": (16,) * 7, "num_conv_pos_embeddings": 16,
@@ -360,11 +276,8 @@ def test_states_of_sounds(name: str, tmp_path: Path) -> None:
         wave = rng.normal(scale=0.02, size=count) + 0.3 * np.sin(0.1 * number * np.arange(count))
         soundfile.write(folder / f"{number}.wav", wave, 16000)
         samples, _ = soundfile.read(folder / f"{number}.wav", dtype="float32")
-        model = getattr(transformers, cls).from_pretrained(encoder).eval()
         inputs = extractor(samples, sampling_rate=16000, return_tensors="pt")
-        with torch.no_grad():
-            output = model(inputs["input_values"], output_hidden_states=True)
-        runs.append(torch.stack(output.hidden_states[1:])[:, 0])
+        runs.append(states_of(cls, encoder, input_values=inputs["input_values"]))
     split = extracted(encoder, tmp_path / "sounds", tmp_path / "cache", max_length=None)
     assert deviation(split, pooled(runs)) < RIGHT
 
@@ -380,12 +293,84 @@ def test_states_of_pictures(kind: str, tmp_path: Path) -> None:
     for number, shape in enumerate([(32, 32), (50, 40), (20, 64), (32, 32), (200, 31)]):
         picture = Image.fromarray(rng.integers(0, 256, (*shape, 3), dtype=np.uint8))
         picture.save(folder / f"{number}.png")
-        model = getattr(transformers, f"{kind}Model").from_pretrained(encoder).eval()
-        with torch.no_grad():
-            pixels = processor(images=picture, return_tensors="pt")["pixel_values"]
-            output = model(pixel_values=pixels, output_hidden_states=True)
-        runs.append(torch.stack(output.hidden_states[1:])[:, 0])
+        inputs = processor(images=picture, return_tensors="pt")
+        runs.append(states_of(f"{kind}Model", encoder, pixel_values=inputs["pixel_values"]))
     of_patches = pooled([x_LTD[:, 1:] for x_LTD in runs])
     expected = of_patches | {"first": pooled(runs)["first"]}  # of the class token
     split = extracted(encoder, tmp_path / "pictures", tmp_path / "cache", max_length=None)
     assert deviation(split, expected) < RIGHT
+
+
+NUMBERS = (1e-9, 1e-7, 1e-6, 1e-4, 1.0, 7e4)
+HELD = {(size, stored) for size in NUMBERS for stored in TYPES} - {
+    (size, "float16") for size in NUMBERS if size not in (1e-4, 1.0)
+}
+
+
+def check(found: Any, exact_NLD: np.ndarray) -> None:
+    """At most one number in a hundred, of each layer, is off by more than 1%."""
+    off_NLD = np.abs(np.asarray(found, np.float64) - exact_NLD) > 0.01 * np.abs(exact_NLD)
+    assert off_NLD.mean(axis=(0, 2)).max() <= 0.01
+
+
+def check_outcome(outcome: Outcome, out: Path, exact_NLD: np.ndarray, *, held: bool) -> None:
+    assert outcome.code == (0 if held else 1), outcome.err
+    if held:
+        check(gaam_cache.open_cache(out)["train"].embeddings[:], exact_NLD)
+    else:
+        assert all(text in outcome.err for text in ("layer 2", "row ", "--storage-dtype"))
+        assert not list(out.glob("shards/*"))
+
+
+def check_written(
+    out: Path, stored: Any, states: Any, exact_NLD: np.ndarray, *, held: bool
+) -> None:
+    splits = {"train": (np.ones_like(exact_NLD), np.arange(len(exact_NLD)) % 2)}
+    with nullcontext() if held else pytest.raises(gaam_cache.GaamError):
+        gaam_cache.write(out, splits | {"test": (states, None)}, storage_dtype=stored)
+        check(gaam_cache.open_cache(out)["test"].embeddings[:], exact_NLD)
+
+
+@pytest.mark.parametrize("size", NUMBERS)
+@pytest.mark.parametrize("stored", TYPES)
+def test_imported_and_written_states_are_held_or_refused(
+    stored: Any, size: float, tmp_path: Path
+) -> None:
+    rng, held = np.random.default_rng(0), (size, stored) in HELD
+    exact_NLD = rng.normal(size=(40, 3, 16))  # the second layer: half to all of a size, and zeros
+    exact_NLD[:, 1] = size * rng.uniform(0.5, 1, size=(40, 16)) * rng.choice([-1, 0, 1], (40, 16))
+    for given in ("float32", "float64"):
+        file, out = tmp_path / f"{given}.npz", tmp_path / given
+        np.savez(file, train_states=exact_NLD.astype(given), train_labels=np.arange(40) % 2)
+        outcome = run("import", file, "--out", out, "--storage-dtype", stored)
+        check_outcome(outcome, out, exact_NLD, held=held)
+    layers = [np.ascontiguousarray(exact_NLD[:, layer]) for layer in range(3)]
+    check_written(tmp_path / "tensor", stored, torch.tensor(exact_NLD), exact_NLD, held=held)
+    check_written(tmp_path / "layers", stored, layers, exact_NLD, held=held)
+
+
+@pytest.mark.parametrize("stored", TYPES)
+def test_one_number_in_a_hundred_may_be_lost(stored: Any, tmp_path: Path) -> None:
+    states = np.ones((80, 2, 20))
+    states[50:, 1] = 0  # 1,000 of this layer are not
+    for lost in (10, 11):
+        states[:lost, 1, 3] = {"float16": 1e-9, "bfloat16": 1e-42, "float32": 1e-60}[stored]
+        check_written(tmp_path / f"{lost}", stored, states, states, held=lost == 10)
+
+
+@pytest.mark.parametrize("size", NUMBERS)
+def test_extracted_states_are_held_or_refused(size: float, encoder: Path, tmp_path: Path) -> None:
+    rows = [("a", "goal"), ("b", "bank"), *random_rows(22, 1)]
+    data = write_csv(tmp_path / "few" / "train.csv", rows).parent
+    folder = Path(shutil.copytree(encoder, tmp_path / "encoder"))
+    tensors = load_file(file := folder / "model.safetensors")
+    norm, sign_D = "encoder.layer.1.output.LayerNorm", torch.tensor([1.0, -1.0]).repeat(16)
+    tensors[f"{norm}.weight"] = torch.full((32,), 0.02 * size)
+    tensors[f"{norm}.bias"] = size * torch.linspace(0.5, 1, 32) * sign_D
+    save_file(tensors, file, {"format": "pt"})
+    exact_NLD = alone("BertModel", folder, [text for _, text in rows], 64)["mean"].numpy()
+    for stored in TYPES:
+        out = tmp_path / stored
+        outcome = run("extract", "--encoder", folder, "--dataset", data, "--split", "train",
+                      "--storage-dtype", stored, "--out", out)  # fmt: skip
+        check_outcome(outcome, out, exact_NLD, held=(size, stored) in HELD)

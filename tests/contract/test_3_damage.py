@@ -1,7 +1,7 @@
 """Promise 3: what is cut, changed, swapped or missing is refused by all that computes with it.
 
-One walk: every kind of file of a cache and of a run x every damage x every command. Each refuses
-with exit code 3, or says exactly what it says of the undamaged folder; ``verify`` always refuses.
+Every kind of file x every damage x every command: each refuses with exit code 3, or says exactly
+what it says of the undamaged folder; ``verify`` always refuses.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-import gaam_cache
-from tests.contract.conftest import Outcome, run
+from tests.contract.conftest import Outcome, extract, run
 from tests.contract.test_2_resume import made, timeless
 
 
@@ -54,19 +53,18 @@ FILES = {
     "shard": ("cache/shards/train-00000-*.h5", "cache/shards/train-00001-*.h5", READ_A_CACHE),
     "test shard": ("cache/shards/test-*.h5", "other/shards/test-*.h5", "train export plant ablate"),
     "run.json": ("runs/gaam-*/run.json", "runs/laplace-*/run.json",
-                 "inspect,train,report,page,report scaled,predict,predict texts,predict scaled,"
-                 "export,ablate"),
+                 "inspect train report page report-scaled predict predict-texts predict-scaled "
+                 "export ablate"),
     "log.jsonl": ("runs/gaam-*/log.jsonl", "runs/laplace-*/log.jsonl", "page"),
     "weights.safetensors": ("runs/gaam-*/weights*", "runs/laplace-*/weights*",
-                            "predict,predict texts,predict scaled,export"),
+                            "predict predict-texts predict-scaled export"),
     "test.safetensors": ("runs/gaam-*/test*", "runs/laplace-*/test*",
-                         "train,report,page,report scaled,ablate"),
+                         "train report page report-scaled ablate"),
     "validation.safetensors": ("runs/gaam-*/validation*", "runs/laplace-*/validation*",
-                               "report scaled,predict scaled"),
+                               "report-scaled predict-scaled"),
 }  # fmt: skip
 """Of each kind one, another of its kind, and who computes with it."""
-CACHE, RUNS, RUN, OUT = "cache", "runs", "runs/gaam", "out"
-CPU = ("--device", "cpu", "--json")
+CACHE, RUNS, RUN, OUT, CPU = "cache", "runs", "runs/gaam", "out", ("--device", "cpu", "--json")
 SHORT = ("--seeds", 2, "--epochs", 1, "--no-probe", *CPU)
 LONG = ("--seeds", 3, "--epochs", 4, "--batch-size", 16, "--no-probe", *CPU)
 COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
@@ -85,15 +83,14 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "train": ("train", "--cache", CACHE, "--runs", RUNS, "--attn", "gaam", *LONG),
         "report": ("report", RUNS, "--json"),
         "page": ("report", RUN, "--format", "html"),
-        "report scaled": ("report", RUNS, "--json", "--temperature", "--score", "log-loss"),
+        "report-scaled": ("report", RUNS, "--json", "--temperature", "--score", "log-loss"),
         "predict": ("predict", RUN, "--cache", CACHE),
-        "predict texts": ("predict", RUN, "goal bank", "star", *CPU),
-        "predict scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
+        "predict-texts": ("predict", RUN, "goal bank", "star", *CPU),
+        "predict-scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
         "export": ("export", RUN, OUT),
         "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
     },
 }
-"""All that reads a cache, and all that reads a run."""
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +99,7 @@ def sound(
 ) -> Path:
     """The cache, another of the same rows, and the runs."""
     root = tmp_path_factory.mktemp("sound")
-    gaam_cache.extract(
-        gaam_cache.ExtractConfig(
-            encoder=str(encoder), dataset=str(texts), out=root / "other", shard_rows=30
-        )
-    )
+    extract(encoder, texts, root / "other", shard_rows=30)
     shutil.copytree(cache, root / "cache")
     shutil.copytree(runs, root / "runs")
     return root
@@ -131,17 +124,12 @@ def said(command: tuple[object, ...]) -> tuple[Outcome, Any]:
 def test_whatever_is_damaged_is_refused_or_makes_no_difference(
     kind: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = (
-        {kind: FILES[kind]}
-        if kind in FILES
-        else {
-            name: (f"runs/gaam-*/{name}", f"runs/laplace-*/{name}", "")
-            for name in {file.name for file in sound.glob("runs/*/*")} - FILES.keys()
-        }
-    )
-    for name, (mine, other, readers) in known.items():
+    names = {file.name for file in sound.glob("runs/*/*")} - FILES.keys()
+    for name in [kind] if kind in FILES else names:
+        usual = f"runs/gaam-*/{name}", f"runs/laplace-*/{name}", ""
+        mine, other, readers = FILES.get(name, usual)
         commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
-        must = {"verify", *readers.split("," if "," in readers else " ")}
+        must = {"verify", *readers.split()}
         whole: dict[str, Any] = {}
         for damage in (None, *DAMAGES):
             shutil.rmtree(tmp_path / "copy", ignore_errors=True)

@@ -1,7 +1,7 @@
 """Promise 5: mechanisms, heads and losses are their formulas, and a seed is an experiment alone.
 
-One walk over whatever ``gaam describe --json`` lists. No public function builds a mechanism: their
-modules are taken by name, ``gaam_decoder.attention.NAME`` (heads, losses), and its public class.
+One walk over whatever ``gaam describe --json`` lists. No public function builds a mechanism: it is
+the public class of the module ``gaam_decoder.attention.NAME`` (heads, losses).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 import gaam_cache
-import gaam_decoder
-from tests.contract.conftest import run
+from tests.contract.conftest import run, train
 
 B, L, D = 5, 9, 16  # batch, layers, hidden size
 X = torch.randn(B, L, D, generator=torch.Generator().manual_seed(2)).double()
@@ -127,15 +126,6 @@ FORMULAS: dict[str, Callable[[Any, Tensor], Tensor]] = {
        for name in DENSITIES},
 }  # fmt: skip
 
-RECORDER = """
-from gaam_decoder.losses.cross_entropy import CrossEntropy
-SEEN = []
-class Recorder(CrossEntropy):
-    def __call__(self, logits_BC, label_B):
-        SEEN.append(label_B.tolist())
-        return super().__call__(logits_BC, label_B)
-"""
-
 
 @pytest.mark.parametrize("spec", FORMULAS)
 def test_a_mechanism_is_its_formula(spec: str) -> None:
@@ -218,20 +208,15 @@ def test_heads_and_losses_are_their_formulas() -> None:
         assert torch.autograd.gradcheck(loss, (logits.requires_grad_(), label))
 
 
-def trained(folder: Path, seeds: tuple[int, ...], **given: Any) -> list[gaam_decoder.RunResult]:
-    given = {"attn": ("none",), "epochs": 2, "batch_size": 8, "compile": "off"} | given
-    config = gaam_decoder.TrainConfig(
-        cache=folder / "cache", runs=folder / str(seeds), seeds=seeds, probe=False, **given
-    )
-    return list(gaam_decoder.train(config))
-
-
 def test_a_seed_alone_is_the_seed_in_a_group(tmp_path: Path) -> None:
     label = np.arange(40) % 3
     x = np.random.default_rng(0).normal(size=(40, L, D)).astype(np.float32)
     gaam_cache.write(tmp_path / "cache", {"train": (x, label), "test": (x + 1, label)})
     for sweep in ({"attn": SPECS}, {"head": HEADS}, *({"loss": one} for one in LOSSES)):
-        group, alone = (trained(tmp_path, seeds, **sweep) for seeds in ((0, 1, 2, 3, 4), (3,)))
+        group, alone = (
+            train(tmp_path / "cache", tmp_path / name, seeds=seeds, **{"attn": "none"} | sweep)
+            for name, seeds in (("group", (0, 1, 2, 3, 4)), ("alone", (3,)))
+        )
         for one, other in zip(alone, group, strict=True):
             place = 3 if len(other.seeds) > 1 else 0  # what is fitted has no seeds
             np.testing.assert_allclose(one.logits[0], other.logits[place], atol=3e-5)
@@ -242,17 +227,20 @@ def test_a_seed_alone_is_the_seed_in_a_group(tmp_path: Path) -> None:
 def test_every_mechanism_sees_the_rows_in_the_same_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every row has a class of its own, and the loss of another package writes down which."""
-    (about := tmp_path / "recorder-1.dist-info").mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: recorder\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[gaam.losses]\nrecorder = gaam_recorder:Recorder\n")
-    (tmp_path / "gaam_recorder.py").write_text(RECORDER)
-    monkeypatch.syspath_prepend(tmp_path)
+    """Every row has a class of its own, and the loss writes down which it sees."""
+    loss, batches = type(built("losses", "cross-entropy")), []
+    compute = loss.__call__
+
+    def recorded(self: Any, logits_BC: Tensor, label_B: Tensor) -> Tensor:
+        batches.append(label_B.tolist())
+        return compute(self, logits_BC, label_B)
+
+    monkeypatch.setattr(loss, "__call__", recorded)
     x, row = np.random.default_rng(0).normal(size=(24, L, D)).astype(np.float32), np.arange(24)
     gaam_cache.write(tmp_path / "cache", {"train": (x, row), "test": (x + 1, row)})
-    for sweep in ({"attn": SPECS}, {"head": ("conv", "mlp")}):
-        trained(tmp_path, (0, 1), seed_batch=1, select="last", loss="recorder", **sweep)
-    batches = importlib.import_module("gaam_recorder").SEEN
+    for sweep in ({"attn": SPECS}, {"attn": "none", "head": ("conv", "mlp")}):
+        about = {"batch_size": 8, "seed_batch": 1, "select": "last"} | sweep
+        train(tmp_path / "cache", tmp_path / "runs", **about)
     seen = np.array([one for one in batches if len(one) == 8]).reshape(-1, 2, 24)  # runs, epochs
     assert len(seen) == 2 * (len(SPECS) + 2)
     assert (np.sort(seen) == row).all()  # every row once an epoch

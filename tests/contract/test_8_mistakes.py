@@ -15,19 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 import yaml
 from markdown_it import MarkdownIt
 
 import gaam_cache
 import gaam_decoder
-from gaam_decoder import TrainConfig
-from tests.contract.conftest import Outcome, files_of, run
+from tests.contract.conftest import extract, files_of, rows_of, run, train
 from tests.hostile_strings import HOSTILE, flooded, harmful
 from tests.tiny import build_encoder, write_csv
 
-Gaam = Callable[..., Outcome]
 SHORT = {
     "E": "extract --encoder encoder --out new --dataset",
     "T": "train --runs new --cache",
@@ -130,9 +127,7 @@ def place(
         shutil.copytree(cache, "unfinished")
         Path("unfinished/shards/test-00000.json").unlink()
         build_encoder(Path("other"), "llama")
-        gaam_cache.extract(
-            gaam_cache.ExtractConfig(encoder="other", dataset="texts", out=Path("others"))
-        )
+        extract(Path("other"), Path("texts"), Path("others"))
         states, labels = np.random.default_rng(0).normal(size=(6, 2, 4)), np.arange(6) % 2
         gaam_cache.write("unlabelled", {"train": (states, None), "test": (states, labels)})
         for name, bad in {"nan": np.nan, "inf": np.inf, "good": 1.0}.items():
@@ -147,20 +142,18 @@ def place(
         write_csv(Path("header.csv"), [])
         write_csv(Path("three.csv"), [("a", "goal"), ("b", "cup"), ("a", "bank")])
         write_csv(Path("unnamed.csv"), [("a", "goal")] * 9, header="kind,text")
-        for name, text in {
-            "key": "[train]\nepoch = 3\n", "section": "[trian]\nepochs = 3\n",
-            "type": "[train]\nepochs = 'many'\n",
-        }.items():  # fmt: skip
-            Path(f"{name}.toml").write_text(text)
+        Path("key.toml").write_text("[train]\nepoch = 3\n")
+        Path("section.toml").write_text("[trian]\nepochs = 3\n")
+        Path("type.toml").write_text("[train]\nepochs = 'many'\n")
         yield folder
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.strip().splitlines())
-def test_a_mistake_is_one_message(mistake: str, gaam: Gaam, place: Path) -> None:
+def test_a_mistake_is_one_message(mistake: str, place: Path) -> None:
     command, code, words = (part.strip() for part in mistake.split(" | "))
     first, _, rest = command.partition(" ")
     before = files_of(place)
-    outcome = gaam(*shlex.split(f"{SHORT.get(first, first)} {rest}"))
+    outcome = run(*shlex.split(f"{SHORT.get(first, first)} {rest}"))
     assert (outcome.code, outcome.out) == (int(code), ""), outcome.err
     assert len(re.findall("error:", outcome.err)) == 1
     assert "Traceback" not in outcome.err
@@ -168,7 +161,6 @@ def test_a_mistake_is_one_message(mistake: str, gaam: Gaam, place: Path) -> None
     assert files_of(place) == before, "nothing is written"
 
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json", "html", "card", "screens")
 ODD = re.compile("[\0\ud800-\udfff]|.{4000}|^\\s*$")
 KEPT = [name for name in HOSTILE.values() if not ODD.search(name)]
 """What a cache takes as a name; others it refuses, since UTF-8 or HDF5 have no such text."""
@@ -187,25 +179,20 @@ def reports_of(names: list[str], folder: Path) -> dict[str, str]:
     Of every cache one run is exported, and reported alone: two more formats.
     """
     cards, screens, labels = [], [], np.arange(24) % 2
-    train, test = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
+    learned, test = np.random.default_rng(0).normal(size=(2, 24, 2, 8))
     for number, (one, two) in enumerate(zip(names[::2], names[1::2], strict=True)):
         cache = folder / f"{number}"
         gaam_cache.write(
-            cache, {"train": (train + number, labels), "test": (test, labels)},
+            cache, {"train": (learned + number, labels), "test": (test, labels)},
             encoder_name=one, dataset_name=two, class_names=[f"{one}n", f"{two}m"],
         )  # fmt: skip
-        config = TrainConfig(
-            attn=("none", "layer-mean"), cache=cache, runs=folder / "runs", seeds=("2",), epochs=1,
-            compile="off", probe=False,
-        )  # fmt: skip
-        result = gaam_decoder.train(config)[0]
+        result = train(cache, folder / "runs", attn=("none", "layer-mean"), epochs=1)[0]
         gaam_decoder.export_run(result.path, folder / f"card{number}")
         cards.append((folder / f"card{number}" / "README.md").read_text("utf-8"))
         screens.append(run("report", result.path).out)
-    for command in ("inspect 0", "inspect runs", "runs runs"):
-        first, name = command.split()
-        harmless(run(first, folder / name).out)
-    reports = {to: run("report", folder / "runs", "--format", to).out for to in FORMATS[:-2]}
+    for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
+        harmless(run(command, folder / name).out)
+    reports = {to: run("report", folder / "runs", "--format", to).out for to in list(SHAPES)[:-2]}
     return reports | {"card": "".join(cards), "screens": "".join(screens)}
 
 
@@ -281,7 +268,7 @@ SHAPES: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", SHAPES)
 def test_names_are_harmless_in_every_report(to: str, reports: list[dict[str, str]]) -> None:
     hostile, plain = (one[to] for one in reports)
     assert len(plain) > 1000
@@ -291,14 +278,7 @@ def test_names_are_harmless_in_every_report(to: str, reports: list[dict[str, str
         assert [name for name in KEPT if json.dumps(name, ensure_ascii=False) not in content] == []
 
 
-READERS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
-    "csv": lambda file: list(csv.DictReader(file.open(encoding="utf-8", newline=""))),
-    "jsonl": lambda file: [json.loads(line) for line in file.read_text().split("\n")[:-1]],
-    "parquet": lambda file: pyarrow.parquet.read_table(file).to_pylist(),
-}
-
-
-def test_names_are_harmless_through_predict(gaam: Gaam, encoder: Path, tmp_path: Path) -> None:
+def test_names_are_harmless_through_predict(encoder: Path, tmp_path: Path) -> None:
     """Names of classes, values of columns, and paths; programs read the true ones."""
     data, cache, runs = (tmp_path / f"\x1b[31m\u202e[red]\n{name}" for name in ("data", "c", "r"))
     data.mkdir()
@@ -306,20 +286,20 @@ def test_names_are_harmless_through_predict(gaam: Gaam, encoder: Path, tmp_path:
     for split, times in (("train", 2), ("test", 1)):
         (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows * times)))
     command = ("extract", "--encoder", encoder, "--dataset", data, "--keep-column", "note")
-    assert gaam(*command, "--out", cache).code == 0
+    assert run(*command, "--out", cache).code == 0
     command = ("train", "--attn", "none", "--cache", cache, "--runs", runs, "--no-probe")
-    assert gaam(*command, "--seeds", 2, "--epochs", 1).code == 0
+    assert run(*command, "--seeds", 2, "--epochs", 1).code == 0
     result, texts = next(runs.glob("none*")), [f"a {name}" for name in KEPT]
-    classes = json.loads(gaam("inspect", cache, "--json").out)["class_names"]
+    classes = json.loads(run("inspect", cache, "--json").out)["class_names"]
     assert classes == sorted(row["label"] for row in rows)
     for command in (("predict", result, *texts), ("inspect", cache), ("report", runs, "--all")):
-        outcome = gaam(*command)
+        outcome = run(*command)
         assert outcome.code == 0
         harmless(outcome.out + outcome.err)
-    for to in READERS:
+    for to in ("csv", "jsonl", "parquet"):
         out = tmp_path / f"out.{to}"
-        assert gaam("predict", result, "--file", data / "test.jsonl", "--out", out).code == 0
-        found = READERS[to](out)
+        assert run("predict", result, "--file", data / "test.jsonl", "--out", out).code == 0
+        found = rows_of(out)
         for name in ("label", "note"):
             assert [row[name] for row in found] == [row[name] for row in rows]
         assert {row["predicted"] for row in found} <= set(classes)

@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ import pytest
 import torch
 
 import gaam_cache
-from tests.contract.conftest import Outcome, files_of
-
-Gaam = Callable[..., Outcome]
+from tests.contract.conftest import Outcome, files_of, run
 
 
 class Payload:
@@ -39,7 +36,7 @@ def refused(outcome: Outcome, *codes: int) -> None:
     assert not list(Path("out").rglob("*.*[!n]")), "all there may be is a plan, in JSON"
 
 
-def test_states_are_never_unpickled(gaam: Gaam) -> None:
+def test_states_are_never_unpickled() -> None:
     payload = np.array([[Payload()] * 3] * 4, dtype=object)
     np.save("objects.npy", payload)
     np.savez("objects.npz", embeddings=payload, labels=np.array([0, 1, 0, 1]))
@@ -48,28 +45,28 @@ def test_states_are_never_unpickled(gaam: Gaam) -> None:
     for name in ("states.pkl", "states.safetensors", "states.npy", "states.npz", "states.h5"):
         Path(name).write_bytes(pickle.dumps({"embeddings": Payload(), "labels": [0, 1]}))
     for file in sorted(Path().iterdir()):
-        refused(gaam("import", f"train={file}", "--out", "out"), 1, 2, 3)
+        refused(run("import", f"train={file}", "--out", "out"), 1, 2, 3)
     pickle.loads(pickle.dumps(Payload()))
     assert Path("run").is_dir()
 
 
-def test_weights_are_never_unpickled(gaam: Gaam, encoder: Path, texts: Path, runs: Path) -> None:
+def test_weights_are_never_unpickled(encoder: Path, texts: Path, runs: Path) -> None:
     shutil.copytree(encoder, "model")
     torch.save({"embeddings.word_embeddings.weight": Payload()}, "model/pytorch_model.bin")
     extract = ("extract", "--encoder", "model", "--dataset", texts, "--limit", 4, "--out")
-    assert gaam(*extract, "whole").code == 0, "safetensors lie beside it"
+    assert run(*extract, "whole").code == 0, "safetensors lie beside it"
     Path("model/model.safetensors").unlink()
-    refused(gaam(*extract, "out"), 2)
+    refused(run(*extract, "out"), 2)
     shutil.copy("model/pytorch_model.bin", "model/model.safetensors")
-    refused(gaam(*extract, "out"), 2)
+    refused(run(*extract, "out"), 2)
     shutil.copytree(next(runs.glob("mha*")), "trained")
     for weights in Path("trained").glob("*.safetensors"):
         weights.write_bytes(pickle.dumps(Payload()))
-    refused(gaam("predict", "trained", "goal"), 3)
+    refused(run("predict", "trained", "goal"), 3)
 
 
 @pytest.mark.parametrize("kind", ["bert", "evil"])
-def test_no_code_comes_from_a_model(kind: str, gaam: Gaam, encoder: Path, texts: Path) -> None:
+def test_no_code_comes_from_a_model(kind: str, encoder: Path, texts: Path) -> None:
     shutil.copytree(encoder, "model")
     for file in ("model/evil.py", "evil.py"):
         Path(file).write_text("import os\nos.mkdir('run')\nEvil = None\n")
@@ -78,8 +75,8 @@ def test_no_code_comes_from_a_model(kind: str, gaam: Gaam, encoder: Path, texts:
         remote = {"auto_map": auto, "trust_remote_code": True, "model_type": kind}
         file.write_text(json.dumps(json.loads(file.read_text()) | remote))
     extract = ("extract", "--encoder", "model", "--dataset", texts, "--out", "out")
-    refused(gaam(*extract), 2)
-    refused(gaam(*extract, "--pool", "evil"), 2)
+    refused(run(*extract), 2)
+    refused(run(*extract, "--pool", "evil"), 2)
 
 
 def reseal(file: Path, old: str, new: str) -> None:
@@ -91,10 +88,10 @@ def reseal(file: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("up", ["../x", "/tmp/x", "x/../../x", "..", "", "a\0b"])
-def test_names_are_no_paths(up: str, gaam: Gaam, cache: Path, runs: Path, texts: Path) -> None:
+def test_names_are_no_paths(up: str, cache: Path, runs: Path, texts: Path) -> None:
     with pytest.raises(gaam_cache.GaamError):
         gaam_cache.write("out/a", {up: (np.ones((4, 2, 3), "f4"), [0, 1, 0, 1])})
-    refused(gaam("extract", "--dataset", texts, "--split", up, "--out", "out/a"), 2)
+    refused(run("extract", "--dataset", texts, "--split", up, "--out", "out/a"), 2)
     shutil.copytree(cache, "sub/cache")
     receipt = Path("sub/cache/shards/test-00000.json")
     named = json.loads(receipt.read_text())["file"]
@@ -105,6 +102,6 @@ def test_names_are_no_paths(up: str, gaam: Gaam, cache: Path, runs: Path, texts:
     for file, old in (places | {f"cache/shards/{receipt.name}": named}).items():
         reseal(Path("sub", file), old, up)
         command = ("report", "sub/run") if "run" in file else ("verify", "sub/cache")
-        assert gaam(*command).code == 3, file
+        assert run(*command).code == 3, file
         Path("sub", file).write_bytes(before[f"sub/{file}"])
     assert files_of(Path()) == before

@@ -1,4 +1,4 @@
-"""Imported once by the process that ``begun`` forks from: every command then begins in a moment."""
+"""Imported once by the process that ``at_once`` forks from: a command then begins in a moment."""
 
 import torch
 import torch._dynamo  # what is differentiated imports it
@@ -12,10 +12,5 @@ import gaam_cache
 import gaam_decoder
 
 torch.set_num_threads(1)
-LOADED = [
-    *(getattr(gaam_cache, name) for name in gaam_cache.__all__),
-    *(getattr(gaam_decoder, name) for name in gaam_decoder.__all__),
-    cli.app,
-    transformers.BertModel,
-    transformers.PreTrainedTokenizerFast,
-]
+LOADED = [getattr(part, name) for part in (gaam_cache, gaam_decoder) for name in part.__all__]
+LOADED += [cli.app, transformers.BertModel, transformers.PreTrainedTokenizerFast]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,3 +178,30 @@ def test_a_run_alone_knows_how_its_rows_were_encoded(
     predictor = gaam_decoder.load(run.path, device="cpu")
     assert predictor.encoding == whole
     assert predictor.predict(["goal bank", "robot"])
+
+
+def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
+    config: TrainConfig, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers sets the default type of every thread while it opens one in bfloat16."""
+    given, out = {"encoder": str(cache.parent / "encoder"), "device": "cpu"}, tmp_path / "cache"
+    data = str(cache.parent / "data")
+    gaam_cache.extract(ExtractConfig(dataset=data, out=out, dtype="bfloat16", **given))
+    [other] = train(replace(config, cache=out, runs=tmp_path / "other"))
+    [run] = train(config)
+    began, loaded = threading.Event(), threading.Event()
+    set_default = torch.set_default_dtype
+
+    def slowly(dtype: torch.dtype) -> None:
+        set_default(dtype)
+        if dtype == torch.bfloat16:
+            began.set()
+            loaded.wait(0.5)
+
+    monkeypatch.setattr(torch, "set_default_dtype", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(gaam_decoder.load(other.path).predict_proba, ["goal"])
+        assert began.wait(60)
+        check(run, cache)
+        loaded.set()
+        assert opening.result().shape == (1, 3)
