@@ -1,26 +1,34 @@
 """How often claims and intervals are wrong, in simulated experiments whose truth is known.
 
-    python -m tests.benchmarks.bench_error_rates [--repetitions 250] [--all]
+    python -m tests.benchmarks.bench_error_rates [--of claims] [--repetitions 250]
 
-A Markdown table: every scenario over 2, 3, 6 and 20 seeds and 50, 300 and 2,000 test rows together,
-and in brackets the worst of these. Beside the claim stands the sign-flip test over seeds alone,
-from 6 seeds on. ``labels swapped``: one pair of mechanisms that do differ, of which on every row
-chance decides which is called which.
+Markdown tables, in percent. ``--of claims``: every scenario over 2, 3, 6 and 20 seeds and 50, 300
+and 2,000 test rows together, and in brackets the worst of these. Beside the claim stands the
+sign-flip test over seeds alone, from 6 seeds on. ``labels swapped``: one pair of mechanisms that do
+differ, of which on every row chance decides which is called which. ``scores``: every score. Silent:
+no claim was made, where there is no difference and where there is one; all others are of the claims
+that were made. ``pairs``: several mechanisms, none of which differs: the smallest Holm p of all
+pairs, and Friedman's test over seeds. ``layers``: how often the interval holds the true rank
+correlation of importance and accuracy / p is below 0.05 / something is claimed / wrongly; and p
+below 0.05 of curves over depth that know nothing of each other.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tests.decoder.stats.experiments import SCENARIOS, Rates, cells, simulate, swapped
+from tests.decoder.stats import experiments, layer_experiments, many, scored_experiments
+from tests.decoder.stats.experiments import Rates
 
-HEADER = [
-    "scenario", "accuracy", "false difference", "by seeds alone", "labels swapped",
-    "by seeds alone", "false equivalence", "difference in interval", "accuracy in interval",
-]  # fmt: skip
 SWAPPED = ((6, 300), (6, 2000), (20, 2000))
-Cell = tuple[float, int, int]
+WALKS = 1000
+Line = Sequence[object]
+
+
+def percent(count: int, of: int) -> str:
+    """Of what there is."""
+    return f"{100 * count / of:.1f}" if of else "-"
 
 
 def share(found: Sequence[Rates], of: Callable[[Rates], int], *, worst: Callable = max) -> str:
@@ -31,52 +39,85 @@ def share(found: Sequence[Rates], of: Callable[[Rates], int], *, worst: Callable
     return f"{sum(shares) / len(shares):.1f} ({worst(shares):.1f})"
 
 
-def line(name: str, found: dict[Cell, Rates], of_swapped: dict[tuple[int, int], Rates]) -> str:
-    """All of one scenario."""
-    same = [rates for (difference, _, _), rates in found.items() if difference == 0]
-    by_seeds = [rates for (difference, seeds, _), rates in found.items()
-                if difference == 0 and seeds >= 6]  # fmt: skip
-    other = [rates for (difference, _, _), rates in found.items() if difference > 0]
-    every, mixed = [*found.values()], [*of_swapped.values()]
-    parts = [
-        name,
-        f"{100 * SCENARIOS[name].accuracy(0.0, first=False):.1f}",
-        share(same, lambda r: r.found),
-        share(by_seeds, lambda r: r.found_by_seeds),
-        share(mixed, lambda r: r.found),
-        share(mixed, lambda r: r.found_by_seeds),
-        share(other, lambda r: r.equivalent),
-        share(every, lambda r: r.held, worst=min),
-        share(every, lambda r: r.accuracy_held, worst=min),
-    ]
-    return f"| {' | '.join(parts)} |"
+def claims(repetitions: int) -> Iterator[Line]:
+    """Of accuracies."""
+    yield ("scenario", "accuracy", "false difference", "by seeds alone", "labels swapped",
+           "by seeds alone", "false equivalence", "difference in interval",
+           "accuracy in interval")  # fmt: skip
+    for name, scenario in experiments.SCENARIOS.items():
+        cells = experiments.cells(name)
+        found = {cell: experiments.simulate(name, *cell, repetitions) for cell in cells}
+        mixed = [experiments.swapped(name, *size, 2 * repetitions) for size in SWAPPED]
+        same = [rates for (difference, *_), rates in found.items() if difference == 0]
+        by_seeds = [rates for (d, seeds, _), rates in found.items() if d == 0 and seeds >= 6]
+        other = [rates for (difference, *_), rates in found.items() if difference > 0]
+        yield (name, f"{100 * scenario.accuracy(0.0, first=False):.1f}",
+               share(same, lambda r: r.found), share(by_seeds, lambda r: r.found_by_seeds),
+               share(mixed, lambda r: r.found), share(mixed, lambda r: r.found_by_seeds),
+               share(other, lambda r: r.equivalent),
+               share([*found.values()], lambda r: r.held, worst=min),
+               share([*found.values()], lambda r: r.accuracy_held, worst=min))  # fmt: skip
+
+
+def scores(repetitions: int) -> Iterator[Line]:
+    """Of every score."""
+    yield ("scenario", "seeds", "rows", "score", "silent", "false difference",
+           "no difference in interval", "difference in interval", "false equivalence", "power",
+           "score in interval")  # fmt: skip
+    for name in scored_experiments.SCENARIOS:
+        for size in scored_experiments.SIZES:
+            of_same, of_other = (
+                scored_experiments.simulate(name, size, repetitions, differ=differ)
+                for differ in (False, True)
+            )
+            for score, same in of_same.items():
+                other = of_other[score]
+                silent = " / ".join(percent(one.silent, repetitions) for one in (same, other))
+                held = same.value_held + other.value_held, same.with_value + other.with_value
+                yield (name, *size, score, silent, percent(same.found, same.claimed),
+                       percent(same.held, same.claimed), percent(other.held, other.claimed),
+                       percent(other.equivalent, other.claimed),
+                       percent(other.found, other.claimed), percent(*held))  # fmt: skip
+
+
+def pairs(repetitions: int) -> Iterator[Line]:
+    """Of several mechanisms."""
+    yield ("scenario", *(" x ".join(map(str, cell)) for cell in many.CELLS))
+    for name in experiments.SCENARIOS:
+        found = [many.false_alarms(name, *cell, repetitions) for cell in many.CELLS]
+        yield name, *(" / ".join(percent(n, repetitions) for n in both) for both in found)
+
+
+def layers(repetitions: int) -> Iterator[Line]:
+    """Of importance and accuracy of layers."""
+    yield ("scenario", *(" x ".join(map(str, cell)) for cell in layer_experiments.CELLS))
+    for name in layer_experiments.SCENARIOS:
+        line = [name]
+        for cell in layer_experiments.CELLS:
+            found = layer_experiments.simulated(name, *cell, repetitions)
+            counts = (percent(n, repetitions) for n in (found.p, found.claimed, found.wrong))
+            line.append(" / ".join([percent(found.held, found.defined), *counts]))
+        yield line
+    for depth in layer_experiments.DEPTHS:
+        alarms = percent(layer_experiments.walks(depth, WALKS), WALKS)
+        yield f"random walks over {depth} layers", alarms, *(["-"] * (len(line) - 2))
+
+
+TABLES = {"claims": claims, "scores": scores, "pairs": pairs, "layers": layers}
 
 
 def main() -> None:
-    """Print the table."""
+    """Print one table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--of", choices=TABLES, default="claims")
     parser.add_argument("--repetitions", type=int, default=250)
-    parser.add_argument("--all", action="store_true", help="every number of seeds and rows too")
     options = parser.parse_args()
-    print(f"| {' | '.join(HEADER)} |\n|:--|{'--:|' * (len(HEADER) - 1)}")
-    kept: dict[str, dict[Cell, Rates]] = {}
-    for name in SCENARIOS:
-        found = {cell: simulate(name, *cell, options.repetitions) for cell in cells(name)}
-        mixed = {size: swapped(name, *size, 2 * options.repetitions) for size in SWAPPED}
-        print(line(name, found, mixed), flush=True)
-        kept[name] = found
-    print(
-        f"\nPercent, the worst of all sizes in brackets; {options.repetitions} repetitions of each "
-        f"size: a rate of 5% is known to +-{100 * (0.05 * 0.95 / options.repetitions) ** 0.5:.1f}"
-    )
-    if options.all:
-        print("\n| scenario | difference | seeds | rows | found | equivalent | difference in "
-              "interval | accuracy in interval |\n|:--|--:|--:|--:|--:|--:|--:|--:|")  # fmt: skip
-        for name, found in kept.items():
-            for (difference, seeds, rows), rates in found.items():
-                counts = (rates.found, rates.equivalent, rates.held, rates.accuracy_held)
-                shares = " | ".join(f"{100 * n / rates.repetitions:.1f}" for n in counts)
-                print(f"| {name} | {100 * difference:g} | {seeds} | {rows} | {shares} |")
+    for number, line in enumerate(TABLES[options.of](options.repetitions)):
+        print(f"| {' | '.join(map(str, line))} |", flush=True)
+        if not number:
+            print(f"|:--|{'--:|' * (len(line) - 1)}")
+    error = 100 * (0.05 * 0.95 / options.repetitions) ** 0.5
+    print(f"\n{options.repetitions} repetitions of each: a rate of 5% is known to +-{error:.1f}")
 
 
 if __name__ == "__main__":

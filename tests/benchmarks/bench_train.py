@@ -50,12 +50,6 @@ from tests.benchmarks.plain_loop import PlainLoop, setting
 clock: Callable[[], float] = time.perf_counter
 """What times the contestants; ``--cpu-time`` takes the processor time of all threads instead, which
 says more than the wall clock on a machine that others use at the same moment."""
-FIRST_STEP = """
-import os, sys, time
-start = time.perf_counter()
-from tests.benchmarks import bench_train
-bench_train.first_step(sys.argv[1], start)
-"""
 
 
 def conv_flops(spec: DecoderSpec, rows: int) -> float:
@@ -178,26 +172,6 @@ def _first(subset: Subset, count: int) -> Subset:
     return replace(subset, rows=subset.rows[:count], label_N=subset.label_N[:count])
 
 
-def linearity(cache: Path, rounds: int) -> dict[str, Any]:
-    """Seconds of an epoch at three numbers of seeds, of rows, and after three numbers of epochs."""
-    spec, data, recipe = setting(cache, "gaam", "linear")
-    how = Engine(device="cpu", dtype="float32", seed_batch=16, compiled=True, why="benchmark")
-    seconds: dict[str, dict[int, float]] = {"seeds": {}, "rows": {}, "epochs": {}}
-    for seeds in (16, 32, 48):  # groups of 16
-        runs = [contestant(spec, data, recipe, how, len(g)) for g in groups_of(range(seeds), 16)]
-        figures = [sum(run() * 16 for run in runs) for _ in range(rounds)]
-        seconds["seeds"][seeds] = statistics.median(figures)
-    for rows in (1250, 2500, 4999):
-        few = replace(data, train=_first(data.train, rows))
-        run = contestant(spec, few, recipe, how, 16)
-        seconds["rows"][rows] = statistics.median([run() * 16 for _ in range(rounds)])
-    run = contestant(spec, data, recipe, how, 16)
-    for epochs in (2, 4, 8):
-        figures = [sum(run() * 16 for _ in range(epochs)) for _ in range(rounds)]
-        seconds["epochs"][epochs] = statistics.median(figures)
-    return seconds
-
-
 def accuracy(cache: Path, head: str, epochs: int, seeds: int = 10) -> dict[str, Any]:
     """Test accuracy of 10 seeds after the last epoch: ours in both arithmetics, the plain loop."""
     result: dict[str, Any] = {"epochs": epochs, "seeds": seeds}
@@ -226,33 +200,6 @@ def _mean(values: list[float]) -> dict[str, float]:
     return {"mean": statistics.mean(values), "sd": statistics.stdev(values)}
 
 
-def first_step(cache: str, start: float) -> None:
-    """Run in a process of its own: seconds from its start to the end of the first step."""
-    spec, data, recipe = setting(Path(cache), "gaam", "linear")
-    how = choose_engine(spec, recipe, torch.device("cpu"), num_seeds=16, num_rows=len(data.train))
-    few = replace(data, train=_first(data.train, recipe.batch_size))
-    group = Group(
-        spec, few, recipe, list(range(16)), loss_of=build(recipe.loss, "loss"), engine=how
-    )
-    ready = time.perf_counter()
-    group._pass(1)
-    done = time.perf_counter()
-    print(json.dumps({"total": done - start, "compile": done - ready, "on": group.compiler.works}))
-
-
-def time_to_first_step(cache: Path, folder: Path) -> dict[str, Any]:
-    """With an empty cache of compiled kernels, then with a full one."""
-    found = {}
-    for name in ("cold", "warm"):
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
-        command = [sys.executable, "-c", FIRST_STEP, str(cache)]
-        output = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        )
-        found[name] = json.loads(output.stdout.splitlines()[-1])
-    return found
-
-
 class RandomRows(Features):
     """Random states on a device."""
 
@@ -272,10 +219,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--accuracy", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
-    parser.add_argument("--kernels", type=Path, help="An empty folder for compiled kernels.")
-    parser.add_argument(
-        "--only", help="linear, conv, linearity, first-step, accuracy-linear or -conv."
-    )
+    parser.add_argument("--only", help="linear, conv, accuracy-linear or -conv.")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.cpu_time:
@@ -286,10 +230,7 @@ def main() -> None:
         parts = {
             "linear": lambda: linear(arguments.cache, arguments.rounds),
             "conv": lambda: conv(arguments.cache, arguments.rounds),
-            "linearity": lambda: linearity(arguments.cache, arguments.rounds),
         }
-        if arguments.kernels:
-            parts["first-step"] = lambda: time_to_first_step(arguments.cache, arguments.kernels)
         if arguments.accuracy:
             parts["accuracy-linear"] = lambda: accuracy(arguments.cache, "linear", 10)
             parts["accuracy-conv"] = lambda: accuracy(arguments.cache, "conv", 3)

@@ -28,7 +28,7 @@ MOST_PICTURES = 4
 """The first that are listed."""
 SMOOTH = "10 to 50"
 """Of 100 pairs of random walks over 6, 12 and 24 layers that have nothing to do with each other,
-those in which p is below 0.05, by ``python -m tests.benchmarks.bench_importance``."""
+those in which p is below 0.05, by ``python -m tests.benchmarks.bench_error_rates --of layers``."""
 SAID = {
     "together": "the more important layers are the more accurate alone",
     "opposed": "the more important layers are the less accurate alone",

@@ -26,7 +26,7 @@ MOST_SAID = 2
 ERRORS = "1 to 99"
 """Of 100 experiments in which none differ, those in which Friedman's test says otherwise: three
 and six mechanisms, 6 and 20 seeds, 300 and 2,000 rows, by
-``python -m tests.benchmarks.bench_omnibus``."""
+``python -m tests.benchmarks.bench_error_rates --of pairs``."""
 
 
 class Omnibus(Writer):

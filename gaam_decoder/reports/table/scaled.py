@@ -26,8 +26,7 @@ SCALED = ", temperature fitted"
 """Behind the name of a score of probabilities that were scaled."""
 ENOUGH = 300
 """Rows with which a temperature is 5 to 12% off (one standard deviation over data sets): 2 to 20
-classes, accuracies of 54 to 87%, by ``python -m tests.benchmarks.bench_temperature``. With fewer a
-note says how rough it is."""
+classes, accuracies of 54 to 87%, simulated. With fewer a note says how rough it is."""
 ROUGH = (0.9, 2.2)
 """What these shares are times the root of the number of rows, the smallest and the largest, from 30
 to 1,000 rows."""

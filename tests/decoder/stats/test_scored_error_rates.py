@@ -14,7 +14,7 @@ from tests.decoder.stats.scored_experiments import SCENARIOS, SCORES, Rates, sim
 
 REPETITIONS = 60
 SIZES = ((2, 50), (6, 50), (6, 300))
-"""Seeds and test rows; ``bench_score_error_rates`` has more of both."""
+"""Seeds and test rows; ``bench_error_rates --of scores`` has more of both."""
 
 pytestmark = pytest.mark.slow
 
