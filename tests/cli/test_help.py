@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,15 +83,11 @@ def test_an_option_that_became_a_key_and_one_that_is_mistyped_are_told(
     gaam: Callable[..., Outcome],
 ) -> None:
     for words, hint in (
-        (("extract", "--shard-rows", "8"), "--set shard-rows=VALUE"),
-        (("train", "--attm", "gaam"), "did you mean '--attn'?"),
-        (("trian",), "Did you mean 'train'"),
-        (("extract", "--limit"), "--limit"),
-        (("extract", "--limit", "x"), "gaam extract --help"),
-        (("predict",), "gaam predict --help"),
-        (("extract", "data.csv"), "data.csv"),
+        ("extract --shard-rows 8", "--set shard-rows=VALUE"),
+        ("train --attm gaam", "did you mean '--attn'?"),
+        ("extract --limit x", "gaam extract --help"),
     ):
-        outcome = gaam(*words)
+        outcome = gaam(*words.split())
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err.startswith("error: ")
-        assert re.search(re.escape(hint), outcome.err)
+        assert hint in outcome.err

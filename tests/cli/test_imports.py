@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -163,44 +162,24 @@ def test_nothing_unsafe_is_used() -> None:
                 pytest.fail(f"{path} uses torch.load")
 
 
+def run_without(heavy: str, *command: str) -> None:
+    """Run a command that must not import some packages."""
+    code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit as stop: assert not stop.code\n"
+    code += f"assert not set({heavy.split()}) & set(sys.modules)"
+    words = [sys.executable, "-c", code, *command]
+    subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
 def test_help_loads_neither_torch_nor_transformers() -> None:
-    code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
-    code += "heavy = {'torch', 'transformers', 'datasets', 'h5py', 'scipy'} & set(sys.modules)\n"
-    code += "assert not heavy, heavy"
     for command in ([], ["extract"], ["train"], ["ablate"], ["report"], ["inspect"], ["verify"]):
-        subprocess.run(
-            [sys.executable, "-c", code, *command, "--help"],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
+        run_without("torch transformers datasets h5py scipy", *command, "--help")
 
 
-def test_verifying_imports_neither_torch_nor_transformers(tiny_cache: Path) -> None:
-    code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit as stop: assert not stop.code\n"
-    code += "heavy = {'torch', 'transformers', 'datasets', 'huggingface_hub'} & set(sys.modules)\n"
-    code += "assert not heavy, heavy"
-    subprocess.run([sys.executable, "-c", code, "verify", str(tiny_cache)], cwd=ROOT, check=True)
-
-
-def test_training_and_reporting_never_import_transformers(tiny_cache: Path, tmp_path: Path) -> None:
-    runs = tmp_path / "runs"
-    code = "import sys, cli\ntry:\n cli.main()\nexcept SystemExit as stop: assert not stop.code\n"
-    code += "heavy = {'transformers', 'datasets', 'huggingface_hub'} & set(sys.modules)\n"
-    code += "assert not heavy, heavy"
-    options = ["--cache", str(tiny_cache), "--runs", str(runs), "--seeds", "1", "--epochs", "1"]
-    for command in (["train", *options], ["report", str(runs)], ["inspect", str(runs)]):
-        subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, check=True)
-
-
-def test_what_is_installed_has_names_of_our_own() -> None:
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    about = wheel["targets"]["wheel"]
-    there = [*about["only-include"], *about["force-include"].values()]
-    assert {name.split("/")[0] for name in there} == set(PACKAGES)
-    start = "from gaam_cache.terminal import entry; entry()"
-    shown = subprocess.run(
-        [sys.executable, "-c", start, "--help"], capture_output=True, text=True, cwd=ROOT / "tests"
-    )
-    assert shown.returncode == 0, shown.stderr
-    assert "extract" in shown.stdout
+def test_verifying_training_and_reporting_never_import_transformers(
+    tiny_cache: Path, tmp_path: Path
+) -> None:
+    cache, runs = str(tiny_cache), str(tmp_path / "runs")
+    run_without("torch transformers datasets huggingface_hub", "verify", cache)
+    train = ("train", "--cache", cache, "--runs", runs, "--seeds", "1", "--epochs", "1")
+    for command in (train, ("report", runs), ("inspect", runs)):
+        run_without("transformers datasets huggingface_hub", *command)

@@ -51,14 +51,3 @@ def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(small: Path, tmp_
     last = done.stdout.strip().splitlines()[-3:]
     classes = {"Business", "Sci/Tech", "Sports", "World"}
     assert all(line.partition(": ")[0] in classes for line in last)
-
-
-def test_every_cell_says_what_it_does() -> None:
-    text = STUDY.read_text("utf-8")
-    cells = re.split(r"(?m)^# %%", text)[1:]
-    kinds = [cell.startswith(" [markdown]") for cell in cells]
-    assert kinds == [True, False] * (len(cells) // 2)
-    for cell, prose in zip(cells, kinds, strict=True):
-        lines = cell.splitlines()[1:]
-        assert not prose or all(line.startswith("#") or not line for line in lines)
-        compile("\n".join(lines), "cell", "exec")

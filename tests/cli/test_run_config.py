@@ -118,14 +118,3 @@ def test_a_run_that_was_moved_is_read_as_before(cache: Path, gaam: Gaam, tmp_pat
     there = {path: path.stat().st_mtime_ns for path in moved.rglob("*")}
     assert gaam("train", "--config", config, "--runs", moved).code == 0
     assert {path: path.stat().st_mtime_ns for path in moved.rglob("*")} == there
-
-
-def test_a_config_that_was_changed_is_no_part_of_a_sound_run(
-    cache: Path, gaam: Gaam, tmp_path: Path
-) -> None:
-    made(cache, tmp_path / "runs", "shots")
-    config = next((tmp_path / "runs").glob("*/config.toml"))
-    config.write_text(config.read_text().replace("epochs = 2", "epochs = 3"))
-    assert gaam("verify", tmp_path / "runs").code == 3
-    config.unlink()
-    assert gaam("report", tmp_path / "runs").code == 3

@@ -93,9 +93,8 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     try:
         for command in commands:
             with (folder / f"{command[0]}.out").open("wb") as out:
-                running.append(
-                    subprocess.Popen(command, env=environ, stdout=out, stderr=out, cwd=folder)
-                )
+                started = subprocess.Popen(command, env=environ, stdout=out, stderr=out, cwd=folder)
+            running.append(started)
             if command[0] == "munged":
                 _wait(lambda: (folder / "munge.socket").exists(), running, folder)
         _wait(lambda: "idle" in _ask(["sinfo", "--noheader", "-o", "%T"], environ), running, folder)
@@ -103,20 +102,15 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         if len(running) > 1:
             _ask(["scancel", "--full", "--signal=KILL", "--user=root"], environ)
-            _wait_for_none(environ)
+            wait_for_jobs(environ, 60)
         for process in reversed(running):
             process.terminate()
             process.wait()
 
 
-def wait_for_jobs(environ: dict[str, str]) -> None:
+def wait_for_jobs(environ: dict[str, str], seconds: float = 600) -> None:
     """Until no job is left."""
-    while _ask(["squeue", "--noheader"], environ).strip():
-        time.sleep(0.2)
-
-
-def _wait_for_none(environ: dict[str, str]) -> None:
-    latest = time.monotonic() + 60
+    latest = time.monotonic() + seconds
     while _ask(["squeue", "--noheader"], environ).strip() and time.monotonic() < latest:
         time.sleep(0.2)
 

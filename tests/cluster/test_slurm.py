@@ -52,13 +52,8 @@ class Cluster(NamedTuple):
 
     def run(self, *command: object, **variables: str) -> str:
         """Run a command of SLURM and wait for all jobs; what it said."""
-        done = subprocess.run(
-            [*map(str, command)],
-            cwd=self.root,
-            env={**self.environ, **variables},
-            capture_output=True,
-            text=True,
-        )
+        words, environ = [*map(str, command)], {**self.environ, **variables}
+        done = subprocess.run(words, cwd=self.root, env=environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         slurm.wait_for_jobs(self.environ)
         return done.stdout + done.stderr
@@ -125,31 +120,19 @@ def test_a_shipped_script_makes_the_bytes_of_one_process(
     assert "error" not in said
 
 
-@pytest.mark.parametrize("how", ["scancel", "SIGKILL"])
-def test_what_a_task_that_is_ended_had_at_work_the_others_do(
-    how: str, cluster_of_slurm: Cluster, alone: dict[str, bytes]
+def test_what_a_task_that_is_killed_had_at_work_the_others_do(
+    cluster_of_slurm: Cluster, alone: dict[str, bytes]
 ) -> None:
-    out = cluster_of_slurm.root / f"ended-{how}"
-    command = ["sbatch", "--parsable", "--no-requeue", *JOBS["array"][1:]]
-    submitted = subprocess.run(
-        [*map(str, command), "extract", "--out", str(out), "--quiet"],
-        cwd=cluster_of_slurm.root,
-        env=cluster_of_slurm.environ,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    job = submitted.stdout.strip()
+    out = cluster_of_slurm.root / "killed"
+    command = ["sbatch", "--no-requeue", *JOBS["array"][1:], "extract", "--out", out, "--quiet"]
+    environ = cluster_of_slurm.environ
+    subprocess.run([*map(str, command)], cwd=cluster_of_slurm.root, env=environ, check=True)
     while not list(out.glob("shards/*.json")):
         time.sleep(0.05)
-    if how == "scancel":
-        subprocess.run(["scancel", f"{job}_1"], env=cluster_of_slurm.environ, check=True)
-    else:
-        claims = [claim.read_text() for claim in out.glob("claims/*.claim")]
-        pids = {int(pid) for text in claims for pid in re.findall(r'"pid": (\d+)', text)}
-        if pids:
-            os.kill(min(pids), signal.SIGKILL)
-    slurm.wait_for_jobs(cluster_of_slurm.environ)
+    claims = [claim.read_text() for claim in out.glob("claims/*.claim")]
+    if pids := {int(pid) for text in claims for pid in re.findall(r'"pid": (\d+)', text)}:
+        os.kill(min(pids), signal.SIGKILL)
+    slurm.wait_for_jobs(environ)
     said = cluster_of_slurm.logs()
     left = {name: of for name, of in shard_bytes(out).items() if "/." not in name}
     assert left == alone, said  # of a task that is killed a temporary file may stay
@@ -159,17 +142,10 @@ def test_what_a_task_that_is_ended_had_at_work_the_others_do(
 def test_the_chain_extracts_trains_and_reports(
     cluster_of_slurm: Cluster, alone: dict[str, bytes]
 ) -> None:
-    said = cluster_of_slurm.run("sh", SCRIPTS / "chain.sh", SBATCH_CPUS_PER_TASK="1")
-    assert "extract" in said
-    logs = cluster_of_slurm.logs()
-    assert shard_bytes(cluster_of_slurm.root / "cache") == alone, logs
-    runs = cluster_of_slurm.root / "runs"
-    assert sorted(path.name.split("-linear")[0] for path in runs.glob("[!.]*")) == [
-        "gaam",
-        "mha",
-        "none",
-    ]
-    assert not list(runs.glob(".*"))
-    page = (cluster_of_slurm.root / "runs.html").read_text()
-    assert "mha" in page
-    assert len([text for text in logs.values() if "next: gaam report" in text]) >= 1
+    cluster_of_slurm.run("sh", SCRIPTS / "chain.sh", SBATCH_CPUS_PER_TASK="1")
+    logs, root = cluster_of_slurm.logs(), cluster_of_slurm.root
+    assert shard_bytes(root / "cache") == alone, logs
+    names = {path.name.split("-linear")[0] for path in (root / "runs").iterdir()}
+    assert names == {"gaam", "mha", "none"}
+    assert "mha" in (root / "runs.html").read_text()
+    assert any("next: gaam report" in text for text in logs.values())

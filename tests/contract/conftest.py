@@ -150,7 +150,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     """The rows of a table, by readers that are none of ours."""
     if file.suffix == ".parquet":
         return list(pyarrow.parquet.read_table(file).to_pylist())
-    text = file.read_text("utf-8")
+    text = file.read_bytes().decode()
     if file.suffix == ".jsonl":
         return [json.loads(line) for line in text.split("\n")[:-1]]
     return list(csv.DictReader(StringIO(text, newline="")))

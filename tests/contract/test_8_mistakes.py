@@ -192,7 +192,9 @@ def reports_of(names: list[str], folder: Path) -> dict[str, str]:
         screens.append(run("report", result.path).out)
     for command, name in (("inspect", "0"), ("inspect", "runs"), ("runs", "runs")):
         harmless(run(command, folder / name).out)
-    reports = {to: run("report", folder / "runs", "--format", to).out for to in list(SHAPES)[:-2]}
+    told = {to: run("report", folder / "runs", "--format", to) for to in list(SHAPES)[:-2]}
+    assert {one.code for one in told.values()} == {0}, [one.err for one in told.values()]
+    reports = {to: one.out for to, one in told.items()}
     return reports | {"card": "".join(cards), "screens": "".join(screens)}
 
 
