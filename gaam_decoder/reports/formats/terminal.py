@@ -18,6 +18,7 @@ from gaam_decoder.reports.notes.notes import caused
 from gaam_decoder.reports.table import final_models, layout
 from gaam_decoder.reports.table.base import SEPARATE, Format, Table
 from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.table.scaled import SCALED
 from gaam_decoder.reports.writing import sheets
 from gaam_decoder.reports.writing.section import Section, sections
 
@@ -69,10 +70,11 @@ def _write(table: Table, console: Console) -> None:
     if table.rows:
         console.print(_drawn(*_cells(table), console), "")
     heads = {row.head for row in table.rows if not table.shows_head(row)}
-    versus = f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
-    below = [f"head {brief(heads.pop())}; {HOW}{versus}"] if heads else [f"{HOW}{versus}"]
-    below = [*filter(None, [*below * bool(table.rows), layout.left_out(table)])]
-    for line in [*below, *final_models.lines(table)]:
+    head = f", head {brief(heads.pop())}" if heads else ""
+    how = sheets.accuracies(table).caption + head + f"; {HOW}" if table.rows else ""
+    how += SCALED if table.temperature and SCALED not in how else ""
+    how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
+    for line in filter(None, [how, layout.left_out(table), *final_models.lines(table)]):
         _say(console, line)
     notes = caused(table)
     for note in notes[:MOST_NOTES]:

@@ -69,6 +69,9 @@ def caused(table: Table) -> list[str]:
         *tuned.doubts(table),
         *few_choose(table),
         *pairs_of_layers(table),
+        *shuffled(table),
+        *drawn(table),
+        *weighted(table),
         *(() if _controlled(table) else controls(table.rows)),
     ]
 
@@ -85,13 +88,10 @@ def _explained(table: Table) -> list[str]:
     selects = sorted({row.select for row in table.rows} - {"test"})
     return [
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
-        *weighted(table),
-        *drawn(table),
         *fitted_states(table),
         f"majority class alone: {_of_accuracy(table)}{percent(table.majority_accuracy)}%",
         *(controls(table.rows) if _controlled(table) else ()),
         *tuned.notes(table),
-        *shuffled(table),
         *probes(table),
         *_intervals(table),
         *_comparisons(table),

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gaam_decoder.attention._groups import heads_over_layers
 from gaam_decoder.reports.comparisons import literature
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table.base import Table
@@ -122,11 +121,6 @@ def test_a_file_of_the_same_name_with_the_same_classes_is_one() -> None:
 
 def test_some_layers_only_are_not_what_was_published() -> None:
     assert table_of("gaam", LLAMA, layers="19-21").published == (None,)
-
-
-def test_default_heads_are_those_of_the_mechanism() -> None:
-    for layers in range(2, 100):
-        assert literature._default_heads(layers) == heads_over_layers(layers, None)
 
 
 def test_the_published_figures_are_those_of_the_source() -> None:
