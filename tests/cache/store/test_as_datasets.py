@@ -101,6 +101,17 @@ def test_a_data_set_is_copied_once_and_never_that_of_another_cache(tmp_path: Pat
     assert len(set(first.values())) == 2
 
 
+def test_states_are_what_torch_and_numpy_take_for_an_array(cache: EmbeddingCache) -> None:
+    states = cache["train"].embeddings
+    assert (states.ndim, len(states)) == (3, ROWS)
+    np.testing.assert_array_equal(np.stack(list(states)), states[:])
+    np.testing.assert_array_equal(states.astype("f8"), states[:].astype("f8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for make in (torch.tensor, torch.as_tensor, torch.from_dlpack):
+            np.testing.assert_array_equal(make(states).numpy(), states[:])
+
+
 def test_scikit_learn_takes_a_layer_in_two_lines(cache: EmbeddingCache) -> None:
     from sklearn.linear_model import LogisticRegression
 
