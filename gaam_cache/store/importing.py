@@ -272,17 +272,14 @@ def preview_import(config: ImportConfig) -> ImportPreview:
 
 
 def import_states(config: ImportConfig, *, progress: Report | None = None) -> ImportSummary:
-    """Make a cache of the states in files, or complete one; what arrays are to ``write``.
+    """Make a cache of the states in files, or complete one: ``write``, for what a disk has.
 
     Args:
         config: which files, what to take from them, and where to.
         progress: called with (rows done, rows in all, what is going on).
 
     Raises:
-        ConfigError: what to take is not clear, or the folder holds another cache.
-        DataError: a file is damaged, or its arrays do not fit together.
-        NumericsError: a state that is no number, or that cannot be stored.
-        StorageError: the file system refused.
+        GaamError: as of ``write``; ConfigError also where it is not clear what to take.
 
     Warns:
         GaamWarning: splits share states, or a split lacks a class.

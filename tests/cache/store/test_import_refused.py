@@ -130,35 +130,6 @@ def test_the_first_number_that_is_none_is_named_wherever_it_is(given: str, tmp_p
             assert f"row {row + 1}, layer {layer + 1}, feature {feature}" in str(error)
 
 
-def test_what_the_storage_type_cannot_hold_is_refused_and_what_it_rounds_is_not(
-    tmp_path: Path,
-) -> None:
-    for storage in ("float16", "bfloat16", "float32"):
-        largest = torch.finfo(getattr(torch, storage)).max
-        wide = TRAIN.astype(np.float64)
-        wide[3, 1, 2] = largest
-        save(tmp_path / f"{storage}/train.npz", {"X": wide, "y": labels(9)})
-        out = tmp_path / f"{storage}/cache"
-        run(tmp_path / f"{storage}/train.npz", out=out, storage_dtype=storage)
-        assert float(gaam_cache.open_cache(out)["train"].embeddings[3, 1, 2]) == largest
-        wide[3, 1, 2] = largest * 1.01
-        error = refused(tmp_path, {"X": wide, "y": labels(9)}, storage_dtype=storage)
-        assert "row 4, layer 2, feature 2" in str(error)
-        assert f"cannot be stored as {storage}" in str(error)
-
-
-def test_a_layer_of_which_more_than_a_hundredth_would_vanish_is_refused(tmp_path: Path) -> None:
-    small = np.random.default_rng(0).normal(size=(250, 2, 4)).astype(np.float32)
-    small[5:7, 1] = 0
-    small[7:9, 1] = small[9, 1, :2] = 1e-12
-    error = refused(tmp_path / "f", {"X": small, "y": labels(250)}, storage_dtype="float16")
-    assert isinstance(error, NumericsError)
-    assert "layer 2" in str(error)
-    small[9, 1] = 1  # 8 of 992
-    files = save(tmp_path / "train.npz", {"X": small, "y": labels(250)})
-    run(*files, out=tmp_path / "c", storage_dtype="float16")
-
-
 def test_settings_that_cannot_be() -> None:
     for wrong in (
         {"files": ()},
