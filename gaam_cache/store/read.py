@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -282,6 +282,28 @@ class ShardedArray:
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Row by row; some are read at a time."""
+        for start in range(0, len(self), 64):
+            yield from self[start : start + 64]
+
+    def astype(self, dtype: Any) -> NDArray[Any]:
+        """The whole array in memory, of that type."""
+        return self[:].astype(dtype, copy=False)
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        """The whole array in memory, as ``torch.tensor`` takes it."""
+        return self[:].__dlpack__(**asked)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """That is the CPU's."""
+        return self[:0].__dlpack_device__()
 
     def keeping(self, positions: Sequence[int]) -> ShardedArray:
         """The same rows with only these positions of the second axis (layers, from 0).
