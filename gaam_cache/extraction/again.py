@@ -151,7 +151,7 @@ def _check_decoders(encoding: Encoding) -> None:
     """What makes samples or pixels of files must be what it was."""
     found: dict[str, Any] = {}
     if encoding.decoders:
-        found = plugins.load(MEDIA, encoding.kind, kind="kind of files").versions()
+        found = plugins.load(MEDIA, encoding.kind, kind="kind of files").decoders()
     what = f"rows of {encoding.kind} are decoded by other versions"
     _check_same(found, encoding.decoders, what, encoding)
 

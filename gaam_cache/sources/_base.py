@@ -6,8 +6,8 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import Any, ClassVar, Self, overload
+from itertools import compress, islice
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -27,37 +27,22 @@ class Strings(Sequence[str]):
     """Strings in an Arrow array: their bytes and eight more each, whatever Python would take."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        chunks, chunk = [], []
-        for value in values:
-            chunk.append(value)
-            if len(chunk) == CHUNK_ROWS:
-                chunks.append(pa.array(chunk, pa.large_string()))
-                chunk = []
-        self._array = pa.concat_arrays([*chunks, pa.array(chunk, pa.large_string())])
+        left, chunks = iter(values), [pa.array([], pa.large_string())]
+        while chunk := list(islice(left, CHUNK_ROWS)):
+            chunks.append(pa.array(chunk, pa.large_string()))
+        self._array = pa.concat_arrays(chunks)
 
     def __len__(self) -> int:
         return len(self._array)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            found: list[str] = self._array[index].to_pylist()
-            return found
-        return str(self._array[range(len(self))[index]].as_py())
+            return self._array[index].to_pylist()
+        return self._array[range(len(self))[index]].as_py()
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), CHUNK_ROWS):
             yield from self[start : start + CHUNK_ROWS]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +70,7 @@ class Rows(ABC):
     labelled: bool = True
     """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
     units: Sequence[int] = ()
-    """Which sound or text of the data every row is a piece of, where pieces are rows."""
+    """Which sound of the data every row is a piece of, where pieces are rows."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -106,22 +91,21 @@ class Rows(ABC):
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
 
-    def decoders(self) -> dict[str, str]:
+    @classmethod
+    def decoders(cls) -> dict[str, str]:
         """What makes samples or pixels of bytes, and in which version: it decides them."""
         return {}
 
     def chosen(self, mask: Sequence[bool]) -> Self:
         """The rows of which ``mask`` says so, in order."""
+        chosen = compress(self.inputs, mask)
         return replace(
             self,
-            inputs=self._inputs(compress(self.inputs, mask)),
+            inputs=Strings(chosen) if isinstance(self.inputs, Strings) else list(chosen),
             labels=list(compress(self.labels, mask)),
             kept={name: Strings(compress(of, mask)) for name, of in self.kept.items()},
             units=list(compress(self.units, mask)),
         )
-
-    def _inputs(self, inputs: Iterable[Any]) -> Sequence[Any]:
-        return list(inputs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +114,6 @@ class Texts(Rows):
 
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "text"
-    inputs: Sequence[str]
 
     def contents(self) -> Iterator[bytes]:
         """UTF-8."""
@@ -149,9 +132,6 @@ class Texts(Rows):
     def excerpt(self, row: int) -> str:
         """The beginning of a text."""
         return excerpt(self.inputs[row])
-
-    def _inputs(self, inputs: Iterable[str]) -> Strings:
-        return Strings(inputs)
 
 
 class Source(ABC):
@@ -189,11 +169,3 @@ def find_source(dataset: str) -> Source:
         source: Source = min(claiming, key=lambda one: one[0])[1]()
         return source
     raise ConfigError(f"no source can read the data set '{dataset}'")
-
-
-def rows_of_kind(kind: str) -> type[Rows]:
-    """What holds rows of a kind: texts, or sounds or pictures."""
-    if kind == Texts.kind:
-        return Texts
-    rows: type[Rows] = plugins.load(MEDIA, kind, kind="kind of files").rows
-    return rows

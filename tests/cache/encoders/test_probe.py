@@ -101,16 +101,6 @@ def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(named: bool, tmp_path:
         torch.testing.assert_close(together[row], encoder.encode([ids])["mean"][0])
 
 
-def test_a_text_beyond_the_vocabulary_is_refused_by_token(
-    encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = saved(transformers.BertConfig(**SIZES | {"vocab_size": 9}), tmp_path / "small")
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
-    encoder.load()
-    with pytest.raises(ConfigError, match=r"token 19(.|\n)*embeddings for 9"):
-        encoder.encode([[2, 19, 3]])
-
-
 def test_lengths_reach_beyond_every_window_that_a_configuration_names() -> None:
     named = {
         "sliding_window": 100,

@@ -16,7 +16,6 @@ import transformers
 import gaam_cache
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import DataError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.tokenizers_of import KINDS, save
@@ -153,23 +152,6 @@ def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(
         gaam_cache.extract(config)
     assert "train.jsonl" in str(caught.value)
     assert "row 3" in str(caught.value)
-
-
-def test_only_a_prompt_that_is_there_is_in_the_fingerprint(folder: Path, tmp_path: Path) -> None:
-    def identity(**options: Any) -> dict[str, Any]:
-        return TextEncoder.open(ExtractConfig(encoder=str(folder), **options)).identity()
-
-    plain = identity()
-    assert not {"prompt", "pool_over"} & plain.keys()
-    assert identity(prompt="{text}") == plain
-    assert identity(prompt="a {text}") == plain | {"prompt": "a {text}"}
-    assert identity(pool_over="text") == plain | {"pool_over": "text"}
-    for written in ("a {text}\nb", "a {text}\nb\n", "a {text}\nb\r\n"):
-        (tmp_path / "prompt.txt").write_bytes(written.encode())
-        found = identity(prompt_file=tmp_path / "prompt.txt")
-        assert found == plain | {"prompt": "a {text}\nb"}
-    (tmp_path / "prompt.txt").write_text("a {text}\n\n")
-    assert identity(prompt_file=tmp_path / "prompt.txt")["prompt"] == "a {text}\n"
 
 
 def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,8 @@ class Drawn:
         return hashlib.sha256(repr(self.array.shape).encode() + self.array.tobytes()).digest()
 
     @property
-    def blob(self) -> SimpleNamespace:
-        return SimpleNamespace(where=f"a picture of {self.width} x {self.height}")
+    def where(self) -> str:
+        return f"a picture of {self.width} x {self.height}"
 
     def pixels(self) -> NDArray[np.uint8]:
         return self.array
