@@ -7,14 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
+from gaam_cache.sources._divide import held_out
 from gaam_cache.terminal import Report, silent
 
 NO_LABEL = ""
@@ -96,17 +99,6 @@ class Rows(ABC):
         """What makes samples or pixels of bytes, and in which version: it decides them."""
         return {}
 
-    def chosen(self, mask: Sequence[bool]) -> Self:
-        """The rows of which ``mask`` says so, in order."""
-        chosen = compress(self.inputs, mask)
-        return replace(
-            self,
-            inputs=Strings(chosen) if isinstance(self.inputs, Strings) else list(chosen),
-            labels=list(compress(self.labels, mask)),
-            kept={name: Strings(compress(of, mask)) for name, of in self.kept.items()},
-            units=list(compress(self.units, mask)),
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts(Rows):
@@ -141,21 +133,70 @@ class Source(ABC):
     """Sources are asked in ascending order whether a data set is theirs."""
     is_path: ClassVar[bool] = False
     """Whether ``dataset`` is a path, which means something else in another folder."""
+    has_revisions: ClassVar[bool] = False
+    """Whether what it reads is kept under revisions, of which one may be named."""
+    _parts: dict[str, Rows] | None = None
 
     @classmethod
     @abstractmethod
     def claims(cls, dataset: str) -> bool:
         """Whether this source is the one to read ``dataset``."""
 
-    @abstractmethod
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """All rows of one split; ``report`` is told how many there are so far.
+
+        With a ``test_fraction`` there is one split, of which 'train' and 'test' are made; it is
+        read once, so that both are of the same content.
 
         Raises:
             NotFoundError: no such file, data set or split.
             ConfigError: no such column.
             DataError: a row cannot be used; says which.
         """
+        if not self.has_revisions and config.dataset_revision is not None:
+            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
+        if config.test_fraction is None:
+            return self.rows(config, split, report)
+        if self._parts is None:
+            self._parts = _divided(self.rows(config, split, report), config, config.test_fraction)
+        return self._parts[split]
+
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+        """All rows of one split, or of the only one where there is a ``test_fraction``."""
+        raise NotImplementedError
+
+
+def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
+    """The splits 'train' and 'test'; rows keep their order.
+
+    Of what is several rows, such as the pieces of a sound, all are in one split. Rows that were
+    left out count as of 'train'.
+    """
+    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
+    labels = [rows.labels[row] for row in first_U.tolist()]
+    test_N = held_out(labels, fraction, config.split_seed)[of_N]
+    if not test_N.any():
+        raise DataError(
+            "there is nothing to hold out for testing",
+            expected="a class with two rows at least",
+            found=f"{len(labels):,} rows of as many classes",
+            where=rows.origin,
+        )
+    parts = {}
+    for split, chosen_N in (("train", ~test_N), ("test", test_N)):
+        mask = (chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))).tolist()
+        inputs = compress(rows.inputs, mask)
+        parts[split] = replace(
+            rows,
+            inputs=Strings(inputs) if isinstance(rows.inputs, Strings) else list(inputs),
+            labels=list(compress(rows.labels, mask)),
+            kept={name: Strings(compress(of, mask)) for name, of in rows.kept.items()},
+            units=list(compress(rows.units, mask)),
+            origin=f"{rows.origin}, {split}",
+            skipped=rows.skipped if split == "train" else (),
+        )
+    return parts
 
 
 def find_source(dataset: str) -> Source:

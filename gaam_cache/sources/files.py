@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
-from gaam_cache.hub.fetch import hub_only
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import SUFFIXES, choose, open_table
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 
 class FileSource(Source):
@@ -21,28 +19,19 @@ class FileSource(Source):
     priority: ClassVar[int] = 2
     is_path: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._divided = Divided()
-
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """Whatever exists, and whatever is written like a path."""
         there = Path(dataset).expanduser().exists()
         return there or dataset.startswith((".", "/", "~")) or dataset.endswith(SUFFIXES)
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the file that holds ``split``."""
-        if config.dataset_revision is not None:
-            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         path = _file_of(config, split)
-
-        def rows() -> Rows:
-            table, origin = open_table(path, config), str(path)
-            label = None if split in config.unlabelled else config.label_column
-            columns = choose(table, config, label, origin)
-            return collect(table, columns, config, origin=origin, folder=path.parent, report=report)
-
-        return self._divided.read(config, split, rows)
+        table, origin = open_table(path, config), str(path)
+        label = None if split in config.unlabelled else config.label_column
+        columns = choose(table, config, label, origin)
+        return collect(table, columns, config, origin=origin, folder=path.parent, report=report)
 
 
 def _file_of(config: ExtractConfig, split: str) -> Path:

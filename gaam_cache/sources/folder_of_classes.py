@@ -10,14 +10,12 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError
-from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import SUFFIXES, Columns, Record, Table
 from gaam_cache.sources.media._base import media
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 FILE = "file"
 """The column that can be kept: where a file lies in the folder of the data set."""
@@ -37,9 +35,6 @@ class FolderOfClasses(Source):
     priority: ClassVar[int] = 1
     is_path: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._divided = Divided()
-
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
@@ -49,30 +44,22 @@ class FolderOfClasses(Source):
         below = (inner for outer in _folders(root) for inner in (outer, *_folders(outer)))
         return any(_holds_files(folder) for folder in below)
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the files of ``split``."""
-        if config.dataset_revision is not None:
-            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
-        for name in config.keep_columns:
-            if name != FILE:
-                raise ConfigError(
-                    f"no column '{name}'",
-                    expected=f"'{FILE}', the path in the folder of the data set",
-                    found=f"--keep-column {name}",
-                    hint="name files, classes and more in a CSV file: --file-column",
-                )
+        if others := [name for name in config.keep_columns if name != FILE]:
+            raise ConfigError(
+                f"no column '{others[0]}'",
+                expected=f"'{FILE}', the path in the folder of the data set",
+                found=f"--keep-column {others[0]}",
+                hint="name files, classes and more in a CSV file: --file-column",
+            )
         root, label = Path(config.dataset).expanduser(), "label"
         folder = _folder_of(config, root, split)
-        columns = Columns(
-            (FILE,), None if split in config.unlabelled else label, config.keep_columns, True
-        )
+        of_class = None if split in config.unlabelled else label
+        columns = Columns((FILE,), of_class, config.keep_columns, of_files=True)
         table = Table([FILE, label], lambda columns: _records(root, folder, columns))
-
-        def rows() -> Rows:
-            found = collect(table, columns, config, origin=str(root), folder=root, report=report)
-            return replace(found, origin=str(folder))
-
-        return self._divided.read(config, split, rows)
+        rows = collect(table, columns, config, origin=str(root), folder=root, report=report)
+        return replace(rows, origin=str(folder))
 
 
 def _shown(name: str) -> bool:

@@ -12,9 +12,8 @@ from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
 from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import Columns, Record, Table, choose
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 
 class HubSource(Source):
@@ -25,23 +24,19 @@ class HubSource(Source):
     """
 
     priority: ClassVar[int] = 3
+    has_revisions: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._asked: tuple[str, HubError | None] | None = None
-        self._divided = Divided()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
         """Everything that the others left."""
         return True
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Download (or take from the local copy) and read one split."""
         wanted = None if config.test_fraction is not None else split
-        return self._divided.read(config, split, lambda: self._read(config, wanted, split, report))
-
-    def _read(self, config: ExtractConfig, wanted: str | None, split: str, report: Report) -> Rows:
-        """One split; where none is named, the only one."""
         name = config.dataset
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit

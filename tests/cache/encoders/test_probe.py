@@ -29,32 +29,8 @@ SIZES = {
 }
 
 
-def phi3_long_rope(switch: int) -> Any:
-    scaling = {
-        "rope_type": "longrope",
-        "rope_theta": 10000.0,
-        "original_max_position_embeddings": switch,
-        "short_factor": [1.0] * 4,
-        "long_factor": [4.0] * 4,
-    }
-    return transformers.Phi3Config(
-        **SIZES,
-        num_key_value_heads=2,
-        rope_parameters=scaling,
-        original_max_position_embeddings=switch,
-    )
-
-
 def saved(config: Any, folder: Path) -> Path:
     return architectures.save(architectures.draw(config), folder)
-
-
-@pytest.mark.parametrize("switch", [2, 63, 64, 100])
-def test_wherever_positions_switch_it_is_seen(switch: int, tmp_path: Path) -> None:
-    folder = saved(phi3_long_rope(switch), tmp_path / "encoder")
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), max_length=130))
-    encoder.load()
-    assert encoder.batching == "equal lengths"
 
 
 @pytest.mark.parametrize("pad", [0, 2, 3], ids=["padding", "first of a text", "last of a text"])
