@@ -186,7 +186,7 @@ def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
             continue
         found: Any
         try:
-            found = json.loads(line)
+            found = json.loads(line, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             found = error
         if not isinstance(found, dict):
@@ -194,6 +194,14 @@ def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
             one = "one JSON object on each line"
             found = DataError("a line is no JSON object", expected=one, found=said)
         yield f"line {number}", found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {excerpt(max(keys, key=keys.count))} stands twice")
+    return found
 
 
 def _parquet(path: Path) -> Table:

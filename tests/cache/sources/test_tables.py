@@ -126,6 +126,7 @@ BAD = [
     ("jsonl", '{"label": null, "text": "b"}\n', "line 1"),
     ("jsonl", '{"label": [1], "text": "b"}\n', "line 1"),
     ("jsonl", '{"label": "a", "text": "\\ud800"}\n', "line 1"),
+    ("jsonl", '{"label": "a", "text": "b", "label": "c"}\n', "line 1"),
     ("jsonl", "", "line 1"),
     ("parquet", "PAR1 and no more", "train.parquet"),
 ]
