@@ -7,11 +7,11 @@ import os
 import tempfile
 import threading
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,8 +25,8 @@ from gaam_cache.sources._table import Record
 
 HEAD_BYTES = 64
 """That say of which kind a file is."""
-AHEAD = 8
-"""Files for every thread that are decoded together."""
+AHEAD = 4
+"""Files for every thread that are decoded and not yet asked for."""
 STORED = "gaam-rows-"
 _STORES: list[Any] = []
 """Temporary files of what tables hold themselves; they go with the process."""
@@ -138,18 +138,21 @@ class Files:
     ) -> Iterator[tuple[str, Any, Sequence[Any] | DataError]]:
         """Every record with the inputs that it names, in order; several threads decode them."""
         threads = max(1, len(cores()) // workers_here())
-        left = iter(records)
+        left, waiting = iter(records), deque[tuple[str, Any, Future[Any]]]()
         with ThreadPoolExecutor(threads, "decode") as pool:
-            while some := list(islice(left, AHEAD * threads)):
-                found = pool.map(lambda one: self._inputs(one[0], one[1], columns[0]), some)
-                for (place, record), (kind, items) in zip(some, found, strict=True):
-                    self.kind = self.kind or kind
-                    if kind not in (None, self.kind):
-                        what = "a file is of another kind than the first"
-                        expected, other = f"a {self.kind.noun}", f"a {kind.noun}"
-                        yield place, record, DataError(what, expected=expected, found=other)
-                    else:
-                        yield place, record, items
+            while True:
+                while len(waiting) < AHEAD * threads and (one := next(left, None)):
+                    waiting.append((*one, pool.submit(self._inputs, *one, columns[0])))
+                if not waiting:
+                    return
+                place, record, found = waiting.popleft()
+                kind, items = found.result()
+                self.kind = self.kind or kind
+                if kind not in (None, self.kind):
+                    what = "a file is of another kind than the first"
+                    expected, other = f"a {self.kind.noun}", f"a {kind.noun}"
+                    items = DataError(what, expected=expected, found=other)
+                yield place, record, items
 
     def _inputs(
         self, place: str, record: Any, column: str
