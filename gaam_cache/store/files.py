@@ -235,15 +235,8 @@ def whole_folder(
 ) -> Iterator[Path]:
     """A new folder beside ``out`` that takes its place when all went well, and else is removed.
 
-    Args:
-        source: what is exported; the folder may lie neither in nor around it.
-        out: the folder.
-        ours: whether a folder is one of those that are made here.
-        overwrite: replace it if it is.
-
-    Raises:
-        ConfigError: something is in the way.
-        StorageError: the file system refused.
+    It may lie neither in ``source``, which is exported, nor around it. What is there already is
+    replaced only where that is asked for and it is one of ``ours``.
     """
     source, out = (Path(os.path.realpath(one.expanduser())) for one in (source, out))
     if source in (out, *out.parents) or out in source.parents:
@@ -258,14 +251,11 @@ def whole_folder(
     temporary = temporary_path(out.parent, out.name)
     with storage_errors(out, option="DIR"):
         taken = out.is_dir() and any(out.iterdir())
-        known = taken and ours(out)
-        if taken and not (overwrite and known):
+        if taken and not (overwrite and ours(out)):
             raise ConfigError(
                 f"'{out}' is there already; nothing was changed",
                 expected="a folder that is new or empty",
-                found="an earlier export" if known else "something that no export made",
-                where=str(out),
-                hint="--overwrite replaces it" if known else "name another folder",
+                hint="name another folder, or replace an earlier export by --overwrite",
             )
         make_folder(out.parent)
         try:

@@ -204,8 +204,8 @@ def _check(plan: Plan) -> None:
         raise ValueError("bad split names")
     if plan.batching not in BATCHINGS:
         raise ValueError(f"batching must be one of: {', '.join(BATCHINGS)}")
-    if (shards := plan.num_shards) > MAX_SHARDS:
-        raise ValueError(f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
+    if plan.num_shards > MAX_SHARDS:
+        raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
@@ -214,9 +214,8 @@ def write_plan(root: Path, plan: Plan) -> Plan:
     content = plan.to_json().encode()
     if len(content) > MAX_JSON_BYTES or plan.num_shards > MAX_SHARDS:
         raise ConfigError(
-            "a cache that no reader would take",
+            f"{plan.num_shards:,} shards, {len(plan.class_names):,} classes: no reader takes that",
             expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_JSON_BYTES:,} bytes",
-            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
             hint="raise shard-rows, or look at --label-column",
         )
     if write_file(path, content, exclusive=True):
@@ -225,12 +224,9 @@ def write_plan(root: Path, plan: Plan) -> Plan:
 
 
 def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
-    """The plan that is there, if its fingerprint covers these fields.
+    """The plan that is there, if its fingerprint covers these fields; else what differs is named.
 
-    Args:
-        root: folder of the cache.
-        fields: that its fingerprint has to cover.
-        dataset: how the rows are read, which the fingerprint covers by hashes of what was read.
+    ``dataset`` says how the rows are read, which is covered by hashes of what was read.
     """
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint != ours:

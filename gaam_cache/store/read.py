@@ -129,17 +129,13 @@ class ShardReader:
         raw: NDArray[np.uint8],
         keep: slice | NDArray[np.int64] | None = None,
     ) -> None:
-        """Copy rows of an array, in the order asked for.
+        """Copy rows of the array ``key`` to (N, bytes of a row), in the order asked for.
 
-        Args:
-            key: name of the array.
-            row_N: row numbers, not negative.
-            raw: where their bytes go, (N, bytes of a row in the result).
-            keep: positions of the second axis that are wanted; None: all.
+        ``keep``: positions of the second axis that are wanted; None: all.
 
         Raises:
             CacheError: a shard is damaged; it names the shard and the repair.
-            StorageError: its file may not be read.
+            StorageError: its file may not be read now.
         """
         order = np.argsort(row_N, kind="stable")
         shard_N = row_N[order] // self._plan.shard_rows
@@ -162,33 +158,22 @@ class ShardReader:
             found = entries[rows, keep]
             raw[places] = found.reshape(len(found), -1)
 
-        workers = min(MAX_THREADS, len(cores()), len(shards))
-        if raw.nbytes < THREADS_FROM_BYTES and all(self._checked[shard] for shard in shards):
-            workers = 1
         places = np.split(order, starts[1:])
-        if workers == 1:
+        if raw.nbytes < THREADS_FROM_BYTES and all(self._checked[shard] for shard in shards):
             for task in zip(shards, places, strict=True):
                 copy(*task)
-        else:
-            with ThreadPoolExecutor(workers, "read") as pool:
-                try:
-                    list(pool.map(copy, shards, places))
-                finally:
-                    pool.shutdown(cancel_futures=True)
+            return
+        with ThreadPoolExecutor(min(MAX_THREADS, len(cores()), len(shards)), "read") as pool:
+            list(pool.map(copy, shards, places))  # the first error cancels the rest
         self._memory.save()
 
     def _check(self, shard: int) -> None:
         """Make sure of one shard: what is remembered of it, else every byte."""
         receipt, name = self._receipts[shard], self._specs[shard].name
         path = self._folder / receipt.file
-        try:
-            file = identity(path)
-        except OSError as error:
-            raise_if_refused(error, path)
-            fault: str | None = f"the file cannot be read: {error}"
-        else:
-            known = self._memory.knows(file, receipt.sha256)
-            fault = None if known else shard_fault(path, receipt)
+        file, fault = identity(path), None
+        if not self._memory.knows(file, receipt.sha256):
+            fault = shard_fault(path, receipt)
         if fault is not None:
             repair = repair_command(self._root, name, extract_again(self._root, self._plan))
             raise CacheError(
@@ -236,10 +221,6 @@ class ShardedArray:
         stored = np.dtype(NUMPY_DTYPES[dtype])
         self.dtype: np.dtype[Any] = np.dtype(np.float32) if dtype == "bfloat16" else stored
 
-    def __repr__(self) -> str:
-        """Shape and type."""
-        return f"<ShardedArray {self.shape} {self.dtype}>"
-
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
@@ -286,14 +267,9 @@ class ShardedArray:
         return np.asarray(self[:], dtype=dtype)
 
     def read_into(self, row_N: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
-        """Copy rows as they are stored, without a second copy on the way.
+        """Copy rows as they are stored (bfloat16 as its bits) to (N, bytes of a row), C-contiguous.
 
-        Args:
-            row_N: row numbers, not negative; ascending ones are read in large pieces.
-            raw: where their bytes go, (N, bytes of a row), C-contiguous; bfloat16 as its bits.
-
-        Raises:
-            CacheError: a shard is damaged; it names the shard and the repair.
+        Row numbers are not negative; ascending ones are read in large pieces. Raises as indexing.
         """
         if raw.size:
             keep = None if self._keep is None else _span(self._keep)

@@ -175,15 +175,12 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
 def build_image(
     arrays: Mapping[str, tuple[str, NDArray[Any]]], attributes: Mapping[str, Any]
 ) -> tuple[bytes, dict[str, DatasetSpec]]:
-    """An HDF5 file in memory: contiguous, uncompressed, the same bytes for the same input.
+    """An HDF5 file in memory, the same bytes for the same input; and where each array lies in it.
 
     Args:
         arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
-            (n, width) bytes filled with zeros.
+            (n, width) bytes filled with zeros. They are stored contiguous, uncompressed.
         attributes: attributes of the root group.
-
-    Returns:
-        The bytes, and where each array lies in them.
     """
     import h5py
 

@@ -163,18 +163,15 @@ def verify(
     hashed = 0
     memory = CheckMemory()
     with ThreadPoolExecutor(min(MAX_THREADS, len(cores())), "verify") as pool:
-        try:
-            found = pool.map(lambda shard: _look_at(root, plan, shard, quick, memory), present)
-            for done, (shard, seen) in enumerate(zip(present, found, strict=True), start=1):
-                receipt, fault = seen
-                if receipt is not None:
-                    files[shard.name] = receipt.file
-                    hashed += 0 if quick else receipt.bytes
-                if fault is not None:
-                    faults[shard.name] = fault
-                report(done, len(present), f"shard {shard.name}")
-        finally:
-            pool.shutdown(cancel_futures=True)
+        found = pool.map(lambda shard: _look_at(root, plan, shard, quick, memory), present)
+        for done, (shard, seen) in enumerate(zip(present, found, strict=True), start=1):
+            receipt, fault = seen
+            if receipt is not None:
+                files[shard.name] = receipt.file
+                hashed += 0 if quick else receipt.bytes
+            if fault is not None:
+                faults[shard.name] = fault
+            report(done, len(present), f"shard {shard.name}")
     memory.save()
     whole = [shard for shard in present if shard.name not in faults]
     recomputed = None
