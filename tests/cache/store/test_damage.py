@@ -5,8 +5,6 @@ What the commands say of it is the contract's; here the readers are asked, and e
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,9 +16,8 @@ import pytest
 
 import gaam_cache
 from gaam_cache.errors import CacheError
-from gaam_cache.store.digest import sealed_text, unsealed
-from gaam_cache.store.plan import fingerprint
 from tests.cache.published import write_kept_cache
+from tests.cache.store.forgery import edit_json, replace_shard
 
 FILES = {
     "plan": "cache.json",
@@ -103,15 +100,6 @@ def test_quick_reads_receipts_and_sizes_alone(cache: Path) -> None:
     assert not gaam_cache.verify(cache, quick=True).good
 
 
-def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a JSON file and make its digests fit, as a writer with a mistake would."""
-    content = unsealed(json.loads(path.read_text()))
-    change(content)
-    if "fingerprint_fields" in content:
-        content["fingerprint"] = fingerprint(content["fingerprint_fields"])
-    path.write_text(sealed_text(content))
-
-
 WRONG: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
     "plan": {
         "another version": lambda plan: plan.update(format_version=2),
@@ -144,20 +132,14 @@ WRONG: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
 def test_what_does_not_fit_together_is_refused(kind: str, cache: Path, tmp_path: Path) -> None:
     for name, change in WRONG[kind].items():
         copy = Path(shutil.copytree(cache, tmp_path / name))
-        edit(copy / FILES[kind], change)
+        edit_json(copy / FILES[kind], change)
         refused(copy, name)
 
 
 def test_what_h5py_finds_must_be_what_the_receipt_says(cache: Path) -> None:
     (path,) = cache.glob(FILES["shard"])
     content = path.read_bytes()
-    path.unlink()
     for old, new in ((b"num_tokens", b"num_tokenz"), (b"gaam-shard", b"gaam-shart")):
         assert old in content
-        image = content.replace(old, new)
-        digest = hashlib.sha256(image).hexdigest()
-        about = {"file": f"train-00001-{digest[:8]}.h5", "sha256": digest}
-        edit(cache / FILES["receipt"], lambda receipt, about=about: receipt.update(about))  # type: ignore[misc]
-        (cache / "shards" / about["file"]).write_bytes(image)
-        (bad,) = gaam_cache.verify(cache).bad
-        assert "HDF5" in bad.reason or "h5py" in bad.reason or "attributes" in bad.reason
+        replace_shard(cache, "train-00001", content.replace(old, new))
+        assert len(gaam_cache.verify(cache).bad) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import NotFoundError
-from tests.cache.store.test_damage import edit
+from tests.cache.store.forgery import edit_json, replace_shard
 from tests.conftest import Outcome, build_encoder
 
 Gaam = Callable[..., Outcome]
@@ -46,16 +45,12 @@ def cache(made: Path, tmp_path: Path) -> Path:
 
 def spoil(cache: Path, key: str, index: Any, value: Any) -> None:
     """Change a number inside a shard and make its receipt agree, as a faulty writer would."""
-    receipt = cache / f"shards/{NAME}.json"
-    about = json.loads(receipt.read_text())
+    about = json.loads((cache / f"shards/{NAME}.json").read_text())
     image = bytearray((cache / "shards" / about["file"]).read_bytes())
     spec = about["datasets"][key]
     dtype, count = {"float16": "<f2", "int64": "<i8"}[spec["dtype"]], int(np.prod(spec["shape"]))
     np.frombuffer(image, dtype, count, spec["offset"]).reshape(spec["shape"])[index] = value
-    digest = hashlib.sha256(image).hexdigest()
-    name = f"{NAME}-{digest[:8]}.h5"
-    (cache / "shards" / name).write_bytes(image)
-    edit(receipt, lambda content: content.update(file=name, sha256=digest))
+    replace_shard(cache, NAME, bytes(image))
 
 
 @pytest.mark.parametrize(
@@ -117,10 +112,10 @@ def test_states_and_labels_of_another_row_are_found(cache: Path, gaam: Gaam) -> 
 
 def test_another_encoder_is_refused(cache: Path, tmp_path: Path, gaam: Gaam) -> None:
     other = build_encoder(tmp_path / "other", "bert", seed=3)
-    edit(cache / "cache.json", lambda plan: plan["encoder"].update(path=str(other)))
+    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path=str(other)))
     outcome = gaam("verify", cache, "--recompute", 1)
     assert outcome.code == 3
     assert "encoder.files.model.safetensors" in outcome.err
-    edit(cache / "cache.json", lambda plan: plan["encoder"].update(path="/nowhere"))
+    edit_json(cache / "cache.json", lambda plan: plan["encoder"].update(path="/nowhere"))
     with pytest.raises(NotFoundError, match="/nowhere"):
         gaam_cache.verify(cache, recompute_rows=1)
