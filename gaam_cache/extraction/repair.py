@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import stat
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from gaam_cache.errors import CacheError
 from gaam_cache.extraction.recorded import command_again
 from gaam_cache.import_config import maker_of
-from gaam_cache.store.files import Identity, link, storage_errors, temporary_path
+from gaam_cache.store.files import identity, link, storage_errors, temporary_path
 from gaam_cache.store.plan import Plan, ShardSpec
 from gaam_cache.store.shard import missing_shards, planned_receipt, receipt_path
 
@@ -53,9 +52,9 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
             continue
         path = receipt_path(root, shard.name)
         with storage_errors(path), suppress(FileNotFoundError):  # another one was quicker
-            status = path.lstat()
+            before = identity(path)
             fault = _fault(root, plan, shard)
-            if fault is not None and _discard(path, status):
+            if fault is not None and _discard(path, before):
                 broken[shard.name] = fault
     return broken
 
@@ -68,9 +67,9 @@ def _fault(root: Path, plan: Plan, shard: ShardSpec) -> str | None:
     return None
 
 
-def _discard(path: Path, status: os.stat_result) -> bool:
-    """Remove the receipt that had this status, and no other."""
-    if not stat.S_ISREG(status.st_mode):
+def _discard(path: Path, before: tuple[int, ...]) -> bool:
+    """Remove the receipt that was this file, and no other."""
+    if not stat.S_ISREG(path.lstat().st_mode):
         raise CacheError(
             f"'{path.name}' is not a regular file",
             expected="the receipt of a shard",
@@ -80,7 +79,7 @@ def _discard(path: Path, status: os.stat_result) -> bool:
     aside = temporary_path(path.parent, path.name)
     path.rename(aside)
     try:
-        if Identity.of(aside.lstat())[:4] == Identity.of(status)[:4]:  # a rename is a change too
+        if identity(aside)[:4] == before[:4]:  # a rename is a change too
             return True
         with suppress(FileExistsError):
             link(aside, path)

@@ -20,7 +20,7 @@ from gaam_cache.messages import (
     visible,
 )
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.files import check_elsewhere, whole_folder, write_file
+from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
@@ -150,8 +150,7 @@ def export_run(
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
     run, config, ensemble, encoding = open_run(folder, seed, cache)
-    check_elsewhere(folder, out)
-    with whole_folder(out, is_export, overwrite=overwrite) as made:
+    with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
         write_decoder(made, config, ensemble.decoder.state_dict())
         write_file(made / CARD_FILE, card(run, config, encoding).encode(), option="DIR")
         sizes = [file.stat().st_size for file in made.iterdir()]

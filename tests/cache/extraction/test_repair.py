@@ -46,7 +46,7 @@ def file_of(config: ExtractConfig, name: str = NAME) -> Path:
             lambda file, receipt: receipt.write_bytes(
                 receipt.with_name("train-00001.json").read_bytes()
             ),
-            "bad file name",
+            "or to other rows",
         ),
     ],
 )
