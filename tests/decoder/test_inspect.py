@@ -15,8 +15,8 @@ from gaam_cache.engines._claims import Claims, this_process
 from gaam_cache.errors import NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
-from gaam_decoder.runs import unfinished as checkpoint
 from gaam_decoder.runs.folders import CLAIM_FOLDER
+from gaam_decoder.training import checkpoint
 
 DEAD = 2**22 + 1
 """No process has this number."""
