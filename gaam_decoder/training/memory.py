@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import resource
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,13 +30,13 @@ def free_on(device: torch.device) -> int:
 
 
 def free_memory() -> int:
-    """Bytes of memory that this process may still take: of the machine and of its cgroup."""
+    """Bytes of memory that this process may still take: of the machine, its cgroup, its limits."""
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(0, int(min(free, free_of_cgroup())))
+    return max(0, int(min(free, free_of_cgroup(), _free_of_limits())))
 
 
 def free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
@@ -51,6 +52,19 @@ def free_of_cgroup(root: Path = Path("/sys/fs/cgroup")) -> float:
         return float("inf")
     stat = dict(line.split() for line in lines)
     return limit - used + sum(int(stat.get(name, 0)) for name in ("file", "slab_reclaimable"))
+
+
+def _free_of_limits() -> float:
+    """Of ``ulimit -v`` and ``-d``."""
+    free = float("inf")
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        for limit, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+            most = resource.getrlimit(limit)[0]
+            if most != resource.RLIM_INFINITY:
+                free = min(free, most - int(status[field].split()[0]) * 1024)
+    return free
 
 
 @functools.cache

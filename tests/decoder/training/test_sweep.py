@@ -60,7 +60,7 @@ def test_folds_are_runs_of_their_own_that_test_every_row_once(
     assert gaam_decoder.train(replace(config, fold=2))[0].path == runs[1].path
     for wrong in (names[:-1], ["one"] * len(names)):
         (tmp_path / "groups.txt").write_text("\n".join(wrong))
-        with pytest.raises(ConfigError, match=r"does not fit|two names or more in"):
+        with pytest.raises(ConfigError, match=r"does not fit|two groups or more in"):
             gaam_decoder.train(config)
 
 
