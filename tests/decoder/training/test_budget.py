@@ -117,15 +117,6 @@ def test_the_rows_are_those_of_the_documented_order() -> None:
             assert sorted(expected) == learn_N.tolist()
 
 
-def test_every_row_is_drawn_equally_often() -> None:
-    """Of 400 split seeds a quarter of the rows each: 100, and a standard deviation of 9."""
-    labels = np.arange(40) % 2
-    drawn = [draw(labels, recipe(train_rows=10, split_seed=s, select="last")) for s in range(400)]
-    counts = np.bincount(np.concatenate([learn_N for learn_N, _ in drawn]), minlength=40)
-    assert counts.sum() == 4000
-    assert (abs(counts - 100) < 4 * 9).all()
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train_rows": "61"}, r"to 60, the rows of 'train'(.|\n)*--train-rows 61"),
     ({"train_rows": "1"}, r"from 2, one row of every class"),

@@ -21,6 +21,7 @@ from gaam_decoder.specs import Spec, parse_attention, parse_head
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine, groups_of
 from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.features import Features
 from gaam_decoder.training.group import Group
@@ -203,10 +204,12 @@ def test_a_seed_that_fails_leaves_the_others_as_they_are() -> None:
         assert torch.equal(value[[0, 2]], poisoned.kept.parameters[name][[0, 2]])
 
 
-def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(tmp_path: Path) -> None:
-    from gaam_decoder.training.checkpoint import Checkpoint
-
+@pytest.mark.parametrize("scale", ["none", "dynamic"])
+def test_an_epoch_taken_up_from_a_checkpoint_ends_with_the_same_bits(
+    scale: str, tmp_path: Path
+) -> None:
     options = {"schedule": "plateau", "attention": "mha-bn", "head": "mlp", "seeds": [1, 4]}
+    options |= {"loss_scale": scale}
     whole, first, second = (group(dtype=torch.float32, **options) for _ in range(3))  # type: ignore[arg-type]
     for _ in range(5):
         whole.train_epoch()

@@ -92,15 +92,6 @@ def test_a_window_of_all_rows_is_full(case: tuple) -> None:
     )
 
 
-def test_every_row_is_as_likely_in_every_place() -> None:
-    """Mean place over 4,000 epochs, against its standard error."""
-    row_N, of, epochs = np.arange(12), recipe(4, 2), 4000
-    orders = np.stack([order_SN(row_N, of, epoch, [0])[0] for epoch in range(1, epochs + 1)])
-    place_of = np.argsort(orders, axis=1)
-    error = np.arange(12).std() / np.sqrt(epochs)
-    assert (np.abs(place_of.mean(0) - 5.5) < 4.5 * error).all()
-
-
 SIZES = [
     *((1, 1, 1, 1), (1, 5, 3, 8), (37, 5, 11, 8), (37, 5, 1, 8), (37, 5, 36, 37), (64, 8, 16, 16)),
     *((64, 8, 16, 5), (65, 8, 16, 64), (33, 40, 10, 4), (90, 3, 7, 32), (90, 3, 200, 7)),

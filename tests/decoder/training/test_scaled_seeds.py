@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.training.arithmetic import scaling
-from gaam_decoder.training.checkpoint import Checkpoint
 from tests.decoder.training.test_group import data
 from tests.decoder.training.test_scaling import _grows, group
 
@@ -38,30 +35,6 @@ def test_a_seed_whose_gradients_overflow_disturbs_no_other(attention: str, dtype
     assert poisoned.state.scaling is not None
     assert poisoned.state.scaling.scale_S[1] == scaling.START / 2**4
     assert poisoned.state.scaling.steps_S[1] == 0
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_what_was_interrupted_ends_with_the_same_bits(dtype: str, tmp_path: Path) -> None:
-    options = {"dtype": dtype, "clip_grad_norm": 1.0, "clip_order": "clip-first"}
-    options |= {"schedule": "plateau", "select": "val", "attention": "mha-bn"}
-    whole, first, second = (
-        group([1, 4], torch.inf, rows=data(torch.float32), **options)  # type: ignore[arg-type]
-        for _ in range(3)
-    )
-    for one, epochs in ((whole, 6), (first, 3)):
-        for _ in range(epochs):
-            one.train_epoch()
-    first.save(Checkpoint(tmp_path / "c.safetensors"))
-    second.resume(Checkpoint(tmp_path / "c.safetensors"))
-    for _ in range(3):
-        second.train_epoch()
-    assert {"scaling.scale_S", "scaling.good_S", "scaling.steps_S"} <= whole._tensors().keys()
-    for name, value in whole._tensors().items():
-        assert torch.equal(value, second._tensors()[name]), name
-    for ours, theirs in zip(second.members, whole.members, strict=True):
-        for entry in ours.log + theirs.log:
-            entry.pop("seconds")
-        assert ours == theirs
 
 
 def test_rows_without_a_finite_loss_are_in_no_mean() -> None:

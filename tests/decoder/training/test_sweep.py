@@ -64,24 +64,6 @@ def test_folds_are_runs_of_their_own_that_test_every_row_once(
             gaam_decoder.train(config)
 
 
-def test_without_a_compiler_the_same_is_computed_and_said(config: TrainConfig) -> None:
-    """A process that finds no compiler on its path."""
-    expected = gaam_decoder.train(config)[0]
-    code = "import sys, cli; sys.argv[0] = 'gaam'; cli.main()"
-    options = ["--cache", config.cache, "--runs", config.runs / "other", "--attn", "gaam"]
-    options += ["--seeds", "2", "--epochs", "2", "--lr", "0.01", "--set", "compile=on"]
-    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")}
-    done = subprocess.run(
-        [sys.executable, "-c", code, "train", *map(str, options)],
-        cwd=ROOT, env={**environment, "PATH": "/nowhere"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    run = gaam_decoder.load_runs(config.runs / "other")[0]
-    assert run.engine["compiled"] is False
-    assert "no C++ compiler" in run.engine["why"]
-    np.testing.assert_allclose(run.logits, expected.logits, atol=1e-5)
-
-
 def test_a_compiler_that_fails_is_a_warning_and_the_training_goes_on(
     config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
