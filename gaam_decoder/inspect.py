@@ -16,7 +16,7 @@ from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinis
 from gaam_decoder.runs.loading import check_all, sound_runs
 from gaam_decoder.runs.result import fit_in_words, repair
 from gaam_decoder.runs.tuning import on_training_rows
-from gaam_decoder.runs.unfinished import look
+from gaam_decoder.training.checkpoint import look
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,17 @@
-"""Seeds of runs that are not finished: a file for each group of seeds that are trained together.
+"""Work on seeds that no run has yet: a file for each group of seeds that are trained together.
 
 A file says of which seeds it is, how the work was begun, and how far it is: planned, after an epoch
 (a checkpoint), or done (what the seeds left behind). Several trainers may work in a folder: which
 seeds are trained together is what the first one says. A group is saved by one rename, with all its
 seeds: which seeds are trained together then never depends on when a training was interrupted.
 
-Every file carries a SHA-256 of its name and content. What is damaged, swapped or foreign counts as
-absent: its seeds are trained again, with the same bits.
+Every file carries a SHA-256 of its name and content. What is damaged or foreign counts as absent:
+its seeds are trained again, with the same bits.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 import warnings
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
     from gaam_decoder.runs.writing import SeedResult
 
+VERSION = 1
+"""Of the files."""
 SECONDS_BETWEEN_CHECKPOINTS = 2.0
 SHARE_OF_TIME = 0.05
 """Of the training that writing checkpoints may take."""
@@ -44,14 +45,13 @@ Groups = list[list[int]]
 
 
 class Checkpoint:
-    """The state of one group of seeds after its last epoch, in one file.
+    """The state of one group of seeds after its last epoch.
 
     It is written so seldom that it takes a small share of the time: what a kill costs is the
     epochs since then, never the result.
     """
 
     def __init__(self, path: Path, begun: Mapping[str, Any] | None = None) -> None:
-        """Use ``SeedStore.checkpoint``."""
         self.path = path
         self._begun = dict(begun or {})
         self._next = time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
@@ -61,7 +61,7 @@ class Checkpoint:
         """Whether it is time to write one."""
         return time.monotonic() >= self._next
 
-    def save(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    def save(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Replace what was there."""
         start = time.monotonic()
         _publish(self.path, tensors, {**self._begun, **about, "done": False})
@@ -76,41 +76,8 @@ class Checkpoint:
             return None
 
 
-def _publish(path: Path, tensors: Mapping[str, Tensor], about: dict[str, Any]) -> None:
-    """Write tensors and JSON values in one file that carries a digest of its name and content."""
-    from safetensors.numpy import save
-
-    arrays = {name: value.detach().contiguous().cpu().numpy() for name, value in tensors.items()}
-    sealed = {"sha256": _digest(path.name, arrays, about), **about}
-    write_file(path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``_publish`` wrote; ValueError where it is something else, OSError of the system."""
-    import torch
-
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise ValueError(f"{path.name} is no file")
-        with path.open("rb"), safe_open(path, "np") as file:
-            about = json.loads(file.metadata()["about"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if about.pop("sha256") != _digest(path.name, arrays, about):
-            raise ValueError(f"{path.name} is not what was written under that name")
-        return {name: torch.from_numpy(value) for name, value in arrays.items()}, about
-    except (KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError) as error:
-        raise ValueError(f"{path.name} is no file of unfinished work: {error}") from error
-
-
-def _digest(name: str, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> str:
-    parts: list[bytes | memoryview] = [json.dumps([name, about]).encode()]
-    for key, value in sorted(arrays.items()):
-        parts += [f"{key} {value.dtype} {value.shape}".encode(), value.reshape(-1).view("u1").data]
-    return digest_of(*parts)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class Left:
     """What a training that was stopped left behind."""
 
     results: dict[int, SeedResult] = field(default_factory=dict)
@@ -119,7 +86,7 @@ class Work:
     planned: Groups = field(default_factory=list)
     """Seeds that were to be trained together, of every group."""
     engines: list[dict[str, Any]] = field(default_factory=list)
-    """How it was begun, as ``SeedStore.begin`` was told; several where that has changed since."""
+    """How it was begun; several where that has changed since."""
 
     def groups(self, seeds: Sequence[int], most: int | None) -> tuple[Groups, list[int]]:
         """Seeds in groups as they were when the work was begun, and those that were in none.
@@ -136,15 +103,22 @@ class Work:
         return groups, sorted(left)
 
 
-class SeedStore:
-    """A folder with a dot before its name: groups of seeds that are finished or at work."""
+class Unfinished:
+    """The folder, with a dot before its name, of one decoder under one recipe."""
 
     def __init__(
         self, runs: Path, name: str, key: str, about: Mapping[str, Any] | None = None
     ) -> None:
-        """The folder is made when something is saved."""
         self.folder = runs / unfinished_name(name)
-        self._begun: dict[str, Any] = {"key": key, **(about or {})}
+        self._begun: dict[str, Any] = {"version": VERSION, "key": key, **(about or {})}
+
+    def _path(self, seeds: Sequence[int]) -> Path:
+        digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
+        return self.folder / f"group-{digest}.safetensors"
+
+    def _files(self) -> list[Path]:
+        """By name; none where another trainer has removed the folder at this moment."""
+        return sorted(self.folder.glob("group-*"))
 
     def begin(self, engine: dict[str, Any], groups: Groups) -> None:
         """Say how seeds are run and which are trained together, for other trainers too."""
@@ -154,13 +128,13 @@ class SeedStore:
                 about = {"seeds": group, "epochs_done": 0, "seconds": 0.0, "done": False}
                 _publish(path, {}, {**self._begun, **about})
 
-    def there(self) -> bool:
-        """Whether there is anything."""
-        return os.path.lexists(self.folder)
-
     def has(self, group: Sequence[int]) -> bool:
         """Whether the seeds of a group are finished."""
         return bool((_about(self._path(group)) or {}).get("done"))
+
+    def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:
+        """Where the group of these seeds keeps its last epoch."""
+        return Checkpoint(self._path(seeds), self._begun)
 
     def save(self, results: Sequence[SeedResult]) -> None:
         """Write the seeds of one group, in the place of their checkpoint."""
@@ -178,56 +152,38 @@ class SeedStore:
         about = {"seeds": seeds, "done": True, "results": ends}
         _publish(self._path(seeds), tensors, {**self._begun, **about})
 
-    def load(self) -> Work:
+    def load(self) -> Left:
         """What is whole; what is not is removed, with one warning that names it."""
-        work = Work()
-        damaged: dict[str, str] = {}
+        left = Left()
+        damaged: list[str] = []
         with storage_errors(self.folder, option="--runs"):
-            if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
-                damaged[self.folder.name] = "it is no folder"
-                _remove(self.folder)
             for path in self._files():
                 try:
                     tensors, about = _read(path)
-                    if about["key"] != self._begun["key"]:
-                        raise ValueError("it belongs to other runs")
-                    if about["done"]:
-                        found = {e["seed"]: _result(e, tensors) for e in about["results"]}
-                        work.results.update(found)
-                    elif about["epochs_done"]:
-                        work.at_work.append(about["seeds"])
-                    work.planned.append(about["seeds"])
-                    work.engines.append(about["engine"])
-                except (ValueError, KeyError, TypeError) as error:
-                    if os.path.lexists(path):  # else another trainer has removed it meanwhile
-                        damaged[path.name] = str(error)
-                        _remove(path)
+                    if any(about.get(name) != self._begun[name] for name in ("version", "key")):
+                        raise ValueError(f"'{path.name}' belongs to other runs")
+                except ValueError as error:
+                    if path.exists():  # else another trainer has removed it meanwhile
+                        damaged.append(str(error))
+                        path.unlink(missing_ok=True)
+                    continue
+                if about["done"]:
+                    found = {e["seed"]: _result(e, tensors) for e in about["results"]}
+                    left.results.update(found)
+                elif about["epochs_done"]:
+                    left.at_work.append(about["seeds"])
+                left.planned.append(about["seeds"])
+                left.engines.append(about["engine"])
         if damaged:
-            names = "; ".join(f"'{name}': {reason}" for name, reason in damaged.items())
             warnings.warn(
                 visible(
                     f"unfinished work in '{self.folder.absolute()}' is damaged and was removed, "
-                    f"the seeds or epochs in it are trained again ({names})"
+                    f"the seeds or epochs in it are trained again ({'; '.join(damaged)})"
                 ),
                 GaamWarning,
                 stacklevel=2,
             )
-        return work
-
-    def _files(self) -> list[Path]:
-        """By name; none where another trainer has removed the folder at this moment."""
-        try:
-            return sorted(path for path in self.folder.iterdir() if path.name[0] != ".")
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    def _path(self, seeds: Sequence[int]) -> Path:
-        digest = digest_of(" ".join(map(str, seeds)).encode())[:16]
-        return self.folder / f"group-{digest}.safetensors"
-
-    def checkpoint(self, seeds: Sequence[int]) -> Checkpoint:
-        """Where the group of these seeds keeps its last epoch."""
-        return Checkpoint(self._path(seeds), self._begun)
+        return left
 
     def remove(self, published: Set[int], *, others: bool) -> None:
         """Drop what was published; groups of other seeds, finished or at work, stay."""
@@ -237,15 +193,55 @@ class SeedStore:
                 about = _about(path) or {"seeds": []}
                 begun = about.get("done") or about.get("epochs_done")
                 if set(about["seeds"]) <= published or not (begun or others):
-                    with suppress(IsADirectoryError):
-                        path.unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
                 else:
                     left = True
             if not left and not others:
                 shutil.rmtree(self.folder, ignore_errors=True)  # what is cut off in it, too
 
 
-def _result(entry: dict[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
+def _publish(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors and JSON values in one file that carries a digest of its name and content."""
+    from safetensors.numpy import save
+
+    arrays = {name: value.detach().contiguous().cpu().numpy() for name, value in tensors.items()}
+    sealed = {"sha256": _digest(path.name, arrays, about), **about}
+    write_file(path, save(arrays, {"about": json.dumps(sealed)}), option="--runs")
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What ``_publish`` wrote; ValueError where it is something else, OSError of the system."""
+    import torch
+
+    try:
+        with safe_open(path, "np") as file:
+            about = json.loads(file.metadata()["about"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about.pop("sha256") != _digest(path.name, arrays, about):
+            raise ValueError(f"'{path.name}' is not what was written under that name")
+    except (KeyError, TypeError, AttributeError, FileNotFoundError, SafetensorError) as error:
+        raise ValueError(f"'{path.name}' is no file of unfinished work: {error}") from error
+    return {name: torch.from_numpy(value) for name, value in arrays.items()}, about
+
+
+def _digest(name: str, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> str:
+    parts: list[bytes | memoryview] = [json.dumps([name, about]).encode()]
+    for key, value in sorted(arrays.items()):
+        parts += [f"{key} {value.dtype} {value.shape}".encode(), value.reshape(-1).view("u1").data]
+    return digest_of(*parts)
+
+
+def _about(path: Path) -> dict[str, Any] | None:
+    """What a file says of itself, unchecked; None where it cannot be read at the moment."""
+    with suppress(OSError, ValueError, KeyError, TypeError, SafetensorError):
+        with safe_open(path, "np") as file:
+            about: dict[str, Any] = json.loads(file.metadata()["about"])
+        about["seeds"]
+        return about
+    return None
+
+
+def _result(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
     from gaam_decoder.runs.writing import SeedResult
 
     def below(name: str) -> dict[str, Tensor]:
@@ -261,25 +257,6 @@ def _result(entry: dict[str, Any], tensors: Mapping[str, Tensor]) -> SeedResult:
         validation_logits=own.get("validation_logits"),
         **entry,
     )
-
-
-def _remove(path: Path) -> None:
-    """Remove whatever lies there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _about(path: Path) -> dict[str, Any] | None:
-    """What a file says of itself, unchecked; None where it cannot be read at the moment."""
-    try:
-        with safe_open(path, "np") as file:
-            about: dict[str, Any] = json.loads(file.metadata()["about"])
-        about["seeds"]
-        return about
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        return None
 
 
 def claim_of(work: str, group: Sequence[int]) -> str:

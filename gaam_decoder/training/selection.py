@@ -1,14 +1,13 @@
-"""What is known of one seed of a group beside its tensors."""
+"""Which epoch of a seed is kept, at which rate it goes on, and when it has failed."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.rows.protocol import Score
 
 FACTOR = 0.1
 PATIENCE = 10
@@ -16,6 +15,25 @@ THRESHOLD = 1e-4
 SMALLEST_CHANGE = 1e-8
 SMALLEST_SCALE = 1.0
 """Of a loss, at the end of an epoch: below it gradients overflow as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Accuracy and loss of one epoch on the rows that select it."""
+
+    accuracy: float
+    loss: float
+
+    def beats(self, other: Score | None, ties: Literal["loss", "first"] = "loss") -> bool:
+        """Whether it is to be kept and not an earlier one: it has the higher accuracy.
+
+        Of two with the same accuracy that with the lower loss is kept, or the first.
+        """
+        if other is None:
+            return True
+        if ties == "first":
+            return self.accuracy > other.accuracy
+        return (self.accuracy, -self.loss) > (other.accuracy, -other.loss)
 
 
 class Scaled(NamedTuple):
@@ -55,7 +73,7 @@ class Plateau:
 
 @dataclass(kw_only=True, slots=True)
 class Member:
-    """One seed: its rate, its best epoch, its log."""
+    """What is known of one seed of a group beside its tensors: rate, best epoch, log."""
 
     seed: int
     schedule: Plateau
@@ -72,12 +90,8 @@ class Member:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Member:
         """The inverse of ``to_dict``."""
-        best = values["best"]
-        there = {
-            "schedule": Plateau(**values["schedule"]),
-            "best": None if best is None else Score(**best),
-        }
-        return cls(**(values | there))
+        best = None if values["best"] is None else Score(**values["best"])
+        return cls(**(values | {"schedule": Plateau(**values["schedule"]), "best": best}))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -92,23 +106,15 @@ class Member:
         score: Score | None,
         scaled: Scaled | None = None,
     ) -> bool:
-        """Take notice of an epoch.
+        """Take notice of an epoch: whether the weights as they are now are to be kept.
 
         A seed fails, and is trained no more, where its loss is not finite. Where losses are scaled,
         steps whose gradients are not finite are skipped and rows without a finite loss are in no
         mean, as in torch; then a seed fails where no row had one, where its scale fell below 1, and
         where no step was taken to the end.
 
-        Args:
-            recipe: says which epoch is kept.
-            epoch: from 1.
-            loss: mean over the training rows.
-            accuracy: on the training rows, when they were seen.
-            score: on the rows that select the epoch, if there are any.
-            scaled: what became of the scaling of losses, where they are scaled.
-
-        Returns:
-            Whether the weights as they are now are to be kept.
+        ``loss`` and ``accuracy`` are means over the training rows as they were seen, ``score`` is
+        of the rows that select the epoch, if there are any.
         """
         entry: dict[str, Any] = {"seed": self.seed, "epoch": epoch, "loss": loss}
         entry |= {"train_accuracy": accuracy, "lr": self.schedule.rate}
@@ -117,8 +123,13 @@ class Member:
             entry |= {"loss_scale": scaled.scale, "skipped": scaled.skipped}
         if not np.isfinite(loss):
             entry["loss"] = None
-        if why := _failure(epoch, loss, scaled, last=epoch == recipe.epochs):
+            self.failed = f"the loss became {loss} in epoch {epoch}"
+        elif scaled is not None and scaled.scale < SMALLEST_SCALE:
+            why = f"gradients overflow in epoch {epoch} even at a loss scale of {scaled.scale:g}"
             self.failed = why
+        elif scaled is not None and epoch == recipe.epochs and not scaled.steps:
+            self.failed = f"no step was taken in {epoch} epochs: gradients overflowed in all"
+        if self.failed is not None:
             return True
         keeps = score is None and epoch == recipe.epochs
         if score is not None:
@@ -128,14 +139,3 @@ class Member:
         if recipe.schedule == "plateau":
             self.schedule.watch(accuracy if score is None else score.accuracy)
         return keeps
-
-
-def _failure(epoch: int, loss: float, scaled: Scaled | None, *, last: bool) -> str | None:
-    """Why a seed cannot go on, or has nothing to show; None where it is well."""
-    if not np.isfinite(loss):
-        return f"the loss became {loss} in epoch {epoch}"
-    if scaled is not None and scaled.scale < SMALLEST_SCALE:
-        return f"gradients overflow in epoch {epoch} even at a loss scale of {scaled.scale:g}"
-    if scaled is not None and last and not scaled.steps:
-        return f"no step was taken in {epoch} epochs: gradients overflowed in all"
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import warnings
@@ -17,10 +16,9 @@ from gaam_cache import devices
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import GaamWarning
 from gaam_decoder import RunResult, TrainConfig
-from gaam_decoder.runs import unfinished as checkpoint
 from gaam_decoder.runs.result import TEST_FILE, VALIDATION_FILE, WEIGHTS_FILE
-from gaam_decoder.runs.unfinished import Checkpoint
-from gaam_decoder.training.items import plan_items
+from gaam_decoder.training import checkpoint
+from gaam_decoder.training.grid import plan_items
 
 TENSORS = (WEIGHTS_FILE, TEST_FILE, VALIDATION_FILE)
 
@@ -107,7 +105,6 @@ HARMS: dict[str, Callable[[Path, Path], object]] = {
     "appended": lambda path, other: path.write_bytes(path.read_bytes() + b"0"),
     "another group": lambda path, other: shutil.copy(next(_others(path)), path),
     "other runs": lambda path, other: shutil.copy(other / path.name, path),
-    "folder": lambda path, other: (path.unlink(), path.mkdir()),
     "link": lambda path, other: (path.unlink(), path.symlink_to(other / path.name)),
     "gone": lambda path, other: path.unlink(),
 }
@@ -136,32 +133,6 @@ def test_damage_to_unfinished_work_costs_time_and_never_changes_a_bit(
         assert not first.exists(), harm
 
 
-def test_damage_to_all_unfinished_work_is_one_warning_and_a_training_from_the_start(
-    unfinished: Place, tmp_path: Path
-) -> None:
-    place = unfinished
-    whole = bits(gaam_decoder.train(replace(place.config, runs=tmp_path / "undisturbed"))[0])
-    place.restore()
-    first, second = folders_of(place)
-    files, others = sorted(first.iterdir()), sorted(second.iterdir())
-    for file in files:
-        file.write_bytes(b"half a file")
-    found, (said,) = resumed(place)
-    assert found == whole
-    assert all(f"'{file.name}'" in said for file in files)
-    for harm in ("a file", "a link to another"):
-        place.restore()
-        shutil.rmtree(first)
-        if harm == "a file":
-            first.write_bytes(b"")
-        else:
-            first.symlink_to(second)
-        found, (said,) = resumed(place)
-        assert found == whole
-        assert "no folder" in said
-        assert sorted(second.iterdir()) == others, "what a link led to is not ours"
-
-
 def test_a_damaged_finished_group_is_trained_again_as_it_was_put_together(
     unfinished: Place, tmp_path: Path
 ) -> None:
@@ -180,24 +151,3 @@ def test_a_damaged_finished_group_is_trained_again_as_it_was_put_together(
     groups = {found.group(1) for text in seen if (found := re.search(r"seeds (\S+) epoch", text))}
     assert groups == {"0-1", "2-3", "4-5"}
     assert run.engine["seed_batch"] == 2
-
-
-def test_2000_damages_to_a_file_of_unfinished_work_are_all_seen(unfinished: Place) -> None:
-    unfinished.restore()
-    first, _ = folders_of(unfinished)
-    file = max(first.iterdir(), key=lambda path: path.stat().st_size)
-    content = file.read_bytes()
-    generator = random.Random(0)
-    assert Checkpoint(file).load() is not None
-    for _ in range(2000):
-        raw = bytearray(content)
-        match generator.randrange(3):
-            case 0:
-                raw[generator.randrange(len(raw))] ^= 1 << generator.randrange(8)
-            case 1:
-                raw = raw[: generator.randrange(len(raw))]
-            case _:
-                place = generator.randrange(len(raw))
-                raw[place:place] = generator.randbytes(generator.randrange(1, 9))
-        file.write_bytes(raw)
-        assert Checkpoint(file).load() is None

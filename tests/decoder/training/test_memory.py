@@ -14,7 +14,7 @@ from gaam_cache.terminal import as_refusal
 from gaam_decoder import TrainConfig
 from gaam_decoder.heads.lbfgs import LBFGSHead
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.room import room_for
+from gaam_decoder.training.memory import enough_memory
 from tests.decoder.training.test_group import recipe
 
 OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB. GPU 0 has none")
@@ -27,8 +27,7 @@ def refuse(error: Exception) -> Any:
     return raising
 
 
-@pytest.mark.parametrize("where", ["train_epoch", "logits", "__init__"])
-@pytest.mark.parametrize("seeds", [1, 7])
+@pytest.mark.parametrize(("where", "seeds"), [("train_epoch", 7), ("__init__", 1)])
 def test_too_little_memory_is_said_with_fewer_seeds_or_rows(
     where: str, seeds: int, tiny_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,9 +63,9 @@ def test_a_fit_that_finds_too_little_memory_says_so(
 def test_other_errors_stay_what_they_are() -> None:
     about = recipe("gaam", "linear")
     for error in (KeyError("x"), RuntimeError("shapes differ")):
-        with pytest.raises(type(error)), room_for(about, [1], "cuda:0"):
+        with pytest.raises(type(error)), enough_memory(about, [1], "cuda:0"):
             raise error
-    with pytest.raises(ConfigError, match="--device cpu"), room_for(about, [1], "mps"):
+    with pytest.raises(ConfigError, match="--device cpu"), enough_memory(about, [1], "mps"):
         raise NotImplementedError("The operator 'aten::special_erfcx.out' is not implemented")
-    with pytest.raises(NotImplementedError), room_for(about, [1], "cpu"):
+    with pytest.raises(NotImplementedError), enough_memory(about, [1], "cpu"):
         raise NotImplementedError

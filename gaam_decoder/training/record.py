@@ -27,8 +27,8 @@ from gaam_decoder.recipe import OF_STEPS
 from gaam_decoder.runs.folders import run_name
 from gaam_decoder.runs.writing import SeedResult, write_run
 from gaam_decoder.training.arithmetic.engine import Engine
-from gaam_decoder.training.items import Item
-from gaam_decoder.training.rows.data import TrainData, choosing
+from gaam_decoder.training.data import TrainData, choosing
+from gaam_decoder.training.grid import Item
 
 
 def publish(
@@ -40,17 +40,7 @@ def publish(
     cache: EmbeddingCache,
     fit: Fit | None = None,
 ) -> Path:
-    """Write a run folder.
-
-    Args:
-        item: decoder and recipe.
-        results: of all its seeds, in order.
-        data: rows.
-        engine: how seeds were run.
-        config: of the training.
-        cache: that it read.
-        fit: how a head was fitted that has no seeds.
-    """
+    """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
     recipe = item.recipe
     decoder = build_decoder(item.spec, seed=0)
     label_N = torch.empty(0, dtype=torch.int64)
@@ -119,7 +109,7 @@ def _config(
         "groups": recipe.groups and recipe.groups.to_dict()["source"],
         "final": False,
         "probe": False,
-        "device": engine.device.partition(":")[0],
+        "device": engine.kind,
         "seed_batch": engine.seed_batch,  # with compile: the last bits are of seeds together
         "compile": "on" if engine.compiled else "off",
     }
@@ -140,6 +130,7 @@ def _config(
 
 def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
     planted = planted_in(cache.plan)
+    fitted_on = cache.plan.fingerprint_fields["encoder"].get("fitted_on")
     return {
         "fingerprint": cache.fingerprint,
         "path": str(cache.root.absolute()),
@@ -152,11 +143,7 @@ def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
         "shared_texts": cache.plan.shared_texts,
         "class_names": list(cache.class_names),
         "encoding": Encoding.of(cache.plan).to_dict(),
-        **{
-            name: value
-            for name, value in cache.plan.fingerprint_fields["encoder"].items()
-            if name == "fitted_on"
-        },
+        **({} if fitted_on is None else {"fitted_on": fitted_on}),
         **({} if planted is None else {PLANTED: planted}),
     }
 
