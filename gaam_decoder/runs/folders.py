@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
-from gaam_cache.messages import nearest, visible
+from gaam_cache.messages import did_you_mean, visible
 from gaam_cache.store.digest import digest_of, short_digest
 from gaam_cache.store.plan import Plan, read_plan
 from gaam_decoder.runs.result import (
@@ -28,16 +28,12 @@ _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 _PARTIAL = ".partial"
 CLAIM_FOLDER = ".claims"
 """In a folder of runs: who trains what."""
-LONGEST_FRONT = 80
-"""Characters of the readable part of a name."""
-USUAL_NAME = "cache"
-"""What ``gaam extract`` calls a cache where nobody says otherwise."""
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     """Folder name of a run: readable in front, unambiguous behind."""
     front = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
-    return f"{front[:LONGEST_FRONT]}{ending(key, seeds)}"
+    return f"{front[:80]}{ending(key, seeds)}"
 
 
 def ending(key: str, seeds: Sequence[int]) -> str:
@@ -107,10 +103,9 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
             run = read_run(path)
             if run.key[:8] != key[:8]:
                 raise damaged_run(path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
+            found.append(run)
         except CacheError as error:
             damaged[path] = error
-        else:
-            found.append(run)
     if damaged:
         raise damaged_runs(damaged, len(named))
     return [run for run in found if run.key == key]
@@ -132,16 +127,8 @@ def damaged_runs(damaged: Mapping[Path, CacheError], total: int) -> CacheError:
 
 def near_run(path: Path) -> str | None:
     """What to do where a run is not there that was named: which name was probably meant."""
-    beside, here = path.absolute().parent, Path.cwd()
-    try:
-        folders = [one for one in beside.iterdir() if one.is_dir()]
-        there = {one.name: one for one in (*folders, *run_folders(here / "runs"))}
-    except (OSError, ValueError):
-        return None
-    found = there.get(nearest(path.name, there) or "")
-    if found is None or found == path.absolute():
-        return None
-    return f"did you mean '{found.relative_to(here) if found.is_relative_to(here) else found}'?"
+    beside = path.absolute().parent
+    return did_you_mean(path.name, [one.name for one in beside.glob("*") if one.is_dir()])
 
 
 def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
@@ -161,9 +148,14 @@ def plan_of(about: Mapping[str, Any], path: Path, cache: str | Path | None = Non
 def _found(
     about: Mapping[str, Any], path: Path, cache: str | Path | None, read: Callable[[Path], T]
 ) -> T:
+    recorded = [Path(about["path"])] if about.get("path") else []
+    names = [*(place.name for place in recorded), "cache"]
+    # beside the folder of the runs, as it is called and as it is
+    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
+    places = [*recorded, *(folder / name for folder in beside for name in names)]
     said: list[str] = []
     kind: type[GaamError] = NotFoundError
-    for folder in _places(about, path) if cache is None else [Path(cache).expanduser()]:
+    for folder in dict.fromkeys(places if cache is None else [Path(cache).expanduser()]):
         try:
             fingerprint = read_plan(folder).fingerprint
             if fingerprint == about["fingerprint"]:
@@ -185,12 +177,3 @@ def _found(
         where=f"the run {visible(str(path.absolute()))}",
         hint="name the folder of the cache with --cache",
     )
-
-
-def _places(about: Mapping[str, Any], path: Path) -> list[Path]:
-    """Folders in which the cache of a run may be, the likeliest first."""
-    recorded = [Path(about["path"])] if about.get("path") else []
-    names = [*(place.name for place in recorded), USUAL_NAME]
-    # beside the folder of the runs, as it is called and as it is
-    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
-    return list(dict.fromkeys([*recorded, *(b / name for b in beside for name in names)]))

@@ -21,6 +21,7 @@ from gaam_decoder.runs.tuning import first_runs, on_training_rows
 if TYPE_CHECKING:
     import pandas
 
+Paths = str | Path | Sequence[str | Path]
 READERS = 4
 """Threads that hash: more do not pay, and each holds a file open."""
 PACKAGE = "gaam_decoder.stats.scores"
@@ -57,7 +58,7 @@ model, which is not evaluated."""
 
 
 class Runs(list[RunResult]):
-    """What ``load_runs`` returns: a list.
+    """What ``train`` and ``load_runs`` return: a list.
 
     Args:
         runs: in order.
@@ -105,23 +106,19 @@ class Runs(list[RunResult]):
             raise ConfigError(
                 "a table of runs needs pandas", found=str(error), hint="pip install pandas"
             ) from error
-        rows, columns = list(records(self)), {}
-        for name, kind in COLUMNS.items():
-            values = [row[name] for row in rows]
-            # as Python has them: halves of characters, which a name may hold, fit in no other type
-            if kind == "category":
-                there = sorted({*values} - {None})
-                codes = [-1 if value is None else there.index(value) for value in values]
-                index = pandas.Index(there, dtype=object)
-                columns[name] = pandas.Categorical.from_codes(codes, categories=index)
-            else:
-                dtype = pandas.StringDtype("python") if kind == "string" else kind
-                columns[name] = pandas.Series(values, dtype=object).astype(dtype)
-        return pandas.DataFrame(columns)
+        rows = [
+            # half a character, of a file name that is no UTF-8, fits in no column
+            {
+                k: v.encode(errors="replace").decode() if type(v) is str else v
+                for k, v in row.items()
+            }
+            for row in records(self)
+        ]
+        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
 
 
 def load_runs(
-    path: str | Path | Sequence[str | Path],
+    path: Paths,
     *,
     attn: Texts = None,
     head: Texts = None,
@@ -202,14 +199,12 @@ def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **
     return found.selected(**asked)
 
 
-def _paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
+def _paths(path: Paths) -> list[Path]:
     several = [path] if isinstance(path, (str, Path)) else path
     return [Path(one).expanduser() for one in several]
 
 
-def sound_runs(
-    path: str | Path | Sequence[str | Path],
-) -> tuple[list[RunResult], dict[Path, CacheError]]:
+def sound_runs(path: Paths) -> tuple[list[RunResult], dict[Path, CacheError]]:
     """Finished runs of folders, and beside them what is damaged, by folder."""
     found: dict[Path, Path] = {}
     for folder in _paths(path):
@@ -253,21 +248,19 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
     for run in runs:
         of_key.setdefault(run.key, []).append(run)
     counting = {key: first_runs(same) for key, same in of_key.items()}
-    names = ("pool", "layers", "lr", "weight_decay", "loss", "select", "train_split", "test_split")
     for run in runs:
         of_run = {
-            **dict.fromkeys(COLUMNS),
+            **{name: run.recipe.get(name) for name in COLUMNS},
+            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
             "run": run.path.name,
             "attention": run.attention,
             "head": run.head,
-            **{name: run.recipe.get(name) for name in (*names, "fold", "split_seed", *DRAWN_BY)},
             "evaluated": run.evaluated,
             "on_training_rows": on_training_rows(run.recipe),
             "shuffled_labels": run.shuffled,
             "majority_accuracy": run.majority_accuracy,
             "parameters": run.parameters["total"],
             "attention_parameters": run.parameters["attention"],
-            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
             "key": run.key,
             "created": run.published,
             "path": str(run.path.absolute()),
