@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import holdings
-from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.errors import CacheError
 from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.filters import Selection, rules, select
 from gaam_decoder.runs.folders import (
     CLAIM_FOLDER,
     is_run,
-    near_run,
     run_folders,
-    unfinished_folders,
     unfinished_runs,
     work_of,
 )
-from gaam_decoder.runs.loading import check_all
+from gaam_decoder.runs.loading import find_runs
 from gaam_decoder.runs.result import CREATED_FORMAT, RunResult, read_run, repair
 from gaam_decoder.runs.tuning import on_training_rows
 
@@ -76,27 +74,13 @@ def _lines(entry: dict[str, Any]) -> tuple[str, str]:
 def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
     """Everything in folders of runs; single runs may be named too."""
     rules([], **filters | {"cache": None})  # what means nothing is said before anything is read
-    found, begun = dict[Path, Path](), dict[Path, Path]()
-    for place in (Path(path).expanduser() for path in paths):
-        runs = [place] if is_run(place) else run_folders(place)
-        partial = [] if is_run(place) else unfinished_folders(place)
-        if not runs and not partial:
-            raise NotFoundError(
-                visible(f"no runs in '{place}'"),
-                expected="a folder of runs, or a run",
-                found="no run, finished or begun" if place.is_dir() else "no such folder",
-                where=visible(str(place.absolute())),
-                hint=near_run(place) or "make one with 'gaam train', or name another folder",
-            )
-        found = {path.resolve(): path for path in runs} | found
-        begun = {path.resolve(): path for path in partial} | begun
-    sound, damaged = check_all(list(found.values()))
+    sound, damaged, begun = find_runs([Path(path).expanduser() for path in paths])
     sound, selection = select(sound, **filters)
     entries = [_finished(run) for run in sound]
     for path, damage in damaged.items():
         entries.append(_entry(path, "damaged", what=" ".join(damage.details["found"].split())))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
-    for path in begun.values():
+    for path in begun:
         work = work_of(path.name)
         who = [
             one.in_words()

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,15 +61,6 @@ EVEN = 1e6
 order is still what it was: for answers that are no better than none."""
 
 
-class Temperature(NamedTuple):
-    """By which the logits of a seed are divided."""
-
-    value: float
-    """Where none has the smallest loss: 1 if all is right, else ``EVEN`` largest logits."""
-    fitted: bool
-    """Whether there is one: see ``fit_temperature``."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
     """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
@@ -81,15 +72,19 @@ class Validation:
     rows: NDArray[np.int64]
     """Numbers in the train split, (V,)."""
 
-    def temperature(self, place: int) -> Temperature | None:
-        """Of the seed at a place, fitted on these rows; None where its answers are not finite."""
+    def temperature(self, place: int) -> tuple[float, bool] | None:
+        """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
+
+        Where none has it is 1 if all is right, else ``EVEN`` largest logits. None where answers are
+        not finite.
+        """
         logits_VC = self.logits[place]
         if not np.isfinite(logits_VC).all():
             return None
         found = fit_temperature(logits_VC, self.labels)
         if found == np.inf:
-            return Temperature(EVEN * max(1.0, float(np.abs(logits_VC).max())), fitted=False)
-        return Temperature(1.0 if found is None else found, fitted=found is not None)
+            return EVEN * max(1.0, float(np.abs(logits_VC).max())), False
+        return 1.0 if found is None else found, found is not None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -13,8 +13,9 @@ import gaam_cache
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import read_plan
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import is_run, plan_of
+from gaam_decoder.runs.folders import find_cache, is_run
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
@@ -154,7 +155,7 @@ def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None)
     """How rows are encoded, as the cache says that is named, or the run at ``path``."""
     recorded = about.get("encoding")
     if cache is not None or recorded is None:
-        return Encoding.of(plan_of(about, path, cache))
+        return Encoding.of(read_plan(find_cache(about, path, cache)))
     return Encoding.from_dict(recorded)
 
 
@@ -169,8 +170,9 @@ def _temperatures(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
         found = held.temperature(run.seeds.index(seed))
         if found is None:
             raise _no_rows(run.path, f"seed {seed}, whose answers to these rows are not finite")
-        values.append(found.value)
-        lacking += [] if found.fitted else [seed]
+        value, fitted = found
+        values.append(value)
+        lacking += [] if fitted else [seed]
     if lacking:
         _warn(
             f"no temperature has the smallest loss of seeds {spell_numbers(lacking)} of "
