@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -30,9 +29,9 @@ from gaam_decoder.runs.result import read_run
 from gaam_decoder.use.load import load
 from gaam_decoder.use.predict_config import PredictConfig
 from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
+from gaam_decoder.use.tables import Records, csv_lines, json_lines, listed, write_parquet
 
 Progress = Callable[[int, int, str], None]
-Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +189,9 @@ def predict(
                 progress(done, rows.total, "predicting")
 
         if out is None:
-            lines = _json_lines if as_list or rows.suffix == ".jsonl" else _csv_lines
+            lines = json_lines if as_list or rows.suffix == ".jsonl" else csv_lines
             pieces = lines(results())
-            for piece in _as_list(pieces) if as_list else pieces:
+            for piece in listed(pieces) if as_list else pieces:
                 if not write(piece):
                     break
         else:
@@ -201,9 +200,9 @@ def predict(
                 part = temporary_path(out.parent, out.name)
                 stack.callback(part.unlink, missing_ok=True)
                 if out.suffix == ".parquet":
-                    _write_parquet(part, results(), rows.schema)
+                    write_parquet(part, results(), rows.schema)
                 else:
-                    lines = _json_lines if out.suffix == ".jsonl" else _csv_lines
+                    lines = json_lines if out.suffix == ".jsonl" else csv_lines
                     with part.open("wb") as file:
                         file.writelines(lines(results()))
                 part.replace(out)
@@ -354,73 +353,3 @@ def _numbers(encoding: Encoding) -> dict[str, Any]:
     identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
     names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
     return {"encoder": identity} | {name: known[name] for name in names}
-
-
-def _json_lines(chunks: Iterable[Records]) -> Iterator[bytes]:
-    for records in chunks:
-        yield "".join(f"{_json(record)}\n" for record in records).encode()
-
-
-def _as_list(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """JSON lines as one list, piece by piece."""
-    before = b"[\n"
-    for piece in lines:
-        yield before + piece.rstrip(b"\n").replace(b"\n", b",\n")
-        before = b",\n"
-    yield b"\n]\n"
-
-
-def _alike(chunks: Iterable[Records]) -> Iterator[Records]:
-    """The same, whose rows have the fields of the first, as those of a table have."""
-    names: dict[str, None] = {}
-    for records in chunks:
-        names = names or dict.fromkeys(records[0])
-        for record in records:
-            if record.keys() - names.keys():
-                expected, found = ", ".join(names), ", ".join(record)
-                message, hint = "rows have other fields than the first", "--out FILE.jsonl"
-                raise DataError(message, expected=expected, found=found, hint=hint)
-        yield [dict.fromkeys(names) | record for record in records]
-
-
-def _csv_lines(chunks: Iterable[Records]) -> Iterator[bytes]:
-    for number, records in enumerate(_alike(chunks)):
-        rows = [*([] if number else [list(records[0])]), *(list(one.values()) for one in records)]
-        yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
-
-
-def _json(value: Any) -> str:
-    """JSON; DataError for what it cannot say."""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
-    except ValueError as error:
-        text, hint = "a number that JSON cannot write", "remove it, or write null"
-        raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
-
-
-def _field(value: Any) -> str:
-    """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
-    if isinstance(value, dict | list | bool):
-        value = _json(value)
-    text = "" if value is None else str(value)
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
-
-
-def _write_parquet(path: Path, chunks: Iterable[Records], schema: Any) -> None:
-    """Columns of Parquet keep their types; of others they are those of the first rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    writer = None
-    try:
-        for records in _alike(chunks):
-            if writer is None:
-                found, known = pa.Table.from_pylist(records).schema, schema or []
-                writer = pq.ParquetWriter(path, pa.schema([*known, *list(found)[len(known) :]]))
-            writer.write_table(pa.Table.from_pylist(records, schema=writer.schema))
-    except pa.ArrowException as error:
-        said, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
-        raise DataError(message, found=said, hint="--out FILE.jsonl") from error
-    finally:
-        if writer is not None:
-            writer.close()

@@ -39,15 +39,15 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.fixture
 def folder(runs: dict[str, RunResult], tmp_path: Path) -> Path:
     """One that is whole."""
-    export_run(runs["gaam + linear"].path, tmp_path / "out")
+    export_run(runs["mha + linear"].path, tmp_path / "out")
     return tmp_path / "out"
 
 
 def test_every_mechanism_and_head_comes_back_bit_for_bit(
     runs: dict[str, RunResult], tiny_cache: Path, tmp_path: Path
 ) -> None:
-    trained = {run.attention for run in runs.values()}, {run.head for run in runs.values()}
-    assert trained == (set(MECHANISMS), set(HEADS))
+    assert {run.attention.partition(":")[0] for run in runs.values()} == set(MECHANISMS)
+    assert {run.head for run in runs.values()} == set(HEADS)
     states_NLD = open_cache(tiny_cache)["test"].embeddings[:]
     x_NLD = torch.from_numpy(states_NLD).float()
     for name, run in runs.items():
@@ -73,7 +73,7 @@ def test_one_seed_is_that_seed(
     runs: dict[str, RunResult], tiny_cache: Path, tmp_path: Path
 ) -> None:
     states_NLD = open_cache(tiny_cache)["test"].embeddings[:]
-    run = runs["gaam + linear"]
+    run = runs["mha + linear"]
     export_run(run.path, tmp_path / "all")
     export_run(run.path, tmp_path / "one", seed=1)
     p_NC = gaam_decoder.load(run.path, seed=1).predict_states(states_NLD).probabilities_NC
@@ -97,7 +97,7 @@ def test_what_looks_at_other_rows_is_refused(tiny_cache: Path, tmp_path: Path) -
 
 
 def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_path: Path) -> None:
-    run, out = runs["gaam + linear"].path, tmp_path / "out"
+    run, out = runs["mha + linear"].path, tmp_path / "out"
     out.mkdir()
     export_run(run, out)  # an empty one is free
     before = (out / WEIGHTS_FILE).read_bytes()
@@ -124,7 +124,7 @@ def test_a_folder_is_there_whole_or_not_at_all(
     before = {path: path.read_bytes() for path in folder.rglob("*")}
     for out in (folder, folder.with_name("new")):
         with pytest.raises(KeyboardInterrupt):
-            export_run(runs["gaam + linear"].path, out, seed=1, overwrite=True)
+            export_run(runs["mha + linear"].path, out, seed=1, overwrite=True)
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
 

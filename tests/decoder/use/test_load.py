@@ -185,3 +185,45 @@ def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
         check(run, cache)
         loaded.set()
         assert opening.result().shape == (1, 3)
+
+
+def test_rows_that_are_none_are_refused_by_their_number(config: TrainConfig) -> None:
+    [run] = train(config)
+    predictor = gaam_decoder.load(run.path, device="cpu")
+    with pytest.raises(ConfigError, match="rows are a list"):
+        predictor.predict("goal")
+    for bad in ("", " ", "\u200b"):
+        with pytest.raises(DataError, match="empty") as caught:
+            predictor.predictions(["goal", "bank", bad], origin="mine.csv")
+        assert "mine.csv, row 3" in str(caught.value)
+    assert predictor.predict([]) == []
+    assert predictor.predict_proba([]).shape == (0, 3)
+
+
+def test_another_encoder_is_refused_when_it_is_needed(
+    config: TrainConfig, cache: Path, encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    [run] = train(config)
+    texts = ["goal bank", "robot"]
+    whole = gaam_decoder.load(run.path, device="cpu").predict_proba(texts)
+    shutil.copytree(cache.parent / "encoder", tmp_path / "moved")
+    moved = gaam_decoder.load(run.path, encoder=str(tmp_path / "moved"), device="cpu")
+    np.testing.assert_array_equal(moved.predict_proba(texts), whole)
+    other = gaam_decoder.load(run.path, encoder=str(encoders["llama"]), device="cpu")
+    assert len(other.predict_states(gaam_cache.open_cache(cache)["test"].embeddings))
+    with pytest.raises(ConfigError, match=r"another encoder(.|\n)*config.json"):
+        other.predict(texts)
+
+
+def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None:
+    x_NLD = np.random.default_rng(0).normal(size=(40, 3, 8)).astype(np.float32)
+    label_N = [0, 1] * 20
+    gaam_cache.write(
+        tmp_path / "cache", {"train": (x_NLD, label_N), "test": (x_NLD[:9], label_N[:9])}
+    )
+    [run] = train(TrainConfig(cache=tmp_path / "cache", runs=tmp_path / "runs", epochs=1))
+    predictor = gaam_decoder.load(run.path, device="cpu")
+    assert predictor.encoding is None
+    assert len(predictor.predict_states(x_NLD)) == 40
+    with pytest.raises(ConfigError, match=r"no encoder here(.|\n)*predict_states"):
+        predictor.predict(["a text"])
