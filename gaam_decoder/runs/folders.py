@@ -126,8 +126,8 @@ def damaged_runs(damaged: Mapping[Path, CacheError], total: int) -> CacheError:
 
 def near_run(path: Path) -> str | None:
     """What to do where a run is not there that was named: which name was probably meant."""
-    beside = path.absolute().parent
-    return did_you_mean(path.name, [one.name for one in beside.glob("*") if one.is_dir()])
+    beside = (one.name for one in path.absolute().parent.glob("*") if one.is_dir())
+    return did_you_mean(path.name, [name for name in beside if name != path.name])
 
 
 def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:

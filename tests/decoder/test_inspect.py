@@ -94,7 +94,7 @@ def test_who_is_at_work_and_what_is_damaged_is_told(config: TrainConfig) -> None
     gaam_decoder.train(config)
     found = inspect(config.runs)
     assert (found.complete, found.damage, len(found.to_dict()["runs"])) == (True, [], 2)
-    run = next(config.runs.glob("gaam-*"))
+    run = next(config.runs.glob("gaam*"))
     assert inspect(run).to_dict()["attention"] == "gaam"
     (run / "run.json").unlink()
     found = inspect(config.runs)
