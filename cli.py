@@ -197,12 +197,11 @@ def train(
     said: list[Path] = []
     others: list[str] = []
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-        # a finished run is said once: above the bar where there is one, else on stdout
-        above = as_json or (not quiet and sys.stdout.isatty() and sys.stderr.isatty())
 
         def say(run: "RunResult") -> None:
             said.append(run.path)
-            (progress.line if above else tell)(run.summary())
+            if not (quiet and as_json):
+                tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
 
         results = gaam_decoder.train(
             resolved, progress=progress, on_run=say, on_others=others.append

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-LONGEST_WORD = 60
-"""Of what a person wrote, in a message."""
-LONGEST_NAME = 120
-"""Characters of a name that people are shown."""
+LONGEST_WORD, LONGEST_NAME = 60, 120
+"""Characters, of what a person wrote and of a name, that a message shows."""
 MOST_CLASSES = 100
 """That a card names; of more it names so many and counts the rest."""
 MOST_MARKS = 4
@@ -27,8 +25,7 @@ _ESCAPED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories that are obeyed, or not seen: control, direction, surrogates, separators."""
 _UNSEEN = {
     *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0",
-    *map(chr, range(0xFE00, 0xFE10)),
-    *map(chr, range(0xE0100, 0xE01F0)),
+    *map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))),
 }
 """Letters and marks of other categories that leave no trace: fillers, variation selectors."""
 # what programs make links, mentions and references of, also after a backslash
@@ -85,10 +82,10 @@ def shortened(word: str) -> str:
 
 def excerpt(value: object) -> str:
     """A value in quotes and on one line; its end is cut off where it is long."""
-    if isinstance(value, str) and len(value) > LONGEST_WORD:
-        return f"{value[: LONGEST_WORD - 3]!r}..."
+    if isinstance(value, str):
+        return repr(value[: LONGEST_WORD - 3]) + "..." if value[LONGEST_WORD:] else repr(value)
     shown = repr(value)
-    return shown if isinstance(value, str) or len(shown) <= 100 else f"{shown[:97]}..."
+    return shown if len(shown) <= 100 else f"{shown[:97]}..."
 
 
 def option_of(field: str) -> str:
@@ -104,10 +101,9 @@ def nearest(
     known |= {_plain(name): name for name in valid}
     plain = _plain(word[:LONGEST_WORD])
     parts = [one for one in known if plain and (one.startswith(plain) or plain.startswith(one))]
-    swapped = [one for one in known if sorted(one) == sorted(plain)]
-    found = swapped or difflib.get_close_matches(plain, known, 1, 0.9) or parts
+    found = difflib.get_close_matches(plain, known, 1, 0.8) or parts
     # 'best' is not 'test': of a short word one letter is much
-    found = found or difflib.get_close_matches(plain, known, 1, 0.8 if len(plain) < 5 else 0.6)
+    found = found or difflib.get_close_matches(plain, known, 1, 0.6)[: len(plain) > 4]
     return known[found[0]] if found else None
 
 
@@ -169,10 +165,10 @@ def pipes(header: Sequence[str], lines: Iterable[Sequence[str]], left: Sequence[
 
 
 def front_matter(values: Mapping[str, Any], slots: Mapping[str, str]) -> list[str]:
-    """The YAML at the beginning of a card.
+    """The YAML at the beginning of a card, without values that are empty.
 
     Args:
-        values: strings, lists of them, and lists of mappings of strings; empty ones are left out.
+        values: of JSON.
         slots: key -> what a person has to say there, as comments.
     """
     import yaml

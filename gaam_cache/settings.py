@@ -26,8 +26,14 @@ from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import did_you_mean, option_of, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
-TYPES = {bool: "true|false", int: "N", float: "NUMBER", Path: "PATH"}
+KINDS: dict[Any, tuple[str, str, tuple[type, ...]]] = {
+    bool: ("true|false", "true or false", (bool,)),
+    int: ("N", "a whole number", (int, str)),
+    float: ("NUMBER", "a number", (int, float, str)),
+    str: ("TEXT", "text", (str,)),
+    Path: ("PATH", "path", (str, Path)),
+}
+"""What a list of settings calls a type, what people call it, and what may stand for it."""
 Config = TypeVar("Config")
 
 
@@ -59,118 +65,45 @@ def resolve(
     Raises:
         ConfigError: an unknown key or preset, a key twice, or a value of the wrong type.
     """
-    options = {key: value for key, value in given.items() if value is not None}
-    layers = [("--set", pairs(sets or ())), ("the command line", options)]
-    if config_file is not None:
-        layers.insert(0, (str(config_file), _read(config_file, section)))
+    layers: list[tuple[str, Mapping[str, Any]]] = []
     if preset is not None:
         if preset not in (known := preset_names(section)):
             raise plugins.unknown("preset", preset, known, where=f"presets for gaam {section}")
         file = data_path() / "presets" / f"{preset}.toml"
-        layers.insert(0, (f"preset '{preset}'", _read(file, section)))
+        layers.append((f"preset '{preset}'", _read(file, section)))
+    if config_file is not None:
+        layers.append((str(config_file), _read(config_file, section)))
+    options = {key: value for key, value in given.items() if value is not None}
+    layers += [("--set", pairs(sets or ())), ("the command line", options)]
     there: dict[str, Field[Any]] = {}
     for field in fields(cls):  # type: ignore[arg-type]
         there |= {field.name: field, key_of(field).replace("-", "_"): field}
-    hints = typing.get_type_hints(cls)
-    values: dict[str, Any] = {}
+    hints, values = typing.get_type_hints(cls), {}
     for where, layer in layers:
         written = set(options) if where == "--set" else set()
         for key, value in layer.items():
-            if key.replace("-", "_") not in there:
+            if (name := key.replace("-", "_")) not in there:
                 known = sorted(set(map(key_of, there.values())))
                 raise plugins.unknown("setting", key, known, where=where)
-            field = there[key.replace("-", "_")]
+            field = there[name]
             if field.name in written:
                 raise ConfigError(f"'{key}' is set twice", expected="one value", where=where)
             written.add(field.name)
             try:
-                values[field.name] = _parsed(value, hints[field.name], field.metadata)
+                values[field.name] = _parsed(value, _kind(hints[field.name]), field.metadata)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
-                spelled = f"--{key_of(field)}" if layer is options else key
                 several = isinstance(value, (list, tuple))
-                found = ", ".join(map(str, value)) if several else repr(str(value))
                 choices = str(error).removeprefix("one of: ").split(", ")
                 raise ConfigError(
-                    f"bad value for '{spelled}'",
-                    found=shortened(found),
+                    f"bad value for '{f'--{key_of(field)}' if layer is options else key}'",
+                    found=shortened(", ".join(map(str, value)) if several else repr(str(value))),
                     expected=str(error),
                     where=where,
-                    hint=did_you_mean(str(value), choices) if len(choices) > 1 else None,
+                    hint=did_you_mean(str(value), choices) if choices[1:] else None,
                 ) from error
     return cls(**values)
-
-
-def key_of(field: Field[Any]) -> str:
-    """How a field is written as a key: ``text-column`` for ``text_columns``."""
-    return str(field.metadata.get("option") or option_of(field.name))[2:]
-
-
-def pairs(
-    texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
-) -> dict[str, Any]:
-    """Values by key, of ``KEY=VALUE``; several of one key are a list."""
-    found: dict[str, list[str]] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise ConfigError(f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE")
-        if known is not None and key not in known:
-            raise plugins.unknown("key", key, known, where=option)
-        found.setdefault(key, []).append(value)
-    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
-
-
-def words(field: Field[Any], value: Any) -> Iterator[str]:
-    """A setting as the command line has it; of a list each by itself."""
-    key = key_of(field)
-    if isinstance(value, bool) and "key" not in field.metadata:
-        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
-        return
-    for one in value if isinstance(value, (list, tuple)) else [value]:
-        text = str(one).lower() if isinstance(one, bool) else str(one)
-        yield from ("--set", f"{key}={text}") if "key" in field.metadata else (f"--{key}", text)
-
-
-def _parsed(value: Any, hint: Any, about: Mapping[str, Any] | None = None) -> Any:
-    """A value of a TOML file or the command line as the field holds it.
-
-    Raises:
-        TypeError, ValueError: with what must be there.
-    """
-    about, arguments = about or {}, typing.get_args(hint)
-    for one in value if isinstance(value, (list, tuple)) else (value,):
-        if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
-            raise ValueError("something: the value is empty")
-    if parse := about.get("parse"):
-        return parse(value)
-    if type(None) in arguments:
-        return None if value is None else _parsed(value, arguments[0], about)
-    if typing.get_origin(hint) is Literal:
-        if value not in arguments:
-            raise ValueError(f"one of: {', '.join(arguments)}")
-        return value
-    if typing.get_origin(hint) is tuple:
-        several = value.split(",") if isinstance(value, str) else value
-        if not isinstance(several, (list, tuple)) or not all(isinstance(v, str) for v in several):
-            raise TypeError("a list of strings")
-        return tuple(part for item in several for part in item.split(",") if part)
-    if hint is bool and value in ("true", "false"):
-        return value == "true"
-    taken: dict[type, Any] = {
-        bool: bool,
-        int: (int, str),
-        float: (int, float, str),
-        str: str,
-        Path: (str, Path),
-    }
-    if not isinstance(value, taken[hint]) or (isinstance(value, bool) and hint is not bool):
-        raise TypeError(KINDS[hint])
-    try:
-        return Path(value).expanduser() if hint is Path else hint(value)
-    except (ValueError, OverflowError):
-        raise ValueError(KINDS[hint]) from None
 
 
 def _read(path: Path, section: str) -> dict[str, Any]:
@@ -190,29 +123,94 @@ def _read(path: Path, section: str) -> dict[str, Any]:
     return table
 
 
+def pairs(
+    texts: Iterable[str], option: str = "--set", known: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Values by key, of ``KEY=VALUE``; several of one key are a list."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"{option} {shortened(text)} is none", expected=f"{option} KEY=VALUE")
+        if known is not None and key not in known:
+            raise plugins.unknown("key", key, known, where=option)
+        found.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+
+
+def _kind(hint: Any) -> Any:
+    """The type of a value that is set: None is one that is not."""
+    parts = typing.get_args(hint)
+    return parts[0] if type(None) in parts else hint
+
+
+def _parsed(value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+    """A value of a TOML file or the command line as the field holds it.
+
+    Raises:
+        TypeError, ValueError, OverflowError, RuntimeError: with what must be there.
+    """
+    for one in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
+            raise ValueError("something: the value is empty")
+    if parse := about.get("parse"):
+        return parse(value)
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            raise ValueError(f"one of: {', '.join(typing.get_args(kind))}")
+        return value
+    if typing.get_origin(kind) is tuple:
+        several = [value] if isinstance(value, str) else value
+        if not isinstance(several, (list, tuple)) or not all(isinstance(v, str) for v in several):
+            raise TypeError("a list of strings")
+        return tuple(part for item in several for part in item.split(",") if part)
+    if kind is bool and value in ("true", "false"):
+        return value == "true"
+    _, words, taken = KINDS[kind]
+    if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(words)
+    try:
+        return Path(str(value)).expanduser() if kind is Path else kind(value)
+    except (ValueError, OverflowError):
+        raise ValueError(words) from None
+
+
+def key_of(field: Field[Any]) -> str:
+    """How a field is written as a key: ``text-column`` for ``text_columns``."""
+    return str(field.metadata.get("option") or option_of(field.name))[2:]
+
+
+def words(field: Field[Any], value: Any) -> Iterator[str]:
+    """A setting as the command line has it; of a list each by itself."""
+    key, is_key = key_of(field), "key" in field.metadata
+    if isinstance(value, bool) and not is_key:
+        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
+        return
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        text = str(one).lower() if isinstance(one, bool) else str(one)
+        yield from ("--set", f"{key}={text}") if is_key else (f"--{key}", text)
+
+
 @functools.cache
 def keys(cls: type) -> list[dict[str, Any]]:
     """All settings: key, type, default, meaning, and whether there is an option."""
     meanings: dict[str, str] = {}
     for base in cls.__mro__[:-1]:
         tree = ast.parse(Path(inspect.getfile(base)).read_text("utf-8"))
-        body = [
-            n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == base.__name__
-        ]
-        for one, below in pairwise(body[0]):
+        body = next(n.body for n in tree.body if getattr(n, "name", "") == base.__name__)  # type: ignore[attr-defined]
+        for one, below in pairwise(body):
             if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
                 meanings[ast.unparse(one.target)] = " ".join(ast.literal_eval(below.value).split())
     hints, found = typing.get_type_hints(cls), []
     for field in fields(cls):
         parts = (hints[field.name], *typing.get_args(hints[field.name]))
-        literals = [part for part in parts if typing.get_origin(part) is Literal]
-        choices = "|".join(word for part in literals for word in typing.get_args(part))
-        several = any(typing.get_origin(part) is tuple for part in parts)
-        named = (TYPES[part] for part in parts if part in TYPES)
+        choices = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
+        several = ["LIST" for part in parts if typing.get_origin(part) is tuple]
+        named = [KINDS[part][0] for part in parts if part in KINDS and part is not str]
         default = None if field.default is MISSING else field.default
         about = {
             "key": key_of(field),
-            "type": choices or ("LIST" if several else next(named, "TEXT")),
+            "type": "|".join(choices) if choices else [*several, *named, "TEXT"][0],
             "default": str(default) if isinstance(default, Path) else default,
             "option": "key" not in field.metadata,
             "meaning": meanings[field.name],
