@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,8 +34,6 @@ from gaam_decoder.training.protocol import num_rows
 TIMED_STEPS = 3
 LONGEST_SECONDS = 60.0
 """Of all timing; what is left then has no time."""
-SHOWN = 30
-"""Runs that are listed for people."""
 COMPILED_SPEED = 4.0
 """Of a compiled step, where the one that is timed has the speed 1. Measured on two cores: 1 for
 mechanisms of matrix products, 7 for gates."""
@@ -43,12 +41,10 @@ mechanisms of matrix products, 7 for gates."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EstimatedRun:
-    """One run to be."""
+    """One run to be; where one of several rates will be chosen, with one of them."""
 
     title: str
-    """Where one of several rates will be chosen, with one of them."""
     recipe: dict[str, Any]
-    """The same."""
     candidates: int
     """How many rates those are; 1 where nothing is chosen."""
     epochs: int | None
@@ -107,10 +103,9 @@ class TrainEstimate:
 
     def in_words(self) -> str:
         """Lines for people."""
-        lines = [f"  {run.in_words()}" for run in self.runs[:SHOWN]]
-        if len(self.runs) > SHOWN:
-            lines.append(f"  and {len(self.runs) - SHOWN:,} more, which --json lists")
-        return "\n".join([f"{self.total()}; nothing was written", *lines])
+        return "\n".join(
+            [f"{self.total()}; nothing was written", *(f"  {run.in_words()}" for run in self.runs)]
+        )
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
@@ -125,27 +120,22 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     device = devices.resolve_device(config.device)
     cache = open_cache(config.cache)
     items = plan_items(config, cache, device)
-    # what is trained with which seeds; of several candidates one will be
-    asked: list[tuple[list[Item], Sequence[int]]]
-    if config.tune_seeds is None:
-        asked = [([item], config.seeds) for item in items]
-    else:
+    asked = [([item], config.seeds) for item in items]
+    if config.tune_seeds is not None:  # of several candidates one will be trained with --seeds
         evaluated, finals = apart(items, config)
         grids = [*families_of(evaluated), *families_of(finals)]
         of_grids = {item.key for grid in grids for item in grid}
         grids += [[item] for item in finals if item.key not in of_grids]
         asked = [([item], config.tune_seeds) for item in evaluated]
         asked += [(grid, config.seeds) for grid in grids]
-    clock = _Clock(config, cache, device)
-    runs = []
+    seconds_of, runs = _timing(config, cache, device), []
     for candidates, seeds in asked:
-        there = [runs_of_key(config.runs, item.key) for item in candidates]
         lacking = [
-            lacking_seeds(item, seeds, runs) for item, runs in zip(candidates, there, strict=True)
+            lacking_seeds(item, seeds, runs_of_key(config.runs, item.key)) for item in candidates
         ]
         fewest = min(lacking, key=len)  # if it is that one
         item = candidates[lacking.index(fewest)]
-        seconds, how = clock.time(item, len(fewest))
+        seconds, how = seconds_of(item, len(fewest))
         runs.append(
             EstimatedRun(
                 title=str(item),
@@ -161,43 +151,42 @@ def estimate(config: TrainConfig) -> TrainEstimate:
     return TrainEstimate(runs=tuple(runs))
 
 
-class _Clock:
-    """Seconds of items, each decoder timed once."""
+def _timing(
+    config: TrainConfig, cache: EmbeddingCache, device: torch.device
+) -> Callable[[Item, int], tuple[float | None, str]]:
+    """Seconds of so many seeds of an item, and how they will be run; each decoder is timed once."""
+    loaded, started = Loaded(0.0), time.perf_counter()  # a few rows are read from disk
+    per_row: dict[tuple[Any, ...], float] = {}
 
-    def __init__(self, config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> None:
-        self._config, self._cache, self._device = config, cache, device
-        self._loaded = Loaded(0.0)  # a few rows are read from disk
-        self._started = time.perf_counter()
-        self._per_row: dict[tuple[Any, ...], float] = {}
-
-    def time(self, item: Item, num_seeds: int) -> tuple[float | None, str]:
-        """Seconds of so many seeds, and how they will be run."""
+    def seconds_of(item: Item, num_seeds: int) -> tuple[float | None, str]:
         if not num_seeds:
             return 0.0, ""
         if item.recipe.fitted:
-            seconds, _ = fit_cost(item.spec, num_rows(item.recipe, self._cache), self._device)
-            return seconds, f"fitted at once, {self._device}"
-        data = prepare_data(self._cache, item.recipe, self._device, self._loaded)
+            seconds, _ = fit_cost(item.spec, num_rows(item.recipe, cache), device)
+            return seconds, f"fitted at once, {device}"
+        data = prepare_data(cache, item.recipe, device, loaded)
         engine = choose_engine(
             item.spec,
             item.recipe,
-            self._device,
+            device,
             num_seeds=num_seeds,
             num_rows=len(data.train),
-            seed_batch=self._config.seed_batch,
-            compile=self._config.compile,
+            seed_batch=config.seed_batch,
+            compile=config.compile,
         )
-        groups = groups_of(range(num_seeds), engine.seed_batch)
+        [group, *others] = groups_of(range(num_seeds), engine.seed_batch)
         few = min(len(data.train), item.recipe.batch_size * TIMED_STEPS)
-        kind = item.spec, len(groups[0]), few
-        if kind not in self._per_row:
-            if time.perf_counter() - self._started > LONGEST_SECONDS:
+        kind = item.spec, len(group), few
+        if kind not in per_row:
+            if time.perf_counter() - started > LONGEST_SECONDS:
                 return None, engine.in_words()
-            self._per_row[kind] = _seconds_per_row(item, data, engine, groups[0], few)
-        seconds = self._per_row[kind] * len(data.train) * item.epochs * len(groups)
+            per_row[kind] = _seconds_per_row(item, data, engine, group, few)
+        seconds = per_row[kind] * len(data.train) * item.epochs * (1 + len(others))
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds, engine.in_words()
+
+    return seconds_of
 
 
 def _seconds_per_row(
@@ -205,14 +194,9 @@ def _seconds_per_row(
 ) -> float:
     """Of seeds together, by training on a few rows twice; the first warms up."""
     train = replace(data.train, rows=data.train.rows[:few], label_N=data.train.label_N[:few])
-    group = Group(
-        item.spec,
-        replace(data, train=train, selection=None),
-        item.recipe,
-        seeds,
-        loss_of=build(item.recipe.loss, "loss"),
-        engine=replace(engine, compiled=False),
-    )
+    data, engine = replace(data, train=train, selection=None), replace(engine, compiled=False)
+    loss_of = build(item.recipe.loss, "loss")
+    group = Group(item.spec, data, item.recipe, seeds, loss_of=loss_of, engine=engine)
     group.train_epoch()
     warm = group.seconds
     group.train_epoch()
