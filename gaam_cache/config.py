@@ -13,13 +13,13 @@ from gaam_cache.config_checks import (
     SHARD_ROWS,
     UNCHECKED,
     check_at_least,
-    check_prompt,
+    check_place,
     check_rows,
     check_sounds,
     parse_delimiter,
+    require,
 )
 from gaam_cache.devices import check_device
-from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
 from gaam_cache.placing import Placing, check_placing
 
@@ -139,50 +139,39 @@ class ExtractConfig(Placing):
         """Refuse values that cannot work, before anything is loaded."""
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed")
-        if self.tokens_per_second is not None and not 0 < self.tokens_per_second < math.inf:
-            raise ConfigError(
-                "tokens-per-second is out of range",
-                expected="> 0",
-                found=f"{self.tokens_per_second:g}",
-            )
-        if self.encoder_seed is not None and not self.untrained_encoder:
-            raise ConfigError(
-                "encoder-seed is for random weights",
-                expected="--untrained-encoder beside it",
-                found=f"--set encoder-seed={self.encoder_seed} alone",
-            )
-        if self.device_map is not None and self.device_map not in DEVICE_MAPS:
-            raise ConfigError(
-                "unknown device-map",
-                expected=f"one of: {', '.join(DEVICE_MAPS)}",
-                found=shortened(self.device_map),
-                hint="--device names one device" if self.device_map.startswith("c") else None,
-            )
-        if self.untrained_encoder and self.device_map is not None:
-            raise ConfigError(
-                "device-map cannot spread an untrained encoder",
-                expected="one device that holds it: --device",
-                found=f"--set device-map={self.device_map}",
-            )
-        if not self.splits or not self.pool:
-            raise ConfigError("nothing to do", expected="at least one --split and one --pool")
-        if repeated := {s for s in self.splits if self.splits.count(s) > 1}:
-            raise ConfigError(f"--split {', '.join(repeated)} is given twice")
+        speed, seed, device_map = self.tokens_per_second, self.encoder_seed, self.device_map
+        possible = speed is None or 0 < speed < math.inf
+        require(possible, "tokens-per-second is out of range", "> 0", speed)
+        message, expected = "encoder-seed is for random weights", "--untrained-encoder beside it"
+        found = f"--set encoder-seed={seed} alone"
+        require(seed is None or self.untrained_encoder, message, expected, found)
+        if device_map is not None:
+            expected = f"one of: {', '.join(DEVICE_MAPS)}"
+            require(device_map in DEVICE_MAPS, "unknown device-map", expected, device_map)
+            message = "device-map cannot spread an untrained encoder"
+            expected, found = "one device that holds it: --device", f"--set device-map={device_map}"
+            require(not self.untrained_encoder, message, expected, found)
+            message = "device-map spreads one encoder over all GPUs"
+            expected = "one worker, or --engine ray with gpus-per-worker"
+            hint = "--set device-map=none, where one GPU holds the encoder"
+            one = self.alone or self.engine != "local"
+            require(one, message, expected, f"{found} --devices {self.devices}", hint=hint)
+        some = self.splits and self.pool
+        require(some, "nothing to do", "at least one --split and one --pool", "none")
         for split in self.splits:
-            if not NAME_PATTERN.fullmatch(split):
-                raise ConfigError(
-                    f"split '{shortened(split)}' cannot be part of a file name",
-                    expected="letters, digits, '_' and '.'",
-                )
+            found = f"--split {split}"
+            require(self.splits.count(split) == 1, f"{found} is given twice", "once", found)
+            message = f"split '{shortened(split)}' cannot be part of a file name"
+            expected = "letters, digits, '_' and '.'"
+            require(NAME_PATTERN.fullmatch(split), message, expected, split)
         check_rows(self)
         check_sounds(self)
         check_device(self.device)
         check_placing(self)
-        check_prompt(self)
-        if self.device_map is not None and not self.alone and self.engine == "local":
-            raise ConfigError(
-                "device-map spreads one encoder over all GPUs",
-                expected="one worker, or --engine ray with gpus-per-worker",
-                found=f"--set device-map={self.device_map} --devices {self.devices}",
-                hint="--set device-map=none, where one GPU holds the encoder",
-            )
+        expected = "one of: all, text"
+        require(self.pool_over in ("all", "text"), "unknown pool-over", expected, self.pool_over)
+        one = self.prompt is None or self.prompt_file is None
+        message, expected = "the prompt is given twice", "--prompt or prompt-file"
+        require(one, message, expected, f"--prompt and prompt-file {self.prompt_file}")
+        if self.prompt is not None:
+            check_place(self.prompt, "--prompt")

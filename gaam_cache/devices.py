@@ -24,9 +24,9 @@ NATIVE_BFLOAT16 = (8, 0)
 """Compute capability from which NVIDIA's GPUs multiply bfloat16 themselves; what torch calls
 supported includes older ones, on which it is emulated and slower than float32."""
 _NO_MEMORY = re.compile(
-    r"not enough memory|can(no|')t allocate memory|out of memory|unable to allocate|bad_alloc"
-    r"|failed to map segment|OutOfMemory|could not create a primitive|_ALLOC(ATION)?_FAILED"
-    r"|error return without exception set",
+    r"MemoryError|not enough memory|can(no|')t allocate memory|out of memory|unable to allocate"
+    r"|bad_alloc|failed to map segment|OutOfMemory|could not create a primitive"
+    r"|_ALLOC(ATION)?_FAILED|error return without exception set",
     re.IGNORECASE,
 )
 """How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython, CUDA and its libraries say it."""
@@ -39,13 +39,8 @@ def check_device(name: str) -> None:
         ConfigError: naming those there can be.
     """
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", name, re.ASCII):
-        gpu = name.casefold().startswith(("gpu", "cuda"))
-        raise ConfigError(
-            "unknown --device",
-            expected=NAMES,
-            found=shortened(name),
-            hint="did you mean 'cuda'?" if gpu else None,
-        )
+        hint = "did you mean 'cuda'?" if name.casefold().startswith(("gpu", "cuda")) else None
+        raise ConfigError("unknown --device", expected=NAMES, found=shortened(name), hint=hint)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -67,27 +62,22 @@ def resolve_device(name: str) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         name = "cuda" if count else "cpu"
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise _none(name, "an Apple GPU that this build of torch can use", "no such GPU")
-    if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= count:
+    if name == "mps":
+        there = torch.backends.mps.is_available()
+    else:
+        there = name == "cpu" or int(name.partition(":")[2] or 0) < count
+    if not there:
         numbers = f", cuda:0 to cuda:{count - 1}" if count else ""
-        found = f"{count or 'no'} GPU{'s' * (count > 1)}{numbers}"
-        raise _none(name, "a GPU that this build of torch can use", found)
+        raise ConfigError(
+            f"no device '{name}'",
+            expected="a GPU that this build of torch can use",
+            found=f"torch {torch.__version__}, {count or 'no'} GPU{'s' * (count > 1)}{numbers}",
+            hint="--device cpu",
+        )
     _settle()
     if name == "cuda":  # with its number: each thread may have a current device of its own
         name = f"cuda:{torch.cuda.current_device() if torch.cuda.is_initialized() else 0}"
     return torch.device(name)
-
-
-def _none(name: str, expected: str, found: str) -> ConfigError:
-    import torch
-
-    return ConfigError(
-        f"no device '{name}'",
-        expected=expected,
-        found=f"torch {torch.__version__}, {found}",
-        hint="--device cpu",
-    )
 
 
 def _settle() -> None:
@@ -146,10 +136,9 @@ def name_of(device: torch.device) -> str:
 def cpu_name() -> str:
     """What the processor is called; as far as the system says so, else its architecture."""
     with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-        for line in lines:
-            if line.startswith("model name"):
-                return " ".join(visible(line.partition(":")[2]).split())
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        if found := re.search(r"^model name.*?:(.*)", text, re.MULTILINE):
+            return " ".join(visible(found[1]).split())
     return platform.processor() or platform.machine()
 
 
@@ -235,8 +224,7 @@ def float64(tensor: Tensor) -> Tensor:
 def out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out: of a device or of the machine."""
     # torch.OutOfMemoryError is found by its name: nothing is imported to look at an error
-    said = f"{type(error).__name__} {error}"
-    return isinstance(error, MemoryError) or _NO_MEMORY.search(said) is not None
+    return _NO_MEMORY.search(f"{type(error).__name__} {error}") is not None
 
 
 class NoRoom(NamedTuple):
@@ -265,13 +253,13 @@ def said_of_memory(error: BaseException) -> str:
     return ". ".join(said.split(". ")[:2])
 
 
-_workers_here = 1
-
-
 def cores() -> list[int]:
     """Numbers of the processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
+
+
+_workers_here = 1
 
 
 def share_machine(workers: int) -> None:

@@ -81,26 +81,18 @@ def check_placing(placing: Placing) -> None:
     try:
         parse_devices(placing.devices)
     except (TypeError, ValueError) as error:
-        raise ConfigError(
-            "bad --devices", expected=str(error), found=shortened(str(placing.devices))
-        ) from None
+        found = shortened(str(placing.devices))
+        raise ConfigError("bad --devices", expected=str(error), found=found) from None
     if placing.rank is not None:
         parse_rank(placing.rank)
     share = placing.gpus_per_worker
     if share is not None and not (0 < share < 1 or (1 <= share < 1024 and share == int(share))):
-        raise ConfigError(
-            "gpus-per-worker is out of range",
-            expected="a part of one GPU (0.25), or whole ones (2)",
-            found=f"{share:g}",
-        )
-    if placing.engine == "local":
-        for option, value in (("address", placing.address), ("gpus-per-worker", share)):
-            if value is not None:
-                raise ConfigError(
-                    f"{option} is for a cluster",
-                    expected="--engine ray beside it",
-                    found=str(value),
-                )
+        expected = "a part of one GPU (0.25), or whole ones (2)"
+        raise ConfigError("gpus-per-worker is out of range", expected=expected, found=f"{share:g}")
+    for option, value in (("address", placing.address), ("gpus-per-worker", share)):
+        if placing.engine == "local" and value is not None:
+            expected = "--engine ray beside it"
+            raise ConfigError(f"{option} is for a cluster", expected=expected, found=str(value))
 
 
 def parse_rank(text: str) -> tuple[int, int]:

@@ -12,7 +12,9 @@ is.
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -56,21 +58,40 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
             distribution that cannot be used; the message says whose it is.
     """
     own, offered = _own(package), _offered(package)
-    if name not in own and name not in offered:
-        raise unknown(kind, name, names(package), aliases=_aliases(package, own), **details)
-    if name not in own:
-        return _load_offered(package, name, kind, offered[name])
-    if name in offered:
-        _warn_once(f"gaam has its own {kind} '{name}'; that of {_all(offered[name])} is not used")
-    module = _module(package, name)
-    classes = [
-        value
-        for key, value in vars(module).items()
-        if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
-    ]
-    if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must define one public class, has {len(classes)}")
-    return classes[0]
+    if name in own:
+        if name in offered:
+            theirs = _distributions(offered[name])
+            _warn_once(f"gaam has its own {kind} '{name}'; that of {theirs} is not used")
+        module = _module(package, name)
+        classes = [
+            value
+            for key, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
+        ]
+        if len(classes) != 1:
+            raise TypeError(f"{module.__name__} must define one public class, has {len(classes)}")
+        return classes[0]
+    if name not in offered:
+        aliases = {word: one for one in own for word in _aliases(package, one)}
+        raise unknown(kind, name, names(package), aliases=aliases, **details)
+    who = _distributions(offered[name])
+    if len(offered[name]) > 1:
+        message, hint = f"several packages offer the {kind} '{name}'", "uninstall the others"
+        raise ConfigError(message, expected="one of them", found=who, hint=hint)
+    with blamed(package, name, kind=kind):
+        cls = offered[name][0].load()
+    # what all classes of the folder extend: the abstract class that any of ours comes from
+    first: type = load(package, own[0], kind=kind)
+    frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
+    if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
+        raise ConfigError(
+            f"the {kind} '{name}' of {who} is none",
+            expected=f"a class that extends {frame.__module__}.{frame.__name__} and defines "
+            "what is abstract there",
+            found=shortened(repr(cls)),
+            hint=f"mend or uninstall {who}",
+        )
+    return cls
 
 
 def ask_all(package: str, ask: Callable[[Any], T], *, kind: str) -> list[tuple[Any, T]]:
@@ -90,7 +111,65 @@ def ask_all(package: str, ask: Callable[[Any], T], *, kind: str) -> list[tuple[A
 
 def origin(package: str, name: str) -> str | None:
     """The distribution that ``name`` comes from, with its version; None where it is ours."""
-    return None if name in _own(package) else _all(_offered(package).get(name, [])) or None
+    return (
+        None if name in _own(package) else _distributions(_offered(package).get(name, [])) or None
+    )
+
+
+@contextmanager
+def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
+    """What goes wrong inside is said to be the fault of the distribution that a plug-in is of.
+
+    What goes wrong in one of ours is a traceback: a bug.
+
+    Raises:
+        ConfigError: whatever a plug-in of another distribution raised.
+    """
+    try:
+        yield
+    except Exception as error:
+        who = origin(package, name)
+        if who is None or isinstance(error, GaamError):
+            raise
+        raise ConfigError(
+            f"the {kind} '{name}' of {who} does not work",
+            found=f"{type(error).__name__}: {error}",
+            hint=f"mend or uninstall {who}",
+        ) from error
+
+
+@functools.cache
+def code(package: str, name: str, *, kind: str) -> str:
+    """Eight digits that change with the code of a plug-in's module, though not with its words.
+
+    Comments and docstrings do not count. Where it is not ours, they change with the code of its
+    whole package, and stand after the distribution and its version, as ``origin`` has them.
+    """
+    home, where = load(package, name, kind=kind).__module__, origin(package, name)
+    folders = getattr(sys.modules[home.partition(".")[0]], "__path__", None)
+    files = [Path(str(sys.modules[home].__file__))]
+    if where and folders:
+        files = sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
+    text = "".join(map(_code, files))
+    return f"{where or ''} {hashlib.sha256(text.encode()).hexdigest()[:8]}".strip()
+
+
+def _code(file: Path) -> str:
+    """What a file does, in one spelling."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ""  # it is not imported either
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):  # without docstrings
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _is_text(line: ast.AST) -> bool:
+    if not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant):
+        return False
+    return isinstance(line.value.value, str)
 
 
 def _own(package: str) -> list[str]:
@@ -111,10 +190,9 @@ def _folders(package: str) -> list[Path]:
 
 def _offered(package: str) -> dict[str, list[EntryPoint]]:
     """What other distributions offer: name -> entry points, one unless several claim the name."""
-    group = f"gaam.{package.rpartition('.')[2]}"
     found: dict[str, list[EntryPoint]] = {}
     for point in _entry_points(tuple(sys.path)):
-        if point.group == group and NAME.fullmatch(point.name):
+        if point.group == f"gaam.{package.rpartition('.')[2]}" and NAME.fullmatch(point.name):
             found.setdefault(point.name, []).append(point)
     return found
 
@@ -123,85 +201,13 @@ def _offered(package: str) -> dict[str, list[EntryPoint]]:
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001
     from importlib.metadata import entry_points
 
-    try:
-        found = entry_points()
-        groups = [group for group in found.groups if group.startswith("gaam.")]
-        return tuple(point for group in groups for point in found.select(group=group))
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        _warn_once(f"what installed packages offer cannot be read: {shortened(str(error))}")
-        return ()
+    found = entry_points()
+    ours = [group for group in found.groups if group.startswith("gaam.")]
+    return tuple(point for group in ours for point in found.select(group=group))
 
 
-def _load_offered(package: str, name: str, kind: str, points: list[EntryPoint]) -> Any:
-    who = _all(points)
-    if len(points) > 1:
-        raise ConfigError(
-            f"several packages offer the {kind} '{name}'",
-            expected="one of them",
-            found=who,
-            hint="uninstall the others",
-        )
-    with _blamed(kind, name, points):
-        cls = points[0].load()
-    frame = _frame(package, kind)
-    if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
-        raise ConfigError(
-            f"the {kind} '{name}' of {who} is none",
-            expected=f"a class that extends {frame.__module__}.{frame.__name__} and defines "
-            "what is abstract there",
-            found=shortened(repr(cls)),
-            **_whose(points),
-        )
-    return cls
-
-
-@contextmanager
-def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
-    """What goes wrong inside is said to be the fault of the distribution that a plug-in is of.
-
-    What goes wrong in one of ours is a traceback: a bug.
-
-    Raises:
-        ConfigError: whatever a plug-in of another distribution raised.
-    """
-    if name in _own(package):
-        yield
-    else:
-        with _blamed(kind, name, _offered(package).get(name, [])):
-            yield
-
-
-@contextmanager
-def _blamed(kind: str, name: str, points: list[EntryPoint]) -> Iterator[None]:
-    try:
-        yield
-    except GaamError:
-        raise
-    except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code >= 128:
-            raise  # a signal
-        raise ConfigError(
-            f"the {kind} '{name}' of {_all(points)} does not work",
-            found=f"{type(error).__name__}: {error}",
-            **_whose(points),
-        ) from error
-
-
-def _whose(points: list[EntryPoint]) -> dict[str, str]:
-    """Details of an error: whose fault it is."""
-    who = _all(points)
-    values = ", ".join(point.value for point in points)
-    return {"where": f"{values} of {who}", "hint": f"mend or uninstall {who}"}
-
-
-def _frame(package: str, kind: str) -> type:
-    """What all classes of the folder extend: the abstract class that any of ours comes from."""
-    cls: type = load(package, _own(package)[0], kind=kind)
-    return [base for base in cls.__mro__ if ABC in base.__bases__][-1]
-
-
-def _all(points: list[EntryPoint]) -> str:
-    """The distributions with their versions."""
+def _distributions(points: list[EntryPoint]) -> str:
+    """That offer them, with their versions."""
     dists = [point.dist for point in points if point.dist is not None]
     return " and ".join(sorted(f"{dist.name} {dist.version}" for dist in dists))
 
@@ -215,8 +221,9 @@ def _module(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name.replace('-', '_')}")
 
 
-def _aliases(package: str, own: list[str]) -> dict[str, str]:
-    return {alias: name for name in own for alias in getattr(_module(package, name), "ALIASES", ())}
+def _aliases(package: str, name: str) -> Iterable[str]:
+    found: Iterable[str] = getattr(_module(package, name), "ALIASES", ())
+    return found
 
 
 def unknown(

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from gaam_cache import plugin_code
+from gaam_cache import plugins
 from gaam_cache.store.digest import digest_of
 from gaam_decoder.number_lists import Layers, spell_budget, spell_layers, spell_numbers
 from gaam_decoder.parse import window_of
@@ -213,11 +213,11 @@ class Recipe:
         return values
 
     def code(self) -> dict[str, str]:
-        """What decoder and loss, if it has one, are computed by, as ``plugin_code.code`` has it."""
+        """What decoder and loss, if it has one, are computed by, as ``plugins.code`` has it."""
         parts = {"mechanism": self.attention, "head": self.head}
         parts |= {} if self.fitted else {"loss": self.loss}
         return {
-            f"{kind} {spec.name}": plugin_code.code(KINDS[kind][0], spec.name, kind=kind)
+            f"{kind} {spec.name}": plugins.code(KINDS[kind][0], spec.name, kind=kind)
             for kind, spec in parts.items()
         }
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 import gaam_cache
-from gaam_cache import devices, plugin_code
+from gaam_cache import devices, plugins
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import read_plan
@@ -141,7 +141,7 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
 def _check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
     """Mechanisms and heads of other packages compute as they did."""
     for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
-        now, what = plugin_code.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
+        now, what = plugins.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
         if (now if " " in now else None) != then.get(what):
             raise ConfigError(
                 f"the {kind} '{spec.name}' is not the code that the run was trained with",

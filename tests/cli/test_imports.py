@@ -20,7 +20,6 @@ ALLOWED_FROM_CACHE = {
     "config_checks",
     "devices",
     "placing",
-    "plugin_code",
     "plugins",
     "settings",
 }
