@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,9 +28,6 @@ from gaam_cache.messages import tell
 from gaam_cache.terminal import show_progress
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.plant_config import PlantConfig
-
-if TYPE_CHECKING:
-    from gaam_decoder.runs.result import RunResult
 
 # fmt: off
 SETTINGS = {"extract": ExtractConfig, "import": ImportConfig, "train": TrainConfig, "plant": PlantConfig}
@@ -74,10 +71,6 @@ def _preset(section: str) -> Any:
     names = settings.preset_names(section)
     help = f"Settings that were prepared: {', '.join(names)}."
     return _option("--preset", kind="NAME", help=help, offers=lambda: names)
-
-
-def _studies() -> list[str]:
-    return sorted(file.parent.name for file in (data_path() / "studies").glob("*/study.toml"))
 
 
 attentions, heads = _named("gaam_decoder.attention"), _named("gaam_decoder.heads")
@@ -194,26 +187,22 @@ def train(
     if dry_run:
         _show(gaam_decoder.estimate(resolved), as_json)
         return
-    said: list[Path] = []
-    others: list[str] = []
+    said, others = list[Path](), list[str]()
+
+    def say(run: Any) -> None:
+        said.append(run.path)
+        if not (quiet and as_json):
+            tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
+
+    told: dict[str, Any] = {"on_run": say, "on_others": others.append}
     with show_progress("train", "seed-epochs", quiet=quiet) as progress:
-
-        def say(run: "RunResult") -> None:
-            said.append(run.path)
-            if not (quiet and as_json):
-                tell(run.summary(), to=sys.stderr if as_json else sys.stdout)
-
-        results = gaam_decoder.train(
-            resolved, progress=progress, on_run=say, on_others=others.append
-        )
+        results = gaam_decoder.train(resolved, progress=progress, **told)
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
         lines = [run.summary() for run in results if run.path not in said]
-        lines += [
-            f"others are still at work on {text}; the last to finish has all runs"
-            for text in others
-        ]
+        still = "others are still at work on {}; the last to finish has all runs"
+        lines += map(still.format, others)
         lines += [] if others else [f"next: gaam report {shlex.quote(str(resolved.runs))}"]
         tell("\n".join(lines))
     gaam_decoder.check_failures(results, resolved.seeds)
@@ -251,7 +240,7 @@ def report(
     found = gaam_decoder.report(runs or ["runs"], **_filters(attn, head, where), **options)
     if figures:
         tell(f"{len(found.save_figures(figures))} pictures in {figures}", to=sys.stderr)
-    found.save(out, name) if out is not None else found.show(name)
+    found.save(out, name) if out else found.show(name)
     for line in found.beside(name):
         tell(f"note: {line}", to=sys.stderr)
 
@@ -274,11 +263,9 @@ def import_(
     y_train; layer_0, layer_1, ...) is found by its name, all else is named by --array and --labels.
     """
     resolved = _resolved("import", locals())
-    if dry_run:
-        _show(gaam_cache.preview_import(resolved), as_json)
-        return
     with show_progress("import", "rows", quiet=quiet) as progress:
-        _show(gaam_cache.import_states(resolved, progress=progress), as_json)
+        work: Any = partial(gaam_cache.import_states, progress=progress)
+        _show((gaam_cache.preview_import if dry_run else work)(resolved), as_json)
 
 
 @app.command(rich_help_panel=CARE)
@@ -322,12 +309,10 @@ def verify(
     if of_runs and (quick or prune or recompute or device != "auto"):
         raise ConfigError("these options are for caches", expected="gaam verify RUNS alone")
     options: dict[str, Any] = {"quick": quick, "prune_leftovers": prune, "device": device}
-    options["recompute_rows"] = recompute
+    options = {} if of_runs else options | {"recompute_rows": recompute}
+    work: Any = gaam_decoder.runs.listing.verify if of_runs else gaam_cache.verify
     with show_progress("verify", "steps", quiet=quiet) as progress:
-        if of_runs:
-            result: Any = gaam_decoder.runs.listing.verify(path, progress=progress)
-        else:
-            result = gaam_cache.verify(path, progress=progress, **options)
+        result = work(path, progress=progress, **options)
     _show(result, as_json)
     raise typer.Exit(0 if result.good else 3)
 
@@ -421,7 +406,7 @@ def plant(
 
 @app.command(rich_help_panel=UNDERSTAND)
 def study(
-    what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.", autocompletion=_studies)],
+    what: Annotated[str, typer.Argument(metavar="STUDY", help="Folder with study.toml, or the name of one in data/studies.", autocompletion=lambda: sorted(file.parent.name for file in (data_path() / "studies").glob("*/study.toml")))],
     out: Annotated[Path, _option("--out", "-o", kind="FOLDER", help="Folder of all studies: caches, runs, and what comes out.")] = Path("studies"),
     dataset: Annotated[str | None, _option("--dataset", kind="NAME", help="Instead of the data set that the study names.")] = None,
     dry_run: Annotated[bool, _option("--dry-run", help="Print the commands and what each would cost; run none.")] = False,
@@ -509,7 +494,7 @@ def export(
         raise ConfigError("--seed and --cache are for a run", expected="a run", found="a cache")
     if push is None and (private or yes):
         raise ConfigError("--private and --yes are for --push", expected="--push USER/NAME")
-    where = None
+    where = sent = None
     if push is not None:
         from gaam_cache.hub.push import look
 
@@ -524,11 +509,9 @@ def export(
         made = gaam_decoder.export_run(path, out, seed=seed, cache=cache, overwrite=overwrite)
     if not as_json:
         tell(made.in_words())
-    sent = None
     if where is not None:
-        out = out.expanduser()
-        where.confirm(out, yes=yes)
-        sent = where.send(out)
+        where.confirm(out.expanduser(), yes=yes)
+        sent = where.send(out.expanduser())
     if as_json:
         _print_json(made.to_dict() | {"sent_to": sent})
     elif sent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import (
     PLAN_FILE,
     SHARD_FOLDER,
-    Plan,
     ShardSpec,
     describe_encoder,
     planted_in,
@@ -85,16 +85,20 @@ def inspect(path: Path) -> Inspection:
         plan = read_plan(path)
     except CacheError as error:
         count = sum(1 for file in (path / SHARD_FOLDER).glob("*-?????*.json"))
-        damage = [_damage(PLAN_FILE, error)]
-        return Inspection(about | {"complete": False, "damage": damage, "receipts": count})
+        about |= {"complete": False, "damage": [_damage(PLAN_FILE, error)], "receipts": count}
+        return Inspection(about)
     missing = missing_shards(path, plan)
-    absent, damage = set(missing), []
+    absent, memory = set(missing), CheckMemory()
+    damage: list[dict[str, str]] = []
     splits: dict[str, dict[str, Any]] = {}
-    memory = CheckMemory()
     for name, rows in plan.rows.items():
-        splits[name] = {"rows": rows}
-        receipts, faults = _receipts(path, plan, name, absent)
-        damage += faults
+        splits[name], receipts = {"rows": rows}, list[Receipt]()
+        for shard in plan.shards(name):
+            if shard.name not in absent:
+                try:
+                    receipts.append(planned_receipt(path, plan, shard))
+                except CacheError as error:
+                    damage.append(_damage(shard.name, error))
         if len(receipts) * plan.shard_rows >= rows:
             try:
                 splits[name] |= _describe_split(Split(path, plan, name, receipts, memory))
@@ -142,20 +146,6 @@ def inspect(path: Path) -> Inspection:
     return Inspection(about)
 
 
-def _receipts(
-    root: Path, plan: Plan, split: str, missing: set[str]
-) -> tuple[list[Receipt], list[dict[str, str]]]:
-    """Of the shards that are whole as far as is seen from outside; and what the others are."""
-    receipts, damage = [], []
-    for shard in plan.shards(split):
-        if shard.name not in missing:
-            try:
-                receipts.append(planned_receipt(root, plan, shard))
-            except CacheError as error:
-                damage.append(_damage(shard.name, error))
-    return receipts, damage
-
-
 def _describe_split(split: Split) -> dict[str, Any]:
     labels = split.labels if split.labelled else np.zeros(0, np.int64)
     counts = np.bincount(labels, minlength=len(split.class_names))
@@ -169,22 +159,17 @@ def _describe_split(split: Split) -> dict[str, Any]:
 
 
 def _damage(what: str, error: GaamError) -> dict[str, str]:
-    return {
-        "what": what,
-        "why": " ".join(error.reason.split()),
-        "repair": error.details.get("to do", ""),
-    }
+    why, repair = " ".join(error.reason.split()), error.details.get("to do", "")
+    return {"what": what, "why": why, "repair": repair}
 
 
 def _rate(root: Path, done: list[ShardSpec]) -> float | None:
     """Rows a second lately, by the times of the receipts alone: one clock, that of their server."""
     times = []
     for shard in done:
-        try:
+        with suppress(OSError):  # taken away to be made again
             time = receipt_path(root, shard.name).stat().st_mtime
-        except OSError:
-            continue  # taken away to be made again
-        times.append((time, shard.stop - shard.start))
+            times.append((time, shard.stop - shard.start))
     last = max((time for time, _ in times), default=0.0)
     lately = sorted(one for one in times if one[0] > last - WINDOW_SECONDS)
     if len(lately) < 3 or last <= lately[0][0]:
@@ -193,69 +178,60 @@ def _rate(root: Path, done: list[ShardSpec]) -> float | None:
     return sum(rows for _, rows in lately[1:]) / (last - lately[0][0])
 
 
-def _at_work(about: dict[str, Any]) -> list[str]:
-    """Who makes what is missing, and how fast."""
-    lines = []
-    if about.get("seconds_left") is not None:
-        lines.append(
-            f"  speed        {about['rows_per_second']:,.1f} rows/s lately, about "
-            f"{duration(about['seconds_left'])} left"
-        )
-    held = [Holding(**one) for one in about["at_work"]]
-    lines += [f"  {one.name:<12} {one.in_words()}" for one in held[:SHOWN]]
-    if len(held) > SHOWN:
-        lines.append(f"  and {len(held) - SHOWN:,} more")
-    if not held and about.get("missing_shards"):
-        lines.append(f"  at work      nobody: the {about['maker']} that began it goes on")
-    return lines
-
-
 def _in_words(about: dict[str, Any]) -> str:
-    damage = [
-        f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
-        for one in about["damage"][:SHOWN]
-    ]
-    if len(about["damage"]) > SHOWN:
-        damage.append(f"  damaged      {len(about['damage']) - SHOWN:,} more")
-    if "receipts" not in about and "fingerprint" not in about:
-        head = f"cache {about['path']}: nothing is there yet, its rows are being read"
-        return "\n".join([head, *_at_work(about)])
-    if "fingerprint" not in about:
-        head = f"cache {about['path']}: DAMAGED, its plan cannot be used"
+    held = [Holding(**one) for one in about["at_work"]]
+    workers = _few([f"  {one.name:<12} {one.in_words()}" for one in held], "  and")
+    damage = _few(
+        [
+            f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
+            for one in about["damage"]
+        ],
+        "  damaged     ",
+    )
+    head = f"cache {about['path']}: "
+    if "receipts" in about:
+        head += "DAMAGED, its plan cannot be used"
         return "\n".join([head, *damage, f"  shards       {about['receipts']:,} with a receipt"])
-    missing = about["missing_shards"]
-    state = "complete"
-    if missing:
-        state = f"incomplete, {len(missing)} shards are missing of {about['shards']:,}"
-        state += f"; {about['rows_done']:,} of {about['rows']:,} rows are there"
+    if "fingerprint" not in about:
+        return "\n".join([f"{head}nothing is there yet, its rows are being read", *workers])
+    missing, left = about["missing_shards"], about["seconds_left"]
+    there = f"{about['shards'] - len(missing):,} of {about['shards']:,} shards are there"
+    rows = f"{about['rows_done']:,} of {about['rows']:,} rows are there"
     if damage:
-        there = about["shards"] - len(missing)
-        state = f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
-    revision = f" at {short_digest(about['revision'])}" if about["revision"] else ""
+        head += f"DAMAGED; {there}"
+    elif missing:
+        head += f"incomplete, {len(missing)} shards are missing of {about['shards']:,}; {rows}"
+    else:
+        head += "complete"
+    if left is not None:
+        speed = f"{about['rows_per_second']:,.1f} rows/s lately, about {duration(left)} left"
+        workers = [f"  speed        {speed}", *workers]
+    if missing and not held:
+        workers.append(f"  at work      nobody: the {about['maker']} that began it goes on")
+    imported, pooled = about["imported_from"] is not None, " and ".join(about["pooling"])
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
-    imported = about["imported_from"] is not None
-    tokens = not imported or about["max_length"] > 1
-    how = f"computed in {about['compute_dtype']}" if not imported else "computed elsewhere"
-    pooled = f"{' and '.join(about['pooling'])} pooled"
-    if about["pooled"]:
-        pooled += f" over {about['pooled']}"
+    encoder += f" at {short_digest(about['revision'])}" if about["revision"] else ""
+    encoder += ", computed elsewhere" if imported else f", computed in {about['compute_dtype']}"
+    states = f"{about['num_layers']} layers"
+    states += "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
+    states += f" x {about['hidden_size']}, "
     if imported:
-        pooled = f"pooling called {', '.join(about['pooling'])}"
-    zero = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
+        states += f"pooling called {pooled}"
+    else:
+        states += f"{pooled} pooled" + (f" over {about['pooled']}" if about["pooled"] else "")
+    tokens = not imported or about["max_length"] > 1
     lines = [
-        f"cache {about['path']}: {state}",
-        f"  encoder      {encoder}{revision}, {how}; its layers: {about['layers'] or 'not said'}",
+        head,
+        f"  encoder      {encoder}; its layers: {about['layers'] or 'not said'}",
         f"  data set     {about['dataset']}"
         + (f", at most {about['max_length']} tokens a row" if tokens else ""),
-        f"  states       {about['num_layers']} layers{zero} x {about['hidden_size']}, "
-        f"{pooled}, stored as {about['storage_dtype']}",
+        f"  states       {states}, stored as {about['storage_dtype']}",
         f"  fingerprint  {short_digest(about['fingerprint'])}",
     ]
-    over = {"all": "", "text": ", pooled over the text's own tokens"}.get(about["pool_over"], "")
     if about["prompt"] is not None:
-        lines.append(f"  prompt       {excerpt(about['prompt'])}{over}")
-    elif over:
-        lines.append(f"  pooling      {over.removeprefix(', ')}")
+        lines.append(f"  prompt       {excerpt(about['prompt'])}")
+    if about["pool_over"] == "text":
+        lines.append("  pooling      over the text's own tokens")
     if planted := about["planted"]:
         lines.append(
             f"  labels       drawn from a teacher: gate {planted['gate']}, "
@@ -269,12 +245,13 @@ def _in_words(about: dict[str, Any]) -> str:
         if "bytes" in split:
             classes = [f"{label} {n:,}" for label, n in split["rows_per_class"].items()]
             shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-            shown = shown if split["labelled"] else "without labels"
-            line += (
-                f" ({shown})"
-                + (f", {split['mean_tokens']} tokens on average, " if tokens else ", ")
-                + (f"{split['truncated_rows']:,} truncated, " if not imported else "")
-                + f"{split['bytes'] / 1e6:,.1f} MB"
-            )
+            line += f" ({shown if split['labelled'] else 'without labels'}), "
+            line += f"{split['mean_tokens']} tokens on average, " if tokens else ""
+            line += "" if imported else f"{split['truncated_rows']:,} truncated, "
+            line += f"{split['bytes'] / 1e6:,.1f} MB"
         lines.append(line)
-    return "\n".join([*lines, *_at_work(about), *damage])
+    return "\n".join([*lines, *workers, *damage])
+
+
+def _few(lines: list[str], more: str) -> list[str]:
+    return lines[:SHOWN] + [f"{more} {len(lines) - SHOWN:,} more"] * (len(lines) > SHOWN)
