@@ -7,15 +7,14 @@ it is a key of TOML files and of ``--set``.
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
+import re
 import textwrap
 import tomllib
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -90,18 +89,18 @@ def resolve(
                 raise ConfigError(f"'{key}' is set twice", expected="one value", where=where)
             written.add(field.name)
             try:
-                values[field.name] = _parsed(value, _kind(hints[field.name]), field.metadata)
+                values[field.name] = _parsed(value, hints[field.name], field.metadata)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, GaamError):
                     raise
-                several = isinstance(value, (list, tuple))
-                choices = str(error).removeprefix("one of: ").split(", ")
+                said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+                _, several, choices = str(error).partition("one of: ")
                 raise ConfigError(
                     f"bad value for '{f'--{key_of(field)}' if layer is options else key}'",
-                    found=shortened(", ".join(map(str, value)) if several else repr(str(value))),
+                    found=shortened(repr(str(said))),
                     expected=str(error),
                     where=where,
-                    hint=did_you_mean(str(value), choices) if choices[1:] else None,
+                    hint=did_you_mean(str(value), choices.split(", ")) if several else None,
                 ) from error
     return cls(**values)
 
@@ -138,13 +137,7 @@ def pairs(
     return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
 
 
-def _kind(hint: Any) -> Any:
-    """The type of a value that is set: None is one that is not."""
-    parts = typing.get_args(hint)
-    return parts[0] if type(None) in parts else hint
-
-
-def _parsed(value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     """A value of a TOML file or the command line as the field holds it.
 
     Raises:
@@ -155,6 +148,8 @@ def _parsed(value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
             raise ValueError("something: the value is empty")
     if parse := about.get("parse"):
         return parse(value)
+    parts = typing.get_args(hint)  # None stands for what is not set
+    kind: Any = parts[0] if type(None) in parts else hint
     if typing.get_origin(kind) is Literal:
         if value not in typing.get_args(kind):
             raise ValueError(f"one of: {', '.join(typing.get_args(kind))}")
@@ -196,11 +191,8 @@ def keys(cls: type) -> list[dict[str, Any]]:
     """All settings: key, type, default, meaning, and whether there is an option."""
     meanings: dict[str, str] = {}
     for base in cls.__mro__[:-1]:
-        tree = ast.parse(Path(inspect.getfile(base)).read_text("utf-8"))
-        body = next(n.body for n in tree.body if getattr(n, "name", "") == base.__name__)  # type: ignore[attr-defined]
-        for one, below in pairwise(body):
-            if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
-                meanings[ast.unparse(one.target)] = " ".join(ast.literal_eval(below.value).split())
+        source = Path(inspect.getfile(base)).read_text("utf-8")
+        meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
     hints, found = typing.get_type_hints(cls), []
     for field in fields(cls):
         parts = (hints[field.name], *typing.get_args(hints[field.name]))
@@ -213,7 +205,7 @@ def keys(cls: type) -> list[dict[str, Any]]:
             "type": "|".join(choices) if choices else [*several, *named, "TEXT"][0],
             "default": str(default) if isinstance(default, Path) else default,
             "option": "key" not in field.metadata,
-            "meaning": meanings[field.name],
+            "meaning": " ".join(meanings[field.name].split()),
         }
         found.append(about)
     return found
