@@ -19,59 +19,45 @@ from gaam_decoder.training.arithmetic.engine import resolve_dtype
 MPS, GPU = torch.device("mps"), torch.device("cuda:0")
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:-1", "CPU", "mps:0", "cuda:99999", "x"])
-def test_what_names_no_device_is_refused_with_those_there_can_be(name: str) -> None:
-    with pytest.raises(ConfigError, match=devices.NAMES):
-        devices.resolve_device(name)
+def test_what_names_no_device_is_refused_with_those_there_can_be() -> None:
+    for name in ("", "gpu", "cuda:", "cuda:-1", "CPU", "mps:0", "cuda:99999"):
+        with pytest.raises(ConfigError, match=devices.NAMES):
+            devices.resolve_device(name)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:7", "mps"])
-def test_a_device_that_is_not_there_is_refused_with_another(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_device_is_taken_where_it_is_there_and_auto_is_a_gpu_of_cuda(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="--device cpu"):
-        devices.resolve_device(name)
-
-
-def test_mps_is_taken_where_it_is_asked_for_by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert devices.resolve_device("mps") == MPS
-    assert devices.resolve_device("auto") == torch.device("cpu")
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_auto_is_a_gpu_with_its_number(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    for name in ("auto", "cuda", "cuda:0"):
-        assert devices.resolve_device(name) == GPU
-    with pytest.raises(ConfigError, match=f"cuda:0 to cuda:{count - 1}"):
-        devices.resolve_device(f"cuda:{count}")
+    for mps in (False, True):
+        for count in (0, 1, 3):
+            monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
+            monkeypatch.setattr(torch.cuda, "is_available", lambda count=count: count > 0)
+            monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+            there = {"cpu": "cpu", "auto": "cuda:0" if count else "cpu"}
+            there |= {"cuda": "cuda:0"} if count else {}
+            there |= {f"cuda:{number}": f"cuda:{number}" for number in range(count)}
+            there |= {"mps": "mps"} if mps else {}
+            for name in ("auto", "cpu", "mps", "cuda", "cuda:0", "cuda:2", "cuda:7"):
+                if name in there:
+                    assert devices.resolve_device(name) == torch.device(there[name])
+                else:
+                    with pytest.raises(ConfigError, match="--device cpu"):
+                        devices.resolve_device(name)
 
 
-@pytest.mark.parametrize("choose", [choose_dtype, resolve_dtype])
-def test_half_precision_is_refused_on_mps_and_never_chosen(choose: Any) -> None:
-    assert choose("auto", MPS) == choose("float32", MPS) == "float32"
-    for dtype in ("bfloat16", "float16"):
-        with pytest.raises(ConfigError, match=f"--dtype {dtype} is not used on mps"):
-            choose(dtype, MPS)
-    assert missing_compiler("mps")
-
-
-@pytest.mark.parametrize(
-    ("capability", "there"), [((7, 0), False), ((7, 5), False), ((8, 0), True), ((9, 0), True)]
-)
-def test_bfloat16_is_chosen_where_a_gpu_has_it_and_not_where_torch_emulates_it(
-    capability: tuple[int, int], there: bool, monkeypatch: pytest.MonkeyPatch
+def test_half_precision_is_taken_where_a_device_has_it_and_never_on_mps(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_: True)
-    assert choose_dtype("auto", GPU) == ("bfloat16" if there else "float16")
-    assert resolve_dtype("auto", GPU) == ("bfloat16" if there else "float32")
+    for choose, else_ in ((choose_dtype, "float16"), (resolve_dtype, "float32")):
+        assert choose("auto", MPS) == choose("float32", MPS) == "float32"
+        for dtype in ("bfloat16", "float16"):
+            with pytest.raises(ConfigError, match=f"--dtype {dtype} is not used on mps"):
+                choose(dtype, MPS)  # type: ignore[arg-type]
+        for capability in ((7, 5), (8, 0), (9, 0)):  # torch emulates it on older ones
+            monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+            assert choose("auto", GPU) == ("bfloat16" if capability >= (8, 0) else else_)
+    assert missing_compiler("mps")
 
 
 def test_what_torch_keeps_for_its_next_tensors_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,18 +143,14 @@ def test_after_memory_ran_out_nothing_holds_the_tensors_of_the_attempt(
         devices.attempt(lambda: {}[1], torch.device("cpu"))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_memory_that_ran_out_is_known_by_what_is_said() -> None:
+    for error in (
         torch.OutOfMemoryError("CUDA out of memory."),
-        RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
         MemoryError(),
-    ],
-)
-def test_memory_that_ran_out_is_known_by_what_is_said(error: Exception) -> None:
-    assert devices.out_of_memory(error)
+    ):
+        assert devices.out_of_memory(error)
     assert not devices.out_of_memory(RuntimeError("CUDA error: an illegal memory access"))

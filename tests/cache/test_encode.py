@@ -25,7 +25,7 @@ from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.audio import sounds, spoken
 from tests.cache.encoders.vision.models import FAMILIES
 from tests.cache.encoders.vision.pictures import write_figures
-from tests.tiny import WORDS, write_csv
+from tests.tiny import WORDS
 
 
 def extract(config: ExtractConfig) -> EmbeddingCache:
@@ -94,11 +94,15 @@ def test_rows_are_encoded_as_they_were_by_every_kind_of_model(
     check(replace(config, encoder=str(encoders[architecture])))
 
 
-@pytest.mark.parametrize("name", ["wavlm-layer", "hubert-group", "whisper"])
-@pytest.mark.parametrize("more", [{}, {"clip_seconds": 0.3}, {"published_audio": True}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("wavlm-layer", {"clip_seconds": 0.3}),
+        ("hubert-group", {"published_audio": True}),
+        ("whisper", {}),
+    ],
+)
 def test_sounds_are_encoded_as_they_were(name: str, more: dict[str, Any], tmp_path: Path) -> None:
-    if name == "whisper" and more:
-        pytest.skip("hears 30 s always")
     data, encoder = tmp_path / "data", sounds.save(name, tmp_path / "encoder")
     spoken.write(data, {"train": 1, "test": 1})
     config = ExtractConfig(
@@ -134,9 +138,7 @@ def test_other_decoders_of_files_are_refused(tmp_path: Path) -> None:
             RowEncoder.open(other)
 
 
-@pytest.mark.parametrize(
-    "spec", ["tfidf", "tfidf:features=5", "tfidf:hashed=true,features=64", "tfidf:ngrams=2"]
-)
+@pytest.mark.parametrize("spec", ["tfidf:ngrams=2", "tfidf:hashed=true,features=64"])
 def test_words_are_weighed_as_they_were(spec: str, config: ExtractConfig) -> None:
     check(replace(config, encoder=spec, pool=("mean",)))
 
@@ -173,16 +175,11 @@ def changed(folder: Path) -> Iterator[str]:
     """Change something of an encoder's folder, and take it back: what its file is called."""
     for file in sorted(folder.iterdir()):
         content = file.read_bytes()
-        if file.suffix == ".json":
-            variants = [content + b"\n"]  # the same to whoever reads it
-        else:
-            variants = [
-                content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-                for at in range(len(content) - 1, len(content) // 2, -len(content) // 10)
-            ]
-        for variant in variants:
-            file.write_bytes(variant)
-            yield file.name
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        # of JSON what is the same to whoever reads it
+        file.write_bytes(content + b"\n" if file.suffix == ".json" else flipped)
+        yield file.name
         file.write_bytes(content)
     for name in ("tokenizer.model", "vocab.txt", "special_tokens_map.json"):
         if not (folder / name).exists():
@@ -194,14 +191,13 @@ def changed(folder: Path) -> Iterator[str]:
 def test_whatever_differs_of_the_encoder_is_named(config: ExtractConfig, tmp_path: Path) -> None:
     folder = shutil.copytree(config.encoder, tmp_path / "encoder")
     encoding = Encoding.of(extract(replace(config, encoder=str(folder))).plan)
-    count = 0
+    names = []
     for name in changed(folder):
-        count += 1
+        names.append(name)
         with pytest.raises(ConfigError, match="another encoder") as caught:
             RowEncoder.open(encoding)
         assert name in str(caught.value)
-    assert count > 8
-    RowEncoder.open(encoding)
+    assert len(names) > 4
     for name in sorted(encoding.identity["files"]):
         (folder / name).rename(tmp_path / name)
         with pytest.raises(GaamError):
@@ -312,11 +308,10 @@ def test_a_sound_of_several_pieces_is_refused(tmp_path: Path) -> None:
         ours.encode([str(next(data.rglob("*.flac")))], pooling="mean")
 
 
-@pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
 def test_a_state_that_is_not_that_of_the_text_alone_is_none(
-    storage_dtype: str, config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
+    config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = check(replace(config, storage_dtype=storage_dtype))  # type: ignore[arg-type]
+    ours = check(replace(config, storage_dtype="bfloat16"))
     encode = TextEncoder.encode
 
     def spoiled(self: TextEncoder, items: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -351,8 +346,7 @@ def test_the_stricter_way_to_share_batches_counts(config: ExtractConfig) -> None
         assert RowEncoder.open(told).tally.batching == batching
 
 
-def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig, tmp_path: Path) -> None:
-    write_csv(tmp_path / "t" / "train.csv", [("a", "goal"), ("b", "bank")])
+def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig) -> None:
     value = Encoding.of(extract(config).plan).to_dict()
     assert Encoding.from_dict(value).to_dict() == value
     less = [{key: one for key, one in value.items() if key != name} for name in value]

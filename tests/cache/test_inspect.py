@@ -69,35 +69,24 @@ def test_changed_bytes_are_damage_too(cache: Path, gaam: Gaam) -> None:
     assert "(a 5, b 4)" in outcome.out
 
 
-@pytest.mark.parametrize("what", ["text", "folder", "pipe", "dangling", "gone"])
-def test_a_plan_that_cannot_be_used(what: str, cache: Path, gaam: Gaam) -> None:
+def test_a_plan_that_cannot_be_used(cache: Path, gaam: Gaam) -> None:
     plan = cache / "cache.json"
-    plan.unlink()
-    if what == "text":
-        plan.write_text("{}")
-    elif what == "folder":
-        plan.mkdir()
-    elif what == "pipe":
-        os.mkfifo(plan)
-    elif what == "dangling":
-        plan.symlink_to("/nowhere")
-    outcome = gaam("inspect", cache)
-    assert (outcome.code, outcome.err) == (3, "")
-    lines = outcome.out.splitlines()
-    assert lines[0].endswith(": DAMAGED, its plan cannot be used")
-    assert "cache.json: the plan of the cache is unusable: " in lines[1]
-    assert lines[2] == "  shards       5 with a receipt"
+    for break_ in (
+        lambda: plan.write_text("{}"),
+        plan.mkdir,
+        lambda: os.mkfifo(plan),
+        lambda: plan.symlink_to("/nowhere"),
+    ):
+        plan.rmdir() if plan.is_dir() else plan.unlink()
+        break_()
+        outcome = gaam("inspect", cache)
+        assert (outcome.code, outcome.err) == (3, "")
+        lines = outcome.out.splitlines()
+        assert lines[0].endswith(": DAMAGED, its plan cannot be used")
+        assert "cache.json: the plan of the cache is unusable: " in lines[1]
+        assert lines[2] == "  shards       5 with a receipt"
     about = json.loads(gaam("inspect", cache, "--json").out)
     assert (about["kind"], about["complete"], about["receipts"]) == ("cache", False, 5)
-
-
-def test_more_damages_than_anybody_reads(tmp_path: Path, gaam: Gaam) -> None:
-    write_cache(tmp_path / "c", {"train": 30}, 2, 2, number_everywhere, shard_rows=1)
-    for path in (tmp_path / "c" / "shards").glob("*.h5"):
-        path.unlink()
-    outcome = gaam("inspect", tmp_path / "c")
-    assert (outcome.code, len(outcome.out.splitlines())) == (3, 6 + 20 + 1)
-    assert outcome.out.splitlines()[-1] == "  damaged      10 more"
 
 
 def test_an_incomplete_cache_is_no_damaged_one(cache: Path, gaam: Gaam) -> None:
