@@ -13,10 +13,10 @@ from typing import Any, TextIO
 
 LONGEST_WORD, LONGEST_NAME = 60, 120
 """Characters, of what a person wrote and of a name, that a message shows."""
-MOST_CLASSES = 100
-"""That a card names; of more it names so many and counts the rest."""
 MOST_MARKS = 4
 """On one letter: more than any script needs, and few enough to stay between the lines."""
+MOST_CLASSES = 100
+"""That a card names; of more it names so many and counts the rest."""
 NOUNS = {"text": "texts", "audio": "sounds", "vision": "pictures"}
 """What people call rows of a kind."""
 TODO = "TODO: "
@@ -82,10 +82,8 @@ def shortened(word: str) -> str:
 
 def excerpt(value: object) -> str:
     """A value in quotes and on one line; its end is cut off where it is long."""
-    if isinstance(value, str):
-        return repr(value[: LONGEST_WORD - 3]) + "..." if value[LONGEST_WORD:] else repr(value)
-    shown = repr(value)
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
+    shown, longest = repr(value), LONGEST_WORD if isinstance(value, str) else 100
+    return shown if len(shown) <= longest + 2 else f"{shown[: longest - 3]}..."
 
 
 def option_of(field: str) -> str:

@@ -31,6 +31,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
 """How the name of a thread begins that writes what is to be kept."""
+_RAN_OUT = re.compile(
+    r"(?i)too many open files|errno = 24\b|os error 24\b|start new thread|temporarily unavailable"
+)
+"""How Python, HDF5 and libraries in Rust say that there are no more files or threads."""
 _asked, _says = False, True
 
 
@@ -147,26 +151,24 @@ def _end(number: int, frame: Any) -> None:
 
 
 def as_refusal(error: BaseException) -> GaamError | None:
-    """The machine's refusal in all that led to an exception, or None where it is a bug of ours."""
+    """What a person is told of an exception: our own words, or what the machine refused.
+
+    None where it is a bug of ours. Libraries wrap what the system said, and so may we.
+    """
     cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
-    while cause is not None:  # libraries wrap what the system said
+    while cause is not None:
         said = " ".join(str(cause).split())[:300] or type(cause).__name__
-        if isinstance(cause, GaamError):
-            pass  # what we say of it is not what the system said
-        elif out_of_memory(cause):
+        if not isinstance(cause, GaamError) and out_of_memory(cause):
             hint = "give it more, or less to hold at once: --set batch-tokens=512 or seed-batch=1"
             return GaamError("not enough memory", found=said, hint=hint)
-        elif re.search(r"(?i)too many open files|errno = 24\b|os error 24\b", said):
-            return StorageError("too many open files", found=said, hint="raise 'ulimit -n'")
-        elif re.search("can't start new thread|Resource temporarily unavailable", said):
-            hint = "raise 'ulimit -u', or set OMP_NUM_THREADS=1"
-            return StorageError("no more threads or processes", found=said, hint=hint)
+        if not isinstance(cause, GaamError) and _RAN_OUT.search(said):
+            hint = "raise 'ulimit -n' and 'ulimit -u', or set OMP_NUM_THREADS=1"
+            return StorageError("the system gives no more", found=said, hint=hint)
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, GaamError):
-        return error
+    if isinstance(error, GaamError) or not isinstance(error, OSError):
+        return error if isinstance(error, GaamError) else None
     hint = "look at the disk, its mount and its permissions; what is finished is kept"
-    refused = StorageError("the system refused", found=str(error), hint=hint)
-    return refused if isinstance(error, OSError) else None
+    return StorageError("the system refused", found=str(error), hint=hint)
 
 
 def write_stdout(content: bytes) -> bool:
@@ -191,12 +193,7 @@ def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = T
     """Run a command line and exit; every error becomes one message and an exit code.
 
     A SIGINT, SIGTERM or SIGHUP lets the command finish what it is writing; a second one ends it.
-    A traceback means a bug.
-
-    Args:
-        app: of Typer.
-        settings: the configuration of every command that has one.
-        says: as in ``unwind_on_signals``.
+    A traceback means a bug. ``settings`` are the configurations of commands that have one.
     """
     unwind_on_signals(says=says)
     for stream in (sys.stdout, sys.stderr):
