@@ -38,11 +38,16 @@ class Split:
         self, root: Path, plan: Plan, name: str, receipts: list[Receipt], memory: CheckMemory
     ) -> None:
         """Use ``EmbeddingCache[name]``."""
-        self.name = name
-        self.class_names = plan.class_names
-        self._root = root
-        self._plan = plan
-        self._receipts = receipts
+        self.name, self.class_names = name, plan.class_names
+        self.first_layer = plan.first_layer
+        """Number of the first layer of its states: 0 or 1."""
+        self.labelled = name not in plan.unlabelled
+        """Whether the classes of its rows are known; else every label is -1."""
+        self.truncated = sum(receipt.truncated for receipt in receipts)
+        """Number of rows that were cut at the maximum length."""
+        self.nbytes = sum(receipt.bytes for receipt in receipts)
+        """Bytes on disk."""
+        self._root, self._plan, self._receipts = root, plan, receipts
         self._shards = ShardReader(root, plan, name, receipts, memory)
 
     def __repr__(self) -> str:
@@ -87,16 +92,6 @@ class Split:
         """Tokens of every row after truncation, (rows,)."""
         return self._array("num_tokens")[:]
 
-    @property
-    def first_layer(self) -> int:
-        """Number of the first layer of its states: 0 or 1."""
-        return self._plan.first_layer
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the classes of its rows are known; else every label is -1."""
-        return self.name not in self._plan.unlabelled
-
     def column(self, name: str) -> list[str]:
         """A kept column, one string per row.
 
@@ -132,24 +127,21 @@ class Split:
 
         return arrow_rows(self._root, self._plan, self.name, streaming=streaming, folder=folder)
 
-    @property
-    def truncated(self) -> int:
-        """Number of rows that were cut at the maximum length."""
-        return sum(receipt.truncated for receipt in self._receipts)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on disk."""
-        return sum(receipt.bytes for receipt in self._receipts)
-
 
 class EmbeddingCache(Mapping[str, Split]):
     """A complete cache; ``cache["train"]`` is a split."""
 
     def __init__(self, root: Path) -> None:
         """Use ``open_cache``."""
-        self.root = root
-        self.plan = read_plan(root)
+        self.root, self.plan = root, read_plan(root)
+        self.fingerprint = self.plan.fingerprint
+        """Hash of everything that decides the numbers."""
+        self.class_names = self.plan.class_names
+        """Names of the classes; a label is an index into them."""
+        self.num_layers, self.hidden_size = self.plan.num_layers, self.plan.hidden_size
+        """Layers of the encoder that are kept, and its hidden size."""
+        self.first_layer = self.plan.first_layer
+        """Number of the first of them: 0 where that is the encoder's input, else 1."""
         missing = missing_shards(root, self.plan)
         if missing:
             total = sum(1 for _ in self.plan.shards())
@@ -208,16 +200,6 @@ class EmbeddingCache(Mapping[str, Split]):
         return len(self._splits)
 
     @property
-    def fingerprint(self) -> str:
-        """Hash of everything that decides the numbers."""
-        return self.plan.fingerprint
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes; a label is an index into them."""
-        return self.plan.class_names
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the kept columns."""
         return tuple(self.plan.columns)
@@ -226,21 +208,6 @@ class EmbeddingCache(Mapping[str, Split]):
     def unlabelled(self) -> tuple[str, ...]:
         """Splits without labels: to predict on."""
         return self.plan.unlabelled
-
-    @property
-    def num_layers(self) -> int:
-        """Layers of the encoder that are kept."""
-        return self.plan.num_layers
-
-    @property
-    def first_layer(self) -> int:
-        """Number of the first of them: 0 where that is the encoder's input, else 1."""
-        return self.plan.first_layer
-
-    @property
-    def hidden_size(self) -> int:
-        """Hidden size of the encoder."""
-        return self.plan.hidden_size
 
 
 def open_cache(path: str | Path) -> EmbeddingCache:

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gaam_cache.config_checks import (
     KEY,
@@ -35,15 +35,8 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
 
 
-def parse_device_map(value: Any) -> str | None:
-    """A name of ``DEVICE_MAPS``, or 'none', which takes back what a preset says.
-
-    Raises:
-        TypeError: no text.
-    """
-    if not isinstance(value, str):
-        raise TypeError("a word")
-    return None if value == "none" else value
+def _or_none(word: str) -> str | None:
+    return None if word == "none" else word  # which takes back what a preset says
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +123,7 @@ class ExtractConfig(Placing):
     """Only so many rows of each split, the first."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
-    device_map: str | None = field(default=None, metadata={"parse": parse_device_map} | KEY)
+    device_map: str | None = field(default=None, metadata={"parse": _or_none} | KEY)
     """auto spreads an encoder over several GPUs (accelerate); none does not."""
     tokens_per_second: float | None = field(default=None, metadata=KEY)
     """What the encoder reads, for a dry run, which then needs no weights (default: timed here)."""
