@@ -167,9 +167,7 @@ def _code(file: Path) -> str:
 
 
 def _is_text(line: ast.AST) -> bool:
-    if not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant):
-        return False
-    return isinstance(line.value.value, str)
+    return isinstance(line, ast.Expr) and isinstance(getattr(line.value, "value", None), str)
 
 
 def _own(package: str) -> list[str]:

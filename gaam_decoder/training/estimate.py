@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
-
-import torch
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from gaam_cache import devices
-from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.cache import open_cache
 from gaam_cache.messages import duration
 from gaam_cache.store.files import check_folder
 from gaam_decoder.config import TrainConfig
@@ -39,8 +36,7 @@ COMPILED_SPEED = 4.0
 mechanisms of matrix products, 7 for gates."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EstimatedRun:
+class EstimatedRun(NamedTuple):
     """One run to be; where one of several rates will be chosen, with one of them."""
 
     title: str
@@ -60,19 +56,16 @@ class EstimatedRun:
 
     def in_words(self) -> str:
         """One line."""
-        title = self.title
-        if self.candidates > 1:
-            title += f" or what else is best of {self.candidates}"
+        line = self.title + f" or what else is best of {self.candidates}" * (self.candidates > 1)
         if not self.seeds:
-            return f"{title}: all seeds are there"
-        line = f"{title}: seeds {spell_numbers(self.seeds)}"
+            return f"{line}: all seeds are there"
+        line += f": seeds {spell_numbers(self.seeds)}"
         line += f", {self.epochs} epochs" if self.epochs else ""
         line += f", {self.done} are there" if self.done else ""
         return line + (f", {duration(self.seconds)}" if self.seconds is not None else "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainEstimate:
+class TrainEstimate(NamedTuple):
     """Everything that a config asks for."""
 
     runs: tuple[EstimatedRun, ...]
@@ -89,7 +82,7 @@ class TrainEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        runs = [asdict(run) for run in self.runs]
+        runs = [run._asdict() for run in self.runs]
         return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
 
     def total(self) -> str:
@@ -103,9 +96,8 @@ class TrainEstimate:
 
     def in_words(self) -> str:
         """Lines for people."""
-        return "\n".join(
-            [f"{self.total()}; nothing was written", *(f"  {run.in_words()}" for run in self.runs)]
-        )
+        lines = [f"{self.total()}; nothing was written"]
+        return "\n  ".join(lines + [run.in_words() for run in self.runs])
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
@@ -128,37 +120,11 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         grids += [[item] for item in finals if item.key not in of_grids]
         asked = [([item], config.tune_seeds) for item in evaluated]
         asked += [(grid, config.seeds) for grid in grids]
-    seconds_of, runs = _timing(config, cache, device), []
-    for candidates, seeds in asked:
-        lacking = [
-            lacking_seeds(item, seeds, runs_of_key(config.runs, item.key)) for item in candidates
-        ]
-        fewest = min(lacking, key=len)  # if it is that one
-        item = candidates[lacking.index(fewest)]
-        seconds, how = seconds_of(item, len(fewest))
-        runs.append(
-            EstimatedRun(
-                title=str(item),
-                recipe=item.recipe.to_dict(),
-                candidates=len(candidates),
-                epochs=None if item.recipe.fitted else item.epochs,
-                seeds=tuple(fewest),
-                done=len(seeds_of(item, seeds)) - len(fewest),
-                seconds=seconds,
-                how=how,
-            )
-        )
-    return TrainEstimate(runs=tuple(runs))
-
-
-def _timing(
-    config: TrainConfig, cache: EmbeddingCache, device: torch.device
-) -> Callable[[Item, int], tuple[float | None, str]]:
-    """Seconds of so many seeds of an item, and how they will be run; each decoder is timed once."""
     loaded, started = Loaded(0.0), time.perf_counter()  # a few rows are read from disk
     per_row: dict[tuple[Any, ...], float] = {}
 
-    def seconds_of(item: Item, num_seeds: int) -> tuple[float | None, str]:
+    def timed(item: Item, num_seeds: int) -> tuple[float | None, str]:
+        """Seconds of so many seeds, and how they will be run; each decoder is timed once."""
         if not num_seeds:
             return 0.0, ""
         if item.recipe.fitted:
@@ -186,7 +152,18 @@ def _timing(
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
         return seconds, engine.in_words()
 
-    return seconds_of
+    runs = []
+    for several, seeds in asked:
+        lacking = {
+            item.key: lacking_seeds(item, seeds, runs_of_key(config.runs, item.key))
+            for item in several
+        }
+        item = min(several, key=lambda item: len(lacking[item.key]))  # if it is that one
+        left, all_seeds = tuple(lacking[item.key]), seeds_of(item, seeds)
+        epochs, done = None if item.recipe.fitted else item.epochs, len(all_seeds) - len(left)
+        about = str(item), item.recipe.to_dict(), len(several), epochs, left, done
+        runs.append(EstimatedRun(*about, *timed(item, len(left))))
+    return TrainEstimate(tuple(runs))
 
 
 def _seconds_per_row(
