@@ -49,18 +49,14 @@ class Estimate:
         """JSON values."""
         return asdict(self)
 
-    def cost(self) -> str:
-        """Time and space."""
-        return f"about {duration(max(1, self.seconds))}, {self.bytes / 1e6:,.1f} MB"
-
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         how = f"timed here on {self.timed_on}" if self.timed_on else "as tokens-per-second says"
         about = "" if self.exact_tokens else "about "
         lines = [
-            f"{self.cost()} for {sum(self.rows.values()):,} {self.noun}s ({rows}); "
-            "nothing was written",
+            f"about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for "
+            f"{sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written",
             f"  encoder  {visible(self.encoder)}",
             f"  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} of the "
             f"{self.noun}s are cut",

@@ -16,12 +16,11 @@ from gaam_decoder.runs.folders import runs_of_key
 from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.engine import (
     COMPILER_SECONDS,
-    Engine,
     choose_engine,
     groups_of,
 )
 from gaam_decoder.training.candidates import apart
-from gaam_decoder.training.data import TrainData, prepare_data
+from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.features import Loaded
 from gaam_decoder.training.grid import Item, families_of, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.group import Group
@@ -85,19 +84,15 @@ class TrainEstimate(NamedTuple):
         runs = [run._asdict() for run in self.runs]
         return {"trainings": self.trainings, "seconds": self.seconds, "runs": runs}
 
-    def total(self) -> str:
-        """All in one line."""
-        if not self.trainings:
-            return f"all {len(self.runs)} runs are there"
+    def in_words(self) -> str:
+        """Lines for people."""
         untimed = sum(run.seconds is None for run in self.runs)
         line = f"roughly {duration(max(1, self.seconds))} for {self.trainings:,} trainings"
         line += f" in {sum(bool(run.seeds) for run in self.runs):,} of {len(self.runs):,} runs"
-        return line + (f"; {untimed} of these were not timed" if untimed else "")
-
-    def in_words(self) -> str:
-        """Lines for people."""
-        lines = [f"{self.total()}; nothing was written"]
-        return "\n  ".join(lines + [run.in_words() for run in self.runs])
+        line += f"; {untimed} of these were not timed" if untimed else ""
+        line = line if self.trainings else f"all {len(self.runs)} runs are there"
+        lines = [f"{line}; nothing was written", *(run.in_words() for run in self.runs)]
+        return "\n  ".join(lines)
 
 
 def estimate(config: TrainConfig) -> TrainEstimate:
@@ -146,7 +141,19 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         if kind not in per_row:
             if time.perf_counter() - started > LONGEST_SECONDS:
                 return None, engine.in_words()
-            per_row[kind] = _seconds_per_row(item, data, engine, group, few)
+            part = replace(data.train, rows=data.train.rows[:few], label_N=data.train.label_N[:few])
+            training = Group(
+                item.spec,
+                replace(data, train=part, selection=None),
+                item.recipe,
+                group,
+                loss_of=build(item.recipe.loss, "loss"),
+                engine=replace(engine, compiled=False),
+            )
+            training.train_epoch()
+            warm = training.seconds
+            training.train_epoch()
+            per_row[kind] = (training.seconds - warm) / few
         seconds = per_row[kind] * len(data.train) * item.epochs * (1 + len(others))
         if engine.compiled:
             seconds = COMPILER_SECONDS + seconds / COMPILED_SPEED
@@ -164,17 +171,3 @@ def estimate(config: TrainConfig) -> TrainEstimate:
         about = str(item), item.recipe.to_dict(), len(several), epochs, left, done
         runs.append(EstimatedRun(*about, *timed(item, len(left))))
     return TrainEstimate(tuple(runs))
-
-
-def _seconds_per_row(
-    item: Item, data: TrainData, engine: Engine, seeds: list[int], few: int
-) -> float:
-    """Of seeds together, by training on a few rows twice; the first warms up."""
-    train = replace(data.train, rows=data.train.rows[:few], label_N=data.train.label_N[:few])
-    data, engine = replace(data, train=train, selection=None), replace(engine, compiled=False)
-    loss_of = build(item.recipe.loss, "loss")
-    group = Group(item.spec, data, item.recipe, seeds, loss_of=loss_of, engine=engine)
-    group.train_epoch()
-    warm = group.seconds
-    group.train_epoch()
-    return (group.seconds - warm) / few
