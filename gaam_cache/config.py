@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,13 +12,11 @@ from gaam_cache.config_checks import (
     UNCHECKED,
     check_at_least,
     check_place,
-    check_rows,
-    check_sounds,
+    check_together,
     parse_delimiter,
-    require,
 )
+from gaam_cache.config_checks import NAME_PATTERN as NAME_PATTERN
 from gaam_cache.devices import check_device
-from gaam_cache.messages import shortened
 from gaam_cache.placing import Placing, check_placing
 
 DEFAULT_ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -30,9 +26,6 @@ RECORDED = "recorded"
 takes to read the same rows again, under ``encoder`` what it takes to encode them alike."""
 OF_ROWS = {RECORDED: "dataset"}
 OF_ENCODER = {RECORDED: "encoder"}
-DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
-"""What a split may be called: it becomes part of a file name."""
 
 
 def _or_none(word: str) -> str | None:
@@ -131,40 +124,9 @@ class ExtractConfig(Placing):
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
-        check_at_least(self, 0, "encoder_seed")
-        speed, seed, device_map = self.tokens_per_second, self.encoder_seed, self.device_map
-        possible = speed is None or 0 < speed < math.inf
-        require(possible, "tokens-per-second is out of range", "> 0", speed)
-        message, expected = "encoder-seed is for random weights", "--untrained-encoder beside it"
-        found = f"--set encoder-seed={seed} alone"
-        require(seed is None or self.untrained_encoder, message, expected, found)
-        if device_map is not None:
-            expected = f"one of: {', '.join(DEVICE_MAPS)}"
-            require(device_map in DEVICE_MAPS, "unknown device-map", expected, device_map)
-            message = "device-map cannot spread an untrained encoder"
-            expected, found = "one device that holds it: --device", f"--set device-map={device_map}"
-            require(not self.untrained_encoder, message, expected, found)
-            message = "device-map spreads one encoder over all GPUs"
-            expected = "one worker, or --engine ray with gpus-per-worker"
-            hint = "--set device-map=none, where one GPU holds the encoder"
-            one = self.alone or self.engine != "local"
-            require(one, message, expected, f"{found} --devices {self.devices}", hint=hint)
-        some = self.splits and self.pool
-        require(some, "nothing to do", "at least one --split and one --pool", "none")
-        for split in self.splits:
-            found = f"--split {split}"
-            require(self.splits.count(split) == 1, f"{found} is given twice", "once", found)
-            message = f"split '{shortened(split)}' cannot be part of a file name"
-            expected = "letters, digits, '_' and '.'"
-            require(NAME_PATTERN.fullmatch(split), message, expected, split)
-        check_rows(self)
-        check_sounds(self)
+        check_at_least(self, 0, "encoder_seed", "split_seed")
+        check_together(self)
         check_device(self.device)
         check_placing(self)
-        expected = "one of: all, text"
-        require(self.pool_over in ("all", "text"), "unknown pool-over", expected, self.pool_over)
-        one = self.prompt is None or self.prompt_file is None
-        message, expected = "the prompt is given twice", "--prompt or prompt-file"
-        require(one, message, expected, f"--prompt and prompt-file {self.prompt_file}")
         if self.prompt is not None:
             check_place(self.prompt, "--prompt")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ SHARD_ROWS = 2048
 """Of one shard at most, where nobody says."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 """Words for what shells and people trip over."""
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
+"""What a split may be called: it becomes part of a file name."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
 PUBLISHED_SECONDS = 5.0
@@ -34,21 +38,21 @@ PLACE = "{text}"
 """Of the text in a prompt."""
 
 
-def require(holds: object, message: str, expected: str, found: object, *, hint: str = "") -> None:
-    """Refuse settings unless something holds of them.
-
-    Raises:
-        ConfigError: of that message.
-    """
-    if not holds:
-        raise ConfigError(message, expected=expected, found=shortened(str(found)), hint=hint)
-
-
 def spelled(config: object, name: str) -> str:
     """How a field of a configuration is written: ``--limit``, or ``shard-rows`` without option."""
     field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
     option = field.metadata.get("option") or option_of(name)
     return str(option[2:] if "key" in field.metadata else option)
+
+
+def written(config: object, name: str) -> str:
+    """A setting as a person gives it."""
+    value, spell = getattr(config, name), spelled(config, name)
+    if isinstance(value, bool) and spell.startswith("--"):
+        return spell
+    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    text = shortened(text.lower() if isinstance(value, bool) else text)
+    return f"{spell} {text}" if spell.startswith("--") else f"--set {spell}={text}"
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
@@ -61,8 +65,11 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
             high = f" and at most {LARGEST_NUMBER:,}" if value > LARGEST_NUMBER else ""
-            message = f"{spelled(config, name)} is out of range"
-            require(False, message, f">= {minimum}{high}", value)
+            raise ConfigError(
+                f"{spelled(config, name)} is out of range",
+                expected=f">= {minimum}{high}",
+                found=shortened(str(value)),
+            )
 
 
 def parse_delimiter(value: Any) -> str | None:
@@ -89,61 +96,91 @@ def delimiter_of(config: ExtractConfig) -> str:
     return DELIMITERS.get(given, given)
 
 
-def check_rows(config: ExtractConfig) -> None:
-    """Refuse settings of rows that cannot work, alone or together.
+def check_together(config: ExtractConfig) -> None:
+    """Refuse settings that cannot work, alone or together.
 
     Raises:
-        ConfigError: naming the option.
+        ConfigError: naming the settings, as they were given, and what must hold.
     """
+    for names, holds, problem, expected in _table(config):
+        if not holds:
+            message = f"{spelled(config, names.split()[0])} {problem}"
+            found = " ".join(written(config, name) for name in names.split())
+            raise ConfigError(message, expected=expected, found=found)
     try:
         parse_delimiter(config.delimiter)
     except (TypeError, ValueError) as error:
-        require(False, "delimiter is none", str(error), repr(config.delimiter))
-    if config.encoding is not None:
-        try:
-            known = codecs.lookup(config.encoding)._is_text_encoding  # open() asks for it too
-        except (LookupError, ValueError):
-            known = False
-        expected = "one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis"
-        hint = "'file --mime-encoding FILE' guesses"
-        require(known, "unknown encoding", expected, config.encoding, hint=hint)
-    require(
-        not (config.file_column and config.text_columns),
-        "rows are texts, or they are sounds or pictures",
-        "--text-column or --file-column",
-        f"--text-column {', '.join(config.text_columns)} and --file-column {config.file_column}",
-    )
-    for name in config.keep_columns:
-        message = f"a kept column cannot be called '{shortened(name)}'"
-        expected = "a letter, then letters, digits and '_', 64 at most"
-        hint = "it becomes the name of an array: give the column another name in the data"
-        found = f"--keep-column {name}"
-        require(COLUMN_PATTERN.fullmatch(name), message, expected, found, hint=hint)
-        require(config.keep_columns.count(name) == 1, f"{found} is given twice", "once", found)
-        if name == CLIP_OF and config.clip_mode == "split":
-            message = f"--set clip-mode=split makes a kept column '{CLIP_OF}'"
-            require(False, message, "no other of that name", found)
-    check_at_least(config, 0, "split_seed")
-    fraction, splits, unlabelled = config.test_fraction, config.splits, config.unlabelled
-    if fraction is None:
-        found = f"--set split-seed={config.split_seed} alone"
-        expected = "--test-fraction beside it"
-        require(not config.split_seed, "split-seed is for --test-fraction", expected, found)
-    else:
-        message = "--test-fraction is out of range"
-        require(0 < fraction < 1, message, "> 0 and < 1", fraction)
-        message = "--test-fraction makes the splits 'train' and 'test'"
-        only = sorted(splits) == ["test", "train"]
-        require(only, message, "no --split beside it", ", ".join(splits))
-        message = "--test-fraction needs the labels of all rows"
-        require(not unlabelled, message, "no unlabelled beside it", ", ".join(unlabelled))
-    reference = "train" if "train" in splits else splits[0]
-    for split in unlabelled:
-        found = f"--set unlabelled={split}"
-        message = f"{shortened(found)} is no split that is read"
-        require(split in splits, message, f"one of: {', '.join(splits)}", split)
-        expected = "labels in the split that says which classes there are"
-        require(split != reference, f"'{split}' cannot be unlabelled", expected, found)
+        found = shortened(repr(config.delimiter))
+        raise ConfigError("delimiter is none", expected=str(error), found=found) from None
+    try:  # open() asks for it too
+        known = config.encoding is None or codecs.lookup(config.encoding)._is_text_encoding
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise ConfigError(
+            f"unknown encoding '{shortened(str(config.encoding))}'",
+            expected="one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis",
+            hint="'file --mime-encoding FILE' guesses",
+        )
+
+
+def _table(config: ExtractConfig) -> Iterator[tuple[str, object, str, str]]:
+    """Settings, what must hold of them, what is wrong with the first where it does not, what to do.
+
+    What is later in the table may rely on what is earlier.
+    """
+    speed, seconds, fraction = config.tokens_per_second, config.clip_seconds, config.test_fraction
+    kept, splits, unlabelled = config.keep_columns, config.splits, config.unlabelled
+    device_map, split_clips = config.device_map, config.clip_mode == "split"
+    range_, twice = "is out of range", "is given twice"
+    # fmt: off
+    yield "tokens_per_second", speed is None or 0 < speed < math.inf, range_, "> 0"
+    yield ("encoder_seed", config.encoder_seed is None or config.untrained_encoder,
+           "is for random weights", "--untrained-encoder beside it")
+    maps = DEVICE_MAPS if device_map else (None,)
+    yield "device_map", device_map in maps, "is unknown", f"one of: {', '.join(DEVICE_MAPS)}"
+    yield ("device_map", not (device_map and config.untrained_encoder),
+           "cannot spread an untrained encoder", "one device that holds it: --device")
+    yield ("device_map devices", not device_map or config.alone or config.engine != "local",
+           "spreads one encoder over all GPUs", "one worker, --engine ray, or device-map=none")
+    yield "splits", splits, "is empty: nothing to do", "at least one"
+    yield "pool", config.pool, "is empty: nothing to do", "at least one"
+    yield "splits", len(set(splits)) == len(splits), twice, "each once"
+    yield ("splits", all(map(NAME_PATTERN.fullmatch, splits)),
+           "cannot be part of a file name", "letters, digits, '_' and '.'")
+    yield ("file_column text_columns", not (config.file_column and config.text_columns),
+           "is for sounds and pictures, --text-column for texts", "one of the two")
+    yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, kept)),
+           "becomes the name of an array: give the column another name in the data",
+           "a letter, then letters, digits and '_', 64 at most")
+    yield "keep_columns", len(set(kept)) == len(kept), twice, "each once"
+    yield ("clip_mode keep_columns", not split_clips or CLIP_OF not in kept,
+           f"makes a kept column '{CLIP_OF}'", "no other of that name")
+    yield ("split_seed", fraction is not None or not config.split_seed,
+           "is for --test-fraction", "--test-fraction beside it")
+    if fraction is not None:
+        yield "test_fraction", 0 < fraction < 1, range_, "> 0 and < 1"
+        yield ("test_fraction splits", sorted(splits) == ["test", "train"],
+               "makes the splits 'train' and 'test'", "no --split beside it")
+        yield ("test_fraction unlabelled", not unlabelled,
+               "needs the labels of all rows", "no unlabelled beside it")
+    yield ("unlabelled", set(unlabelled) <= set(splits),
+           "is no split that is read", f"one of: {', '.join(splits)}")
+    labels = "train" if "train" in splits else splits[0]
+    yield ("unlabelled", labels not in unlabelled,
+           f"cannot be '{labels}'", "labels in the split that says which classes there are")
+    yield "pool_over", config.pool_over in ("all", "text"), range_, "all or text"
+    yield ("prompt prompt_file", config.prompt is None or config.prompt_file is None,
+           twice, "--prompt or prompt-file")
+    yield "clip_seconds", seconds is None or 0.1 <= seconds < math.inf, range_, ">= 0.1"
+    yield ("clip_mode", not split_clips or seconds is not None or config.published_audio,
+           "splits nothing", "the length of a piece: --set clip-seconds=5")
+    if config.published_audio:
+        yield ("published_audio clip_seconds", seconds in (None, PUBLISHED_SECONDS),
+               "has its own length", f"--set clip-seconds={PUBLISHED_SECONDS:g}, or none")
+        yield ("published_audio pool", config.pool == ("mean",),
+               "is the mean over all that the encoder hears", "--pool mean")
+    # fmt: on
 
 
 def check_place(prompt: str, where: str) -> None:
@@ -170,27 +207,3 @@ def check_place(prompt: str, where: str) -> None:
         raise ConfigError(
             "a prompt is text", expected="characters that UTF-8 has", found=str(error), where=where
         ) from error
-
-
-def check_sounds(config: ExtractConfig) -> None:
-    """Refuse settings that contradict what the published code does with a sound.
-
-    Raises:
-        ConfigError: naming the option.
-    """
-    seconds, published = config.clip_seconds, config.published_audio
-    right = seconds is None or 0.1 <= seconds < math.inf
-    require(right, "clip-seconds is out of range", ">= 0.1", seconds)
-    require(
-        config.clip_mode != "split" or seconds is not None or published,
-        "--set clip-mode=split splits nothing",
-        "the length of a piece: --set clip-seconds=5",
-        "--set clip-mode=split alone",
-    )
-    if published:
-        message = "published-audio has its own length"
-        expected = f"--set clip-seconds={PUBLISHED_SECONDS:g}, or none"
-        found = f"--set clip-seconds={seconds}"
-        require(seconds in (None, PUBLISHED_SECONDS), message, expected, found)
-        message = "published-audio is the mean over all that the encoder hears"
-        require(config.pool == ("mean",), message, "--pool mean", f"--pool {','.join(config.pool)}")
