@@ -6,7 +6,7 @@ import codecs
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
@@ -38,21 +38,26 @@ PLACE = "{text}"
 """Of the text in a prompt."""
 
 
+def key_of(field: Field[Any]) -> str:
+    """How a field is written as a key: ``text-column`` for ``text_columns``."""
+    return str(field.metadata.get("option") or option_of(field.name))[2:]
+
+
+def words(field: Field[Any], value: Any) -> Iterator[str]:
+    """A setting as the command line has it; of a list each by itself."""
+    key, is_key = key_of(field), "key" in field.metadata
+    if isinstance(value, bool) and not is_key:
+        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
+        return
+    for one in value if isinstance(value, (list, tuple)) else [value]:
+        text = str(one).lower() if isinstance(one, bool) else str(one)
+        yield from ("--set", f"{key}={text}") if is_key else (f"--{key}", text)
+
+
 def spelled(config: object, name: str) -> str:
-    """How a field of a configuration is written: ``--limit``, or ``shard-rows`` without option."""
+    """How a field of a configuration is called: ``--limit``, or ``shard-rows`` without option."""
     field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
-    option = field.metadata.get("option") or option_of(name)
-    return str(option[2:] if "key" in field.metadata else option)
-
-
-def written(config: object, name: str) -> str:
-    """A setting as a person gives it."""
-    value, spell = getattr(config, name), spelled(config, name)
-    if isinstance(value, bool) and spell.startswith("--"):
-        return spell
-    text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    text = shortened(text.lower() if isinstance(value, bool) else text)
-    return f"{spell} {text}" if spell.startswith("--") else f"--set {spell}={text}"
+    return key_of(field) if "key" in field.metadata else f"--{key_of(field)}"
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:
@@ -105,7 +110,10 @@ def check_together(config: ExtractConfig) -> None:
     for names, holds, problem, expected in _table(config):
         if not holds:
             message = f"{spelled(config, names.split()[0])} {problem}"
-            found = " ".join(written(config, name) for name in names.split())
+            shown = [one for one in fields(config) if one.name in names.split()]
+            found = shortened(
+                " ".join(w for one in shown for w in words(one, getattr(config, one.name)))
+            )
             raise ConfigError(message, expected=expected, found=found)
     try:
         parse_delimiter(config.delimiter)

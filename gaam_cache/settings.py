@@ -13,16 +13,17 @@ import re
 import textwrap
 import tomllib
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gaam_cache import plugins
 from gaam_cache.bundle import data_path
-from gaam_cache.config_checks import UNCHECKED
+from gaam_cache.config_checks import UNCHECKED, key_of
+from gaam_cache.config_checks import words as words
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
-from gaam_cache.messages import did_you_mean, option_of, shortened
+from gaam_cache.messages import did_you_mean, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
 KINDS: dict[Any, tuple[str, str, tuple[type, ...]]] = {
@@ -168,22 +169,6 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
         return Path(str(value)).expanduser() if kind is Path else kind(value)
     except (ValueError, OverflowError):
         raise ValueError(words) from None
-
-
-def key_of(field: Field[Any]) -> str:
-    """How a field is written as a key: ``text-column`` for ``text_columns``."""
-    return str(field.metadata.get("option") or option_of(field.name))[2:]
-
-
-def words(field: Field[Any], value: Any) -> Iterator[str]:
-    """A setting as the command line has it; of a list each by itself."""
-    key, is_key = key_of(field), "key" in field.metadata
-    if isinstance(value, bool) and not is_key:
-        yield from [f"--{key}"] * value + [f"--no-{key}"] * (field.default is True and not value)
-        return
-    for one in value if isinstance(value, (list, tuple)) else [value]:
-        text = str(one).lower() if isinstance(one, bool) else str(one)
-        yield from ("--set", f"{key}={text}") if is_key else (f"--{key}", text)
 
 
 @functools.cache
