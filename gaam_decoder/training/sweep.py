@@ -24,6 +24,7 @@ from gaam_cache.store.plan import PLAN_FILE
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, runs_of_key
+from gaam_decoder.runs.loading import Runs
 from gaam_decoder.runs.result import RunResult, read_run
 from gaam_decoder.runs.trackers import check_tracker
 from gaam_decoder.runs.tuning import choose, first_runs
@@ -61,7 +62,7 @@ def train(
     progress: Progress | None = None,
     on_run: Callable[[RunResult], None] = lambda run: None,
     on_others: Callable[[str], None] = lambda text: None,
-) -> list[RunResult]:
+) -> Runs:
     """Train every mechanism of a config over its seeds.
 
     Runs that exist with the same mechanism, recipe and cache are kept, and only seeds that they
@@ -110,7 +111,7 @@ def train(
         swept = _sweep(config, tracker, say)
     if swept.left is not None:
         on_others(swept.left)
-    return swept.runs
+    return Runs(swept.runs)
 
 
 class _Argument(NamedTuple):

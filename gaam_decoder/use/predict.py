@@ -249,7 +249,8 @@ def _of_file(
     def chunks() -> Iterator[_Chunk]:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
-        if path.suffix != ".jsonl":  # whose objects come whole, and may differ
+        of_json = path.suffix == ".jsonl"  # whose objects come whole, and may differ
+        if not of_json:
             columns = columns._replace(kept=tuple(table.names))
         records, bad, count = iter(table.records(columns)), BadRows(origin), 0
         while piece := list(islice(records, CHUNK_ROWS)):
@@ -261,10 +262,9 @@ def _of_file(
                     bad.add(place, error)
             count += len(piece)
             bad.refuse(count)
-            yield _Chunk(
-                [dict(record) for _, record in piece if not isinstance(record, DataError)],
-                Placed(inputs, [place for place, _ in piece]),
-            )
+            found = [record for _, record in piece if not isinstance(record, DataError)]
+            read = [{k: one[k] for k in (one if of_json else table.names)} for one in found]
+            yield _Chunk(read, Placed(inputs, [place for place, _ in piece]))
 
     total = 0
     for chunk in chunks():
