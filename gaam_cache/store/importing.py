@@ -26,9 +26,7 @@ from gaam_cache.engines._claims import Claims
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NumericsError
 from gaam_cache.extraction.job import class_order, content_of
 from gaam_cache.extraction.recorded import settings_of_import
-from gaam_cache.extraction.repair import discard_broken
-from gaam_cache.extraction.row_arrays import RowArrays
-from gaam_cache.extraction.undone import CLAIM_FOLDER, Undone
+from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, Undone, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig, check_class_names
 from gaam_cache.messages import excerpt, shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
@@ -893,5 +891,5 @@ def _make_missing(
             undone.finish(shard)
             claim.done()
             made += 1
-        claims.clear({shard.name for shard in plan.shards()})
+        claims.clear()
     return made

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.repair import extract_again, repair_command
+from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import chunks, digest_of, digest_of_stream, short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32, first_not_finite, unpacked
 from gaam_cache.store.files import (
