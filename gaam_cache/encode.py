@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gaam_cache.encoders._base import Encoder, Inputs
+    from gaam_cache.encoders._base import Encoder
     from gaam_cache.extraction.states import Piece
     from gaam_cache.extraction.summary import Tally
 
@@ -48,11 +48,6 @@ class Placed:
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.rows)
-
-
-class _Prepared(NamedTuple):
-    piece: Piece
-    inputs: Inputs
 
 
 class RowEncoder:
@@ -152,9 +147,9 @@ class RowEncoder:
         left, row = iter(chunks), first_row
         late: Exception | None = None
         with ThreadPoolExecutor(1, "prepare") as reader:
-            ready: Future[_Prepared | None] | None = None
+            ready: Future[Piece | None] | None = None
             while True:
-                ahead: Future[_Prepared | None] | None = None
+                ahead: Future[Piece | None] | None = None
                 try:  # not in the thread: who waits there for a terminal cannot be interrupted
                     chunk = next(left, None) if late is None else None
                 except Exception as error:  # noqa: BLE001 raised below, in its turn
@@ -172,27 +167,24 @@ class RowEncoder:
         if late is not None:
             raise late
 
-    def _prepare(self, placed: Placed, origin: str) -> _Prepared | None:
-        from gaam_cache.extraction.states import Piece
+    def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         from gaam_cache.sources._given import given_inputs
 
         if not len(placed):
             return None
         rows, places = placed.rows, placed.places
         inputs = given_inputs(rows, self.encoding.kind, self._config, origin=origin, places=places)
-        piece = Piece(inputs, origin, places=places)
         with self._preparing:
-            return _Prepared(piece, self._maker.prepare(piece))
+            return self._maker.prepare(inputs, origin=origin, places=places)
 
-    def _states(self, prepared: _Prepared, pooling: str) -> NDArray[np.float32]:
+    def _states(self, piece: Piece, pooling: str) -> NDArray[np.float32]:
         import numpy as np
 
         from gaam_cache.store.dtypes import as_float32
 
-        piece, inputs = prepared
         with self._running:
-            encoded = self._maker.encode(piece, inputs, lambda rows: None)
-            states = self._maker.states(piece, encoded)[pooling]
+            encoded = self._maker.encode(piece, lambda rows: None)
+            states = self._maker.states(encoded)[pooling]
         bfloat16 = self.encoding.storage_dtype == "bfloat16"
         return as_float32(states) if bfloat16 else states.astype(np.float32)
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gaam_cache import terminal
 from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve
@@ -40,6 +40,8 @@ OWN_CLUSTER: dict[str, Any] = {"include_dashboard": False, "object_store_memory"
 """Of this machine alone: nothing of ours goes through the store, which would take a third of it."""
 ARRIVAL_SECONDS = 30.0
 """For the last words of a worker, whose mailbox may be on a node that is gone."""
+_Sight = tuple[str, tuple[str, ...]]
+"""The folder that a worker is to work in, and what must be there."""
 
 
 class Ray(Engine):
@@ -310,49 +312,32 @@ class _Worker:
             ray.wait([last], timeout=ARRIVAL_SECONDS)
 
 
-class _Sight(NamedTuple):
-    """What a worker must see before it begins."""
-
-    folder: str
-    """Where it is to work, as here."""
-    probe: str
-    token: str
-    files: tuple[str, ...]
-
-
 @contextmanager
 def _seen(task: Task) -> Iterator[_Sight]:
-    """A file in the shared folder, for workers to read."""
-    token = secrets.token_hex(16)
-    probe = task.folder.absolute() / f".seen-{token}"
-    write_file(probe, token.encode())
-    files = tuple(str(path.absolute()) for path in task.needs)
+    """What a worker must see, among it a file of this moment in the shared folder."""
+    probe = task.folder.absolute() / f".seen-{secrets.token_hex(16)}"
+    write_file(probe, b"")
     try:
-        yield _Sight(str(Path.cwd()), str(probe), token, files)
+        yield str(Path.cwd()), (str(probe), *(str(path.absolute()) for path in task.needs))
     finally:
         with suppress(OSError):
             probe.unlink()
 
 
 def _look(sight: _Sight) -> None:
-    """Refuse a node that does not see what it is to work on, before anything is loaded.
+    """Go where we are to work, and refuse a node that does not see what is there.
 
     Raises:
         ConfigError: naming the node.
     """
-    try:
-        os.chdir(sight.folder)
-        found = Path(sight.probe).read_text("ascii")
-    except OSError as error:
-        found = f"{error.filename}: {error.strerror}"
-    missing = [file for file in sight.files if not Path(file).exists()]
-    if found == sight.token and not missing:
-        return
-    seen = found == sight.token
-    raise ConfigError(
-        f"the node '{socket.gethostname()}' does not see the folder",
-        expected="a folder of a file system that all nodes share",
-        found=f"no {missing[0]}" if seen else found,
-        where=missing[0] if seen else str(Path(sight.probe).parent),
-        hint="put it where every node has it under the same path",
-    )
+    folder, files = sight
+    missing = [path for path in (folder, *files) if not Path(path).exists()]
+    if missing:
+        raise ConfigError(
+            f"the node '{socket.gethostname()}' does not see the folder",
+            expected="a folder of a file system that all nodes share",
+            found=f"no {missing[0]}",
+            where=str(Path(missing[0]).parent),
+            hint="put it where every node has it under the same path",
+        )
+    os.chdir(folder)

@@ -75,13 +75,9 @@ def prepare_job(
     checked: CheckedRows | None = None,
     weights: bool = True,
 ) -> Job:
-    """Read the rows and find the encoder; writes nothing, loads no weights.
+    """Read the rows (unless somebody did) and find the encoder; writes nothing, loads no weights.
 
-    Args:
-        config: what to encode, and with what.
-        report: told what is going on.
-        checked: the rows, where another worker has read them.
-        weights: of the encoder must be there; else the fields of the job cover none.
+    Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
     checked = checked or read_rows(config, report)
     rows, class_names, content, _ = checked
@@ -126,15 +122,7 @@ def plan_fields(
     encoder: Encoder,
     content: dict[str, str],
 ) -> dict[str, Any]:
-    """All that decides the numbers of a cache; known without its encoder's weights.
-
-    Args:
-        config: of the extraction.
-        rows: of every split.
-        class_names: in order.
-        encoder: which is open.
-        content: hash of the rows of every split.
-    """
+    """All that decides the numbers of a cache; known while its encoder is not loaded."""
     columns = {
         column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
         for column in _first(rows).kept

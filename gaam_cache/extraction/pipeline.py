@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.encoders._base import Inputs
 from gaam_cache.engines._claims import Claim, Claims
 from gaam_cache.extraction.job import Job, make_plan, warn
 from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, Undone, discard_broken
@@ -51,17 +49,16 @@ class Work(NamedTuple):
     shard: ShardSpec
     claim: Claim
     piece: Piece
-    inputs: Inputs
 
 
 class ShardMaker:
-    """Makes the shards of a plan: prepares, encodes, writes, each in a thread of its own."""
+    """Makes the shards of a plan: prepares, encodes (``states``), writes; each in its thread."""
 
     def __init__(self, job: Job, plan: Plan, tally: Tally) -> None:
         self.tally = tally
         self._job, self._plan, self._out = job, plan, Path(job.config.out)
         self._row_arrays = RowArrays(plan, job.rows)
-        self._states = StateMaker(job.encoder, Encoding.of(plan), job.config.batch_tokens, tally)
+        self.states = StateMaker(job.encoder, Encoding.of(plan), job.config.batch_tokens, tally)
 
     def exists(self, shard: ShardSpec) -> bool:
         """Whether the shard has its receipt by now."""
@@ -70,12 +67,9 @@ class ShardMaker:
     def prepare(self, shard: ShardSpec, claim: Claim) -> Work:
         """Make the rows of a shard ready; raises as ``StateMaker.prepare``."""
         part = self._job.rows[shard.split]
-        piece = Piece(part.inputs[shard.start : shard.stop], part.origin, shard.start)
-        return Work(shard, claim, piece, self._states.prepare(piece))
-
-    def encode(self, work: Work, tick: Callable[[int], None]) -> Encoded:
-        """Pooled states of one shard, as ``StateMaker.encode`` makes them."""
-        return self._states.encode(work.piece, work.inputs, tick)
+        rows = part.inputs[shard.start : shard.stop]
+        piece = self.states.prepare(rows, origin=part.origin, first=shard.start)
+        return Work(shard, claim, piece)
 
     def write(self, work: Work, encoded: Encoded) -> None:
         """Check, prove and publish a shard.
@@ -85,21 +79,21 @@ class ShardMaker:
                 text alone.
             StorageError: the file system refused.
         """
-        self._states.wait()
+        self.states.wait()
         start = time.perf_counter()
         plan, shard = self._plan, work.shard
         arrays = {
             embeddings_key(plan, name): (plan.storage_dtype, states)
-            for name, states in self._states.states(work.piece, encoded).items()
+            for name, states in self.states.states(encoded).items()
         }
-        arrays |= self._row_arrays.of(shard, work.inputs.lengths)
+        arrays |= self._row_arrays.of(shard, work.piece.inputs.lengths)
         image, specs = build_image(arrays, shard_attributes(plan, shard))
         receipt = {
             "fingerprint": plan.fingerprint,
             "split": shard.split,
             "start": shard.start,
             "stop": shard.stop,
-            "truncated": sum(work.inputs.truncated),
+            "truncated": sum(work.piece.inputs.truncated),
             "datasets": specs,
         }
         self.tally.bytes += len(image)
@@ -197,14 +191,14 @@ def make_shards(
                 nonlocal ahead
                 if last is not None and last.done():
                     last.result()  # a disk that refuses: not after another shard, but now
-                if ahead is None and 2 * rows >= len(work.inputs.lengths):
+                if ahead is None and 2 * rows >= work.piece.count:
                     # not sooner: what we hoard, another worker might begin
                     ahead = reader.submit(prepare)
                 speed = tally.tokens / max(time.perf_counter() - began, 1e-9)
                 text = f"{speed:,.0f} {job.encoder.unit}/s, {tally.padding_share:.1%} padding"
                 report(total - undone.rows + rows, total, text)
 
-            encoded = maker.encode(work, tick)
+            encoded = maker.states.encode(work.piece, tick)
             undone.finish(work.shard)
             if written is not None:
                 written.result()

@@ -47,17 +47,10 @@ def worst_deviation(
     alone: Mapping[int, Mapping[str, Tensor]],
     storage_dtype: str,
 ) -> tuple[float, int, int]:
-    """How far states are from those of their rows alone, and what is stored from both.
+    """The greatest ``|state - alone| / |alone|``, its layer (from 0) and row.
 
-    Args:
-        states: pooling -> (N, L, D) as they are to be stored.
-        computed: row, and pooling -> its (L, D) as it came out of its batch.
-        alone: row -> pooling -> (1, L, D) of the row alone.
-        storage_dtype: of the states.
-
-    Returns:
-        The greatest ``|state - alone| / |alone|`` of a layer, infinite where what is to be stored
-        is not that state rounded; the layer, from 0; the row.
+    Infinite where what is to be stored, (N, L, D), is not the state rounded that came out of the
+    row's batch, (L, D).
     """
     worst = 0.0, 0, 0
     for row, pooled in computed:

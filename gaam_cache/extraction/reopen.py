@@ -25,16 +25,9 @@ INSTEAD = "predict from a cache (--cache CACHE --split SPLIT), or hand states ov
 def reopen(
     encoding: Encoding, encoder: str | None, device: str, batch_tokens: int | None
 ) -> tuple[ExtractConfig, Encoder]:
-    """Find the encoder, make sure that it is that one, and load its weights.
+    """The extraction that would encode rows so, and its encoder: the same one, loaded.
 
-    Args:
-        encoding: how the rows of a cache were encoded.
-        encoder: folder or id of the encoder, where it is not where it was then.
-        device: that computes.
-        batch_tokens: of a batch at most; None: what suits the device.
-
-    Returns:
-        The extraction that would encode rows so, and the encoder.
+    ``encoder`` is its folder or id, where it is not where it was then.
 
     Raises:
         ConfigError: another encoder, or what decodes rows is another version; or there is none.

@@ -33,17 +33,22 @@ from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import BATCHINGS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Rows that are encoded together: those of a shard, or of a call."""
+    """Rows that are encoded together, made ready: those of a shard, or of a call."""
 
-    rows: Sequence[Any]
+    inputs: Inputs
     origin: str
     """Where they are from, for messages."""
     first: int = 0
     """Number of the first of them there, from 0."""
     places: Sequence[str] = ()
     """Where each of them stands there; empty: by their numbers."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.inputs.lengths)
 
     def where(self, *rows: int) -> str:
         """The place of a row of the piece, counted from 0, or of a first and a last one."""
@@ -67,6 +72,7 @@ class EncodedBatch(NamedTuple):
 class Encoded(NamedTuple):
     """States of a piece, and those of some of its rows once more."""
 
+    piece: Piece
     batches: list[EncodedBatch]
     alone: dict[int, dict[str, Tensor]]
     """Row in the piece -> pooling -> (1, L, D) float32, on the host."""
@@ -83,14 +89,9 @@ def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
 class StateMaker:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
-    Args:
-        encoder: which is loaded.
-        encoding: how rows are encoded; the batches of whoever began it count too, and may have been
-            measured on a device that is not ours.
-        batch_tokens: of a batch at most; None: what suits the device.
-        tally: counts what is done.
-        further: whether the rows are no cache's, but encoded as those of one: what to do about one
-            that cannot be is then something else.
+    The batches of whoever began an encoding count too: they may have been measured on a device that
+    is not ours. ``further`` rows are no cache's, but encoded as those of one: what to do about one
+    that cannot be is then something else.
     """
 
     def __init__(
@@ -111,19 +112,19 @@ class StateMaker:
         tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
 
-    def prepare(self, piece: Piece) -> Inputs:
-        """Make rows ready.
+    def prepare(self, rows: Sequence[Any], **place: Any) -> Piece:
+        """Make rows ready, whose place is that of a ``Piece``.
 
         Raises:
             DataError: a row of which nothing is left to encode.
         """
-        inputs = self._encoder.prepare(piece.rows)
-        if len(empty := np.flatnonzero(np.asarray(inputs.lengths) == 0)):
+        piece = Piece(inputs=self._encoder.prepare(rows), **place)
+        if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
-            raise self._encoder.refuse_empty(piece.rows[row], piece.where(row))
-        return inputs
+            raise self._encoder.refuse_empty(rows[row], piece.where(row))
+        return piece
 
-    def encode(self, piece: Piece, inputs: Inputs, tick: Callable[[int], None]) -> Encoded:
+    def encode(self, piece: Piece, tick: Callable[[int], None]) -> Encoded:
         """Pooled states in the storage type, batch by batch; those of some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied: the device
@@ -137,8 +138,8 @@ class StateMaker:
         Warns:
             GaamWarning: batches had to become smaller.
         """
-        asked, tally = self._batch_tokens, self.tally
-        while (encoded := self._encode_within(piece, inputs, tick)) is None:
+        asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
+        while (encoded := self._encode_within(piece, tick)) is None:
             pass
         if self._batch_tokens < asked:
             tally.smaller_batches = now = self._batch_tokens
@@ -159,14 +160,13 @@ class StateMaker:
         tally.truncated += sum(inputs.truncated)
         return encoded
 
-    def _encode_within(
-        self, piece: Piece, inputs: Inputs, tick: Callable[[int], None]
-    ) -> Encoded | None:
+    def _encode_within(self, piece: Piece, tick: Callable[[int], None]) -> Encoded | None:
         """All batches; None where one had no memory: nothing is counted, and fewer tokens left."""
+        inputs = piece.inputs
         length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
         batches = token_budget_batches(size_N, self._batch_tokens, self._batching, inputs.extents)
         chosen = choose_rows(length_N, batches)
-        encoded, tally, done = Encoded([], {}), self.tally, 0
+        encoded, tally, done = Encoded(piece, [], {}), self.tally, 0
         before = tally.rows_made, tally.tokens, tally.padded_tokens
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
             encode = partial(self._encode_batch, items, batch, chosen)
@@ -227,7 +227,7 @@ class StateMaker:
         """Wait for all that was encoded to be on the host."""
         self._copies.wait()
 
-    def states(self, piece: Piece, encoded: Encoded) -> dict[str, NDArray[Any]]:
+    def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
         """What was encoded, in the order of the rows: pooling -> (N, L, D) in the storage type.
 
         bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
@@ -237,9 +237,8 @@ class StateMaker:
                 alone, or a layer of states that are too small for the storage type.
         """
         self.wait()
-        states = {
-            name: self._assemble(piece, encoded.batches, name) for name in self._encoding.pooling
-        }
+        piece = encoded.piece
+        states = {name: self._assemble(encoded, name) for name in self._encoding.pooling}
         computed = (one for batch in encoded.batches for one in batch.exact.items())
         share, layer, row = worst_deviation(
             states, computed, encoded.alone, self._encoding.storage_dtype
@@ -262,12 +261,13 @@ class StateMaker:
             hint=hint,
         )
 
-    def _assemble(self, piece: Piece, encoded: list[EncodedBatch], pooling: str) -> NDArray[Any]:
+    def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
         encoding, dtype = self._encoding, self._encoding.storage_dtype
-        shape = (len(piece.rows), encoding.num_layers, encoding.hidden_size)
+        piece, batches = encoded.piece, encoded.batches
+        shape = (piece.count, encoding.num_layers, encoding.hidden_size)
         states = np.empty(shape, dtype=NUMPY_DTYPES[dtype])
-        for batch in encoded:
+        for batch in batches:
             states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, dtype)) is not None:
             row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
@@ -287,12 +287,12 @@ class StateMaker:
                 where=piece.where(row),
                 hint=hint,
             )
-        counts = [batch.digits[pooling] for batch in encoded if pooling in batch.digits]
+        counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states
             check_digits(
                 torch.stack(counts).sum(0).numpy(),
                 dtype,
                 first_layer=encoding.first_layer,
-                where=piece.where(0, len(piece.rows) - 1),
+                where=piece.where(0, piece.count - 1),
             )
         return states

@@ -16,7 +16,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._base import load_engine
 from gaam_cache.engines._claims import is_alive
-from gaam_cache.engines.ray import _look, _Sight
+from gaam_cache.engines.ray import _look
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install
 from gaam_cache.placing import Placing
@@ -30,13 +30,11 @@ def test_a_node_that_does_not_see_the_folder_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".seen").write_text("token")
-    sight = _Sight(str(tmp_path), str(tmp_path / ".seen"), "token", (str(tmp_path),))
-    _look(sight)
-    away = str(tmp_path / "away")
-    for bad in ({"folder": away}, {"probe": away}, {"token": "another"}, {"files": (away,)}):
+    here, away = str(tmp_path), str(tmp_path / "away")
+    _look((here, (here,)))
+    for bad in ((away, ()), (here, (away,)), (here, (here, away))):
         with pytest.raises(ConfigError, match="does not see the folder") as caught:
-            _look(sight._replace(**bad))
+            _look(bad)
         assert os.uname().nodename in str(caught.value)
 
 

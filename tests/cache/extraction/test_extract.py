@@ -64,34 +64,6 @@ def test_an_interruption_keeps_finished_shards(tiny_config: ExtractConfig) -> No
     assert before.items() <= shard_bytes(tiny_config.out).items()
 
 
-OTHERS: dict[str, dict[str, Any]] = {
-    "encoder.max_length": {"max_length": 20},
-    "encoder.pooling": {"pool": ("last",)},
-    "storage_dtype": {"storage_dtype": "float32"},
-    "content.train": {"limit": 20},
-    "content.test": {"splits": ("train",)},
-}
-
-
-def test_a_folder_with_another_fingerprint_is_refused_field_by_field(
-    tiny_config: ExtractConfig, tmp_path: Path
-) -> None:
-    gaam_cache.extract(tiny_config)
-    before = shard_bytes(tiny_config.out)
-    for field, change in OTHERS.items():
-        with pytest.raises(ConfigError, match="holds another cache") as caught:
-            gaam_cache.extract(replace(tiny_config, **change))
-        assert field in str(caught.value)
-        assert "encoder.files" not in str(caught.value)
-    encoder = build_encoder(tmp_path / "encoder", "bert", seed=1)
-    with pytest.raises(ConfigError, match=r"encoder\.files\.model\.safetensors"):
-        gaam_cache.extract(replace(tiny_config, encoder=str(encoder)))
-    (tmp_path / "moved").symlink_to(tiny_config.dataset)
-    same = {"dataset": str(tmp_path / "moved"), "batch_tokens": 7, "shard_rows": 3, "device": "cpu"}
-    assert gaam_cache.extract(replace(tiny_config, **same)).shards_made == 0  # type: ignore[arg-type]
-    assert shard_bytes(tiny_config.out) == before
-
-
 ORDERS = {
     ("10", "9", "2", "10"): ("2", "9", "10"),
     ("1", "01", "001", "0001"): ("0001", "001", "01", "1"),  # one number

@@ -49,13 +49,9 @@ def be_of_pictures(folder: Path) -> None:
 WRONG: dict[str, Callable[[Path], Any]] = {
     "fewer positions": set_in("config.json", max_position_embeddings=8),
     "sizes that do not fit": set_in("config.json", num_attention_heads=7),
-    "another number of layers": another("bert", num_layers=2),
-    "another architecture": another("llama"),
     "another seed": another("bert", seed=3),
     "an encoder of pictures": be_of_pictures,
-    "an unknown architecture": set_in("config.json", model_type="none-such"),
     "a changed weight": change_byte,
-    "weights cut off": lambda folder: (folder / "model.safetensors").write_bytes(b"\x01"),
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "a file more": lambda folder: (folder / "special_tokens_map.json").write_bytes(b"{}"),
