@@ -248,7 +248,8 @@ def _names(folder: Path) -> list[str]:
 def _holder(path: Path) -> Holder:
     """Whoever a file names; unknown where it says nothing that makes sense."""
     try:
-        holder = Holder(**json.loads(path.read_bytes()[:4096]))
+        given = json.loads(path.read_bytes()[:4096])
+        holder = Holder(**{name: given[name] for name in Holder._fields if name in given})
         return holder._replace(
             host=visible(holder.host), since=visible(holder.since), pid=+holder.pid
         )

@@ -15,9 +15,6 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
 from gaam_cache.placing import parse_rank
 
-SAYING = ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_ARRAY_TASK_ID")
-"""Variables without which a process has no rank."""
-
 
 class Rank(NamedTuple):
     """One of several workers."""
@@ -87,11 +84,6 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
         place = array.number * step.total + step.number
         return step._replace(number=place, total=array.total * step.total)
     return step or array
-
-
-def without_rank(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a process that is not one of several, and waits for what others do."""
-    return {name: value for name, value in environ.items() if name not in SAYING}
 
 
 def device_of(rank: Rank, asked: str) -> str:
