@@ -190,7 +190,6 @@ def train(
     """
     resolved = _resolved("train", locals())
     import gaam_decoder
-    from gaam_decoder.training.advice import advice
 
     if dry_run:
         _show(gaam_decoder.estimate(resolved), as_json)
@@ -211,7 +210,7 @@ def train(
     if as_json:
         _print_json([run.to_dict() for run in results])
     else:
-        lines = [run.summary() for run in results if run.path not in said] + advice(results)
+        lines = [run.summary() for run in results if run.path not in said]
         lines += [
             f"others are still at work on {text}; the last to finish has all runs"
             for text in others

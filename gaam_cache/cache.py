@@ -116,7 +116,8 @@ class Split:
         """Rows for a ``DataLoader``: (states (num_layers, hidden_size) in float32, label)."""
         from gaam_cache.store.as_dataset import TorchRows
 
-        return TorchRows(self, pooling)
+        states = self.embeddings if pooling is None else self.pooled(pooling)
+        return TorchRows(states, self.labels)
 
     def to_dataset(
         self, *, streaming: bool = False, folder: Path | None = None
@@ -129,7 +130,7 @@ class Split:
         """
         from gaam_cache.store.as_dataset import arrow_rows
 
-        return arrow_rows(self, self._root, self._plan, open_cache, streaming, folder)
+        return arrow_rows(self._root, self._plan, self.name, streaming=streaming, folder=folder)
 
     @property
     def truncated(self) -> int:

@@ -168,7 +168,7 @@ class RowEncoder:
             raise late
 
     def _prepare(self, placed: Placed, origin: str) -> Piece | None:
-        from gaam_cache.sources._given import given_inputs
+        from gaam_cache.sources._collect import given_inputs
 
         if not len(placed):
             return None

@@ -12,11 +12,10 @@ from typing import Any, Literal
 from gaam_cache.config import NAME_PATTERN
 from gaam_cache.config_checks import COLUMN_PATTERN, KEY, SHARD_ROWS, check_at_least
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import excerpt, shortened
+from gaam_cache.messages import shortened
 
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
-FILES = {"positional": True}
 POOLING = re.compile(r"[a-z]{1,16}")
 
 
@@ -37,9 +36,8 @@ def parse_words(value: Any) -> tuple[str, ...]:
         TypeError: something else.
     """
     words = [value] if isinstance(value, (str, Path)) else value
-    if not isinstance(words, (list, tuple)):
-        raise TypeError("a list of strings")
-    if not all(isinstance(word, (str, Path)) for word in words):
+    listed = isinstance(words, (list, tuple))
+    if not listed or not all(isinstance(word, (str, Path)) for word in words):
         raise TypeError("a list of strings")
     return tuple(map(str, words))
 
@@ -56,7 +54,7 @@ class ImportConfig:
         ConfigError: on construction, when a value is out of its range.
     """
 
-    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words} | FILES)
+    files: tuple[str, ...] = field(default=(), metadata={"parse": parse_words, "positional": True})
     """Files of arrays: safetensors, npz, npy, HDF5."""
     out: Path = Path("cache")
     """Folder of the cache."""
@@ -90,42 +88,22 @@ class ImportConfig:
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")
-        if repeated := {name for name in self.files if self.files.count(name) > 1}:
-            raise ConfigError(f"'{shortened(min(repeated))}' is given twice")
+        for name in self.files:
+            if self.files.count(name) > 1:
+                raise ConfigError(f"'{shortened(name)}' is given twice")
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)
-        for split in self.unlabelled:
-            if not NAME_PATTERN.fullmatch(split):
-                raise ConfigError(
-                    f"--set unlabelled={shortened(split)!r} cannot be the name of a split",
-                    expected="letters, digits, '_' and '.'",
-                )
         for name in self.keep_columns:
             if not COLUMN_PATTERN.fullmatch(name):
                 raise ConfigError(
-                    f"--keep-column {shortened(name)!r} cannot be the name of a column",
+                    f"--set keep-column={shortened(name)!r} cannot be the name of a column",
                     expected="a letter, then letters, digits and '_', at most 64",
                 )
         if not POOLING.fullmatch(self.pool):
             raise ConfigError(
-                f"--pool {shortened(self.pool)!r} cannot be a name",
+                f"--set pool={shortened(self.pool)!r} cannot be a name",
                 expected="1 to 16 lower-case letters, such as mean",
             )
-        if not self.encoder_name.strip():
-            raise ConfigError("encoder-name is empty", expected="a name for reports")
-        check_class_names(self.class_names)
-
-
-def check_class_names(names: tuple[str, ...]) -> None:
-    """Refuse classes that cannot be told apart.
-
-    Raises:
-        ConfigError: one twice, or empty.
-    """
-    if twice := {name for name in names if names.count(name) > 1} if len(names) < 10**4 else set():
-        raise ConfigError(f"the class {excerpt(min(twice))} is named twice", expected="each once")
-    if any(not name for name in names):
-        raise ConfigError("a class name is empty", expected="a name for every class")
 
 
 def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from gaam_decoder.runs.loading import Runs, load_runs
     from gaam_decoder.runs.result import RunResult
     from gaam_decoder.training.estimate import estimate
-    from gaam_decoder.training.failures import check_failures
-    from gaam_decoder.training.train import train
+    from gaam_decoder.training.sweep import check_failures, train
     from gaam_decoder.use.export import export_run
     from gaam_decoder.use.load import load
     from gaam_decoder.use.predict import predict
@@ -81,7 +80,7 @@ _HOMES = {
     "Runs": "runs.loading",
     "TrainConfig": "config",
     "ablate": "analysis.ablate",
-    "check_failures": "training.failures",
+    "check_failures": "training.sweep",
     "load": "use.load",
     "load_runs": "runs.loading",
     "estimate": "training.estimate",
@@ -90,7 +89,7 @@ _HOMES = {
     "predict": "use.predict",
     "report": "reports.report",
     "stats": "stats",
-    "train": "training.train",
+    "train": "training.sweep",
 }
 
 gaam_cache.offer(__name__, _HOMES)

@@ -13,10 +13,10 @@ from gaam_cache.store.digest import short_digest
 from gaam_decoder.analysis.importance import NO_MAP, NO_MAP_OF_FINAL, importance_of
 from gaam_decoder.number_lists import spell_numbers
 from gaam_decoder.runs.folders import CLAIM_FOLDER, is_run, run_folders, unfinished_runs
-from gaam_decoder.runs.loading import check_all, sound_runs
+from gaam_decoder.runs.loading import check_all, find_runs
 from gaam_decoder.runs.result import fit_in_words, repair
 from gaam_decoder.runs.tuning import on_training_rows
-from gaam_decoder.runs.unfinished import look
+from gaam_decoder.training.checkpoint import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ def inspect(path: Path) -> Inspection:
     """
     alone = is_run(path)
     begun, held = list(look(path)), holdings(path / CLAIM_FOLDER)
-    if alone or not (begun or held or unfinished_runs(path)):
-        sound, damaged = sound_runs(path)
-    else:
+    if held and not alone:
         sound, damaged = check_all(run_folders(path))
+    else:
+        sound, damaged, _ = find_runs([path])
     runs = []
     for run in sound:
         try:

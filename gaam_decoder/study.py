@@ -32,7 +32,7 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, N
 from gaam_cache.messages import did_you_mean, duration, option_of
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.notes.claims import LEAD, conclusion
+from gaam_decoder.reports.notes.claims import conclusion
 from gaam_decoder.reports.pictures.pictures import overviews
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.layout import check as check_order
@@ -484,7 +484,7 @@ def _table(name: str, table: Table) -> dict[str, Any]:
     sizes = ", ".join(f"{count:,} {split}" for split, count in table.cache["rows"].items())
     return {
         "title": f"{table.cache['dataset']} ({sizes}) through {table.cache['encoder']}",
-        "conclusion": conclusion(table).removeprefix(LEAD),
+        "conclusion": conclusion(table),
         "leads": [s.lead for s in sections(table) if s.name in ("pairs", "importance", "axes")],
         "rows": rows,
     }

@@ -46,13 +46,28 @@ class Facts(NamedTuple):
     unit: str = "tokens"
 
 
+@dataclass(frozen=True, slots=True)
+class Lazy(Sequence[Any]):
+    """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
+
+    rows: Sequence[Any]
+    make: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self.make(self.rows[row])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
     """Rows made ready for an encoder, on the CPU."""
 
     items: Sequence[Any]
     """One entry per row: token ids, or what else the encoder reads. ``take``, where it has that,
-    gives the items of a batch."""
+    gives the items of a batch. Of ``Lazy`` ones the next batch is made ready in a thread while the
+    encoder is busy."""
     lengths: Sequence[int] | NDArray[np.int64]
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
@@ -60,9 +75,6 @@ class Inputs:
     extents: Sequence[int] | NDArray[np.int64] | None = None
     """What must be equal where only rows of equal length may share a batch, if that is finer than
     tokens and grows with them: of a sound its samples."""
-    decoded: bool = False
-    """Whether ``items`` reads and decodes when it is asked: then the next batch is made ready in a
-    thread while the encoder is busy."""
     width: int | None = None
     """What every row takes of a batch, in the encoder's unit, where that is not its length: all are
     filled to one length and there is no way around it."""
@@ -81,7 +93,7 @@ class Inputs:
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
         """The items of every batch in turn; what has to be decoded is, one batch ahead."""
-        if not self.decoded:
+        if not isinstance(self.items, Lazy):
             yield from map(self.batch, batches)
             return
         ahead: Future[Sequence[Any]] | None = None
@@ -90,22 +102,6 @@ class Inputs:
                 ready, ahead = ahead, None if batch is None else reader.submit(self.batch, batch)
                 if ready is not None:
                     yield ready.result()
-
-
-@dataclass(frozen=True, slots=True)
-class Lazy(Sequence[Any]):
-    """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
-
-    rows: Sequence[Any]
-    make: Callable[[Any], Any]
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    def __getitem__(self, row: Any) -> Any:
-        """What is made of one row."""
-        return self.make(self.rows[row])
 
 
 class Encoder(ABC):
@@ -118,7 +114,6 @@ class Encoder(ABC):
     called: ClassVar[str | None] = None
     """The kind of rows that it reads, where ``--encoder`` calls it by the name of its file, with
     options after a colon; None where it stands for all encoders of a kind of rows."""
-
     noun: ClassVar[str] = "text"
     """What people call a row that it reads."""
     unit: ClassVar[str] = "tokens"
@@ -137,12 +132,10 @@ class Encoder(ABC):
     dtype: str
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
-
     batching: Batching
     """Which texts may share a batch: measured by ``load``."""
     leak: float | None = None
     """By how much of their norm states move in padded batches, where that is why there are none."""
-
     untrained_seed: int | None = None
     """Seed of random weights; None where they are trained."""
 
@@ -153,9 +146,7 @@ class Encoder(ABC):
 
     def facts(self) -> Facts:
         """Of it, as it was run."""
-        return Facts(
-            self.label, self.dtype, self.max_length, self.leak, noun=self.noun, unit=self.unit
-        )
+        return Facts(self.label, self.dtype, self.max_length, self.leak, self.noun, self.unit)
 
     @classmethod
     @abstractmethod

@@ -96,7 +96,7 @@ class Forward(ABC):
         self.device = device
         floating = (p.dtype for p in model.parameters() if p.is_floating_point())
         self.dtype = next(floating, torch.float32)
-        self._poolings = load_poolings(pooling)
+        self.poolings = load_poolings(pooling)
         self.takes = frozenset(inspect.signature(model.forward).parameters)
         self.takes_mask = "attention_mask" in self.takes
         self._always: dict[str, Any] = {"use_cache": False} if "use_cache" in self.takes else {}
@@ -156,7 +156,7 @@ class Forward(ABC):
         """(B, L, D) for every pooling, of layers that may be on several devices."""
         return {
             name: torch.stack([layer[name].to(self.device) for layer in layers], dim=1)
-            for name in self._poolings
+            for name in self.poolings
         }
 
     def hidden_states(self, batch: Batch, mask: Tensor | None) -> tuple[Any, tuple[Tensor, ...]]:
@@ -191,7 +191,7 @@ class Forward(ABC):
         if batch.span is not None:
             x_BTD, length_B = batch.span.of(x_BTD), batch.span.length_B
         here_B = length_B.to(x_BTD.device)
-        return {name: pool(x_BTD, here_B) for name, pool in self._poolings.items()}
+        return {name: pool(x_BTD, here_B) for name, pool in self.poolings.items()}
 
     def _hooked(self, name: str, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
         stack = self.model.get_submodule(name)

@@ -135,22 +135,21 @@ def _checked(path: Path, weights: bool) -> Located:
     if weights and not there:
         raise no_safetensors(str(path), names)
     refuse_code(path)
-    _refuse_paths(path / "config.json", "configuration_files")
-    _refuse_paths(path / "tokenizer_config.json", "fast_tokenizer_files")
+    for name, key in (
+        ("config", "configuration_files"),
+        ("tokenizer_config", "fast_tokenizer_files"),
+    ):
+        file = path / f"{name}.json"
+        try:  # the libraries open what is listed there as a path from the folder on
+            listed = read_json(file).get(key, [])
+            plain = all(Path(str(one)).name == one for one in listed)
+        except (OSError, ValueError, RecursionError, TypeError):
+            continue  # whoever reads it for its content says what is wrong
+        if not plain:
+            raise ConfigError(
+                f"'{file.name}' names files outside of the encoder's folder",
+                expected=f"plain names in '{key}'",
+                found=visible(str(listed)[:120]),
+                where=str(file),
+            )
     return Located(path=path, revision=None, weights=weights)
-
-
-def _refuse_paths(file: Path, key: str) -> None:
-    """The libraries open what is listed there as a path from the folder on."""
-    try:
-        listed = read_json(file).get(key, [])
-        plain = all(Path(str(name)).name == name for name in listed)
-    except (OSError, ValueError, RecursionError, TypeError):
-        return  # whoever reads it for its content says what is wrong
-    if not plain:
-        raise ConfigError(
-            f"'{file.name}' names files outside of the encoder's folder",
-            expected=f"plain names in '{key}'",
-            found=visible(str(listed)[:120]),
-            where=str(file),
-        )

@@ -58,37 +58,19 @@ class ModelEncoder(Encoder):
     """What it is, for messages: 'a text encoder and tokenizer'."""
     states_of: ClassVar[str]
     """What of a row has a state in every layer, for messages."""
+    first_layer: Literal[0, 1]
+    """Number of the first layer that is kept: 0 is what the first one reads."""
     _forward: Forward
 
-    def __init__(
-        self,
-        located: Located,
-        config: ExtractConfig,
-        model_config: transformers.PretrainedConfig,
-        max_length: int,
-    ) -> None:
+    def __init__(self, located: Located, config: ExtractConfig, model_config: Any) -> None:
         """Use ``open``."""
-        if config.max_length not in (None, max_length):
-            raise ConfigError(
-                "--max-length is for texts",
-                expected=f"none: here it is always {max_length}",
-                found=f"--max-length {config.max_length}",
-            )
-        self.name = config.encoder
-        self.revision = located.revision
-        self.max_length = max_length
+        self.name, self.revision = config.encoder, located.revision
         self.device = resolve_device(config.device)
         self.dtype = choose_dtype(config.dtype, self.device)
         if config.untrained_encoder:
             self.untrained_seed = config.encoder_seed or 0
-        self._located = located
-        self._model_config = model_config
-        self._config = config
-
-    @property
-    def first_layer(self) -> Literal[0, 1]:
-        """Number of the first layer that is kept: 0 is what the first one reads."""
-        return 0 if self._config.layer_zero else 1
+        self.first_layer = 0 if config.layer_zero else 1
+        self._located, self._config, self._model_config = located, config, model_config
 
     @classmethod
     def open_outline(cls, config: ExtractConfig) -> Self:
@@ -103,11 +85,8 @@ class ModelEncoder(Encoder):
         transformers.logging.disable_progress_bar()
         weights &= not config.untrained_encoder
         located = locate(config.encoder, config.revision, weights=weights)
-        with foreign(
-            f"cannot read the encoder '{config.encoder}'",
-            located.path,
-            expected=f"{cls.reads} that transformers knows by itself",
-        ):
+        expected = f"{cls.reads} that transformers knows by itself"
+        with foreign(f"cannot read the encoder '{config.encoder}'", located.path, expected):
             model_config = transformers.AutoConfig.from_pretrained(
                 located.path, local_files_only=True, trust_remote_code=False
             )
@@ -122,17 +101,22 @@ class ModelEncoder(Encoder):
                     found=f"model_type: {visible(str(model_config.model_type))}",
                     hint="choose another --encoder, or look at what the --dataset holds",
                 )
+            encoder = cls(located, config, model_config)
             try:
-                return cls._read(located, config, model_config)
+                encoder.max_length = encoder._read()
             except Unusable as reason:
-                raise cls._failed(config.encoder, reason) from reason
+                raise encoder._failed(reason) from reason
+        if config.max_length not in (None, encoder.max_length):
+            raise ConfigError(
+                "--max-length is for texts",
+                expected=f"none: here it is always {encoder.max_length}",
+                found=f"--max-length {config.max_length}",
+            )
+        return encoder
 
-    @classmethod
     @abstractmethod
-    def _read(
-        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
-    ) -> Self:
-        """Read what else the folder holds, such as a tokenizer; anything may be raised."""
+    def _read(self) -> int:
+        """Read what else the folder holds, such as a tokenizer; returns the longest length."""
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
@@ -158,12 +142,11 @@ class ModelEncoder(Encoder):
         """Names of files that are read beside the usual ones."""
         return set()
 
-    @classmethod
-    def _failed(cls, name: str, reason: Unusable) -> ConfigError:
+    def _failed(self, reason: Unusable) -> ConfigError:
         """The refusal of an encoder that cannot be run as asked."""
         return ConfigError(
-            f"'{name}' does not yield a state for every layer and {cls.states_of}",
-            expected=f"{cls.reads} whose hidden states transformers returns",
+            f"'{self.name}' does not yield a state for every layer and {self.states_of}",
+            expected=f"{self.reads} whose hidden states transformers returns",
             found=str(reason),
             hint="choose another encoder",
         )
@@ -196,29 +179,25 @@ class ModelEncoder(Encoder):
             with suppress(ValueError, NotImplementedError, AttributeError):
                 model.set_attn_implementation("eager")
             part = self._part_of(model)
-            found = self._shape_of(part, masked=True) or self._shape_of(part, masked=False)
-            if found is None:  # the course of some models depends on numbers
+            inputs, takes = self._without_numbers(), inspect.signature(part.forward).parameters
+            options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+            masks: list[dict[str, Any]] = [{}]
+            if "attention_mask" in takes:
+                shape = next(iter(inputs.values())).shape
+                ones = torch.ones(shape, dtype=torch.long, device="meta")
+                masks.insert(0, {"attention_mask": ones})
+            layers = None
+            # some look at numbers to make the mask that they are not given, others at those of one
+            for mask in masks:
+                with suppress(Exception), quiet(), torch.no_grad():
+                    output = part(**inputs, output_hidden_states=True, **options, **mask)
+                    states = output.hidden_states[1:]
+                    layers, self.hidden_size = len(states), int(states[-1].shape[-1])
+                    break
+            if layers is None:  # the course of some models depends on numbers
                 told = getattr(part, "config", self._model_config).get_text_config()
-                found = told.num_hidden_layers, told.hidden_size
-        self.num_layers, self.hidden_size = found[0] + 1 - self.first_layer, found[1]
-
-    def _shape_of(self, part: Any, *, masked: bool) -> tuple[int, int] | None:
-        """Layers and hidden size of one row on torch's meta device; None where it does not run.
-
-        Some models look at numbers to make the mask that they are not given, others at those of
-        one that they are given.
-        """
-        inputs, takes = self._without_numbers(), inspect.signature(part.forward).parameters
-        options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
-        if masked and "attention_mask" in takes:
-            shape = next(iter(inputs.values())).shape
-            options["attention_mask"] = torch.ones(shape, dtype=torch.long, device="meta")
-        try:
-            with quiet(), torch.no_grad():
-                states = part(**inputs, output_hidden_states=True, **options).hidden_states[1:]
-            return len(states), int(states[-1].shape[-1])
-        except Exception:  # noqa: BLE001 a foreign model may fail in any way
-            return None
+                layers, self.hidden_size = told.num_hidden_layers, told.hidden_size
+        self.num_layers = layers + 1 - self.first_layer
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model."""
@@ -236,7 +215,7 @@ class ModelEncoder(Encoder):
             with torch.inference_mode():
                 found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
         except Unusable as reason:
-            raise self._failed(self.name, reason) from reason
+            raise self._failed(reason) from reason
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -250,10 +229,8 @@ class ModelEncoder(Encoder):
                 where=self.name,
                 hint="--dtype bfloat16, another --device, or --set device-map=auto (several GPUs)",
             ) from error
-        self.num_layers = found.num_layers
-        self.hidden_size = found.hidden_size
-        self.batching = found.batching
-        self.leak = found.leaks.get("padded")
+        self.num_layers, self.hidden_size = found.num_layers, found.hidden_size
+        self.batching, self.leak = found.batching, found.leaks.get("padded")
 
     def _loaded(self) -> Any:
         if self.untrained_seed is not None:
@@ -284,7 +261,7 @@ class ModelEncoder(Encoder):
         try:
             return run(rows)
         except Unusable as reason:
-            raise self._failed(self.name, reason) from reason
+            raise self._failed(reason) from reason
 
 
 def choose_dtype(asked: str, device: torch.device) -> str:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import transformers
 from numpy.typing import NDArray
 
 from gaam_cache.config_checks import PLACE, check_place
@@ -31,9 +30,7 @@ class Prompt(NamedTuple):
 
         A file is taken as it stands, but for one line end at its end.
         """
-        where = "--prompt"
         if file is not None:
-            where = str(file)
             try:
                 prompt = file.expanduser().read_bytes().decode("utf-8")
             except (OSError, ValueError) as error:
@@ -45,17 +42,13 @@ class Prompt(NamedTuple):
             prompt = prompt.removesuffix("\n").removesuffix("\r")
         if prompt is None:
             return None
-        check_place(prompt, where)
+        check_place(prompt, "--prompt" if file is None else str(file))
         found = cls(*prompt.split(PLACE))
         return found if any(found) else None
 
     def around(self, text: str) -> str:
         """The prompt with a text in its place; a ``{text}`` within that is itself."""
         return f"{self.before}{text}{self.after}"
-
-    def __str__(self) -> str:
-        """As it was given."""
-        return self.around(PLACE)
 
 
 class Cut(NamedTuple):
@@ -77,8 +70,8 @@ class PromptedTokens(Tokens):
 
     def __init__(
         self,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        model_config: transformers.PretrainedConfig,
+        tokenizer: Any,
+        model_config: Any,
         folder: Path,
         *,
         prompt: Prompt | None,
@@ -86,34 +79,31 @@ class PromptedTokens(Tokens):
         max_length: int,
     ) -> None:
         super().__init__(tokenizer, model_config, folder)
-        self.prompt = prompt
-        self._over_text = over_text
+        self.prompt, self._over_text = prompt, over_text
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
                 "the tokenizer does not say where in a text its tokens stand",
                 expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
                 found=type(tokenizer).__name__,
-                where=str(self._folder),
+                where=str(folder),
             )
         if prompt is not None and (taken := len(self.ids([prompt.around("")])[0])) >= max_length:
             raise ConfigError(
                 "the prompt leaves no room for a text",
                 expected=f"a --max-length above the {taken} tokens of the prompt",
                 found=f"a maximum length of {max_length}",
-                where=str(self._folder),
+                where=str(folder),
             )
 
     def prepare(self, rows: Sequence[str], max_length: int) -> Inputs:
         """Token ids of every text and its prompt; a text of which none is left has no length."""
         cuts = self._cut(rows, max_length)
         self.check_same(cuts[:TWICE], self._cut(rows[:TWICE], max_length))
-        items = self.as_arrays([one.ids for one in cuts])
+        spans = [(one.start, one.stop) for one in cuts] if self._over_text else None
+        items = self.as_arrays([one.ids for one in cuts], spans)
         # without a prompt and pooled over all, an empty text is what its special tokens are
         lost = [one.start == one.stop and (self._over_text or one.truncated) for one in cuts]
         lengths = np.where(lost, 0, items.length_N)
-        if self._over_text:
-            span_N2 = np.array([(one.start, one.stop) for one in cuts], np.int64).reshape(-1, 2)
-            items = items.with_spans(span_N2)
         return Inputs(items=items, lengths=lengths, truncated=[one.truncated for one in cuts])
 
     def _cut(self, rows: Sequence[str], max_length: int) -> list[Cut]:
@@ -130,15 +120,14 @@ class PromptedTokens(Tokens):
         for row, ids, offsets, special in zip(rows, *columns, strict=True):
             own_T = alone_T = ~np.asarray(special, bool)
             if self.prompt is not None:
-                offset_T2 = np.asarray(offsets, np.int64).reshape(-1, 2)
                 first = len(around.before)
-                own_T, alone_T = whose(offset_T2, ~own_T, first, first + len(row))
-            cuts.append(cut(ids, own_T, alone_T, max_length, left=left))
+                own_T, alone_T = _whose(offsets, own_T, first, first + len(row))
+            cuts.append(_fitting(ids, own_T, alone_T, max_length, left=left))
         return cuts
 
 
-def whose(
-    offset_T2: NDArray[np.int64], special_T: NDArray[np.bool_], first: int, end: int
+def _whose(
+    offsets: Sequence[tuple[int, int]], real_T: NDArray[np.bool_], first: int, end: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Tell the tokens of a text from those of its prompt.
 
@@ -154,15 +143,15 @@ def whose(
         Of every token whether it holds a character of the text, and whether it holds none of the
         prompt either: then it can be cut.
     """
-    start_T, stop_T = offset_T2.T
+    start_T, stop_T = np.asarray(offsets, np.int64).reshape(-1, 2).T
     empty_T = start_T == stop_T
     start_T = np.where(empty_T, np.maximum(start_T - 1, 0), start_T)
     stop_T = np.where(empty_T, np.maximum(stop_T, 1), stop_T)
-    own_T = (start_T < end) & (stop_T > first) & ~special_T
+    own_T = (start_T < end) & (stop_T > first) & real_T
     return own_T, own_T & (start_T >= first) & (stop_T <= end)
 
 
-def cut(
+def _fitting(
     ids: list[int],
     own_T: NDArray[np.bool_],
     alone_T: NDArray[np.bool_],

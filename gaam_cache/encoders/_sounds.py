@@ -168,16 +168,15 @@ class Hearing:
                 expected="such as WavLM, HuBERT or wav2vec 2.0",
                 found=f"a {self._name}, which makes {self.input_name} of them",
             )
-        self.seconds = seconds or (PUBLISHED_SECONDS if published else DEFAULT_SECONDS)
-        if self._total is not None:
-            most = self.real.last(self._total) / self.rate
-            if seconds is not None and seconds > most:
-                raise ConfigError(
-                    "clip-seconds is more than the encoder takes at once",
-                    expected=f"at most {most:g} s",
-                    found=f"{seconds:g}",
-                )
-            self.seconds = seconds or min(DEFAULT_SECONDS, most)
+        most = self.real.last(self._total) / self.rate if self._total else math.inf
+        if seconds is not None and seconds > most:
+            raise ConfigError(
+                "clip-seconds is more than the encoder takes at once",
+                expected=f"at most {most:g} s",
+                found=f"{seconds:g}",
+            )
+        usual = PUBLISHED_SECONDS if published else DEFAULT_SECONDS
+        self.seconds = seconds or min(usual, most)
         self.max_samples = math.ceil(self.seconds * self.rate)
         self.width: int | None = None
         """P of every sound, where all are filled to one length."""
@@ -193,6 +192,9 @@ class Hearing:
             self._steps = Steps(offset=each - 1, stride=each)
         if published:
             self.width = self._steps(self.max_samples)
+        one = self._steps.first(self._steps.least)
+        self.least_samples = self.real.first(max(one, self.real.least))
+        """Of a sound that gives a position."""
 
     def _look_at_features(self, takes: Set[str]) -> None:
         short, long = (_noise(round(s * self.rate)) for s in (SHORT_SECONDS, LONG_SECONDS))
@@ -225,28 +227,16 @@ class Hearing:
         """Whether the features are the samples, normalised at most."""
         high = round((LONG_SECONDS if fixed else 10 * LONG_SECONDS) * self.rate)
         self.real = measure(
-            lambda n: self.features(_noise(n))[1],
-            round(SHORT_SECONDS * self.rate), high, f"its {self._name}",
-        )  # fmt: skip
+            lambda n: self._features(_noise(n))[1], len(short), high, f"its {self._name}"
+        )
         """S -> rows of features that are the sound's."""
 
-    def features(self, samples_S: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
+    def _features(self, samples_S: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:
         """Features, time first, and how many of them are the sound's."""
         made = self._call(samples_S)
         x = np.ascontiguousarray(np.moveaxis(made[self.input_name], self._axis, 0))
         real = int(made[MASK].sum()) if MASK in made else len(x)
         return x.astype(np.float32, copy=False), real
-
-    def identity(self) -> str:
-        """What decides the features beside the extractor's configuration."""
-        if self.is_waveform:
-            return self._name
-        versions = f"transformers {transformers.__version__}"
-        return f"{self._name}, {versions}, torch {torch.__version__.partition('+')[0]}"
-
-    def shaped(self, x_BT: Tensor) -> Tensor:
-        """A batch of features, time second, as the model takes it."""
-        return x_BT.movedim(1, self._axis + 1).contiguous()
 
     def _call(self, samples_S: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
         """All that the extractor makes of one sound, without the axis for the batch."""
@@ -262,46 +252,62 @@ class Hearing:
             what = f"its feature extractor fails on {len(samples_S):,} samples"
             raise Unusable(f"{what}: {_said(error)}") from error
 
-    @property
-    def least_samples(self) -> int:
-        """Of a sound that gives a position."""
-        one = self._steps.first(self._steps.least)
-        return self.real.first(max(one, self.real.least))
+    @torch.no_grad()
+    def _count(self, part: Any, features: int) -> int:
+        """P, by running a model without weights."""
+        try:
+            with quiet():
+                output = part(**self.zeros(features, torch.float32), output_hidden_states=True)
+                _, positions, _ = output.hidden_states[-1].shape
+        except Exception as error:  # of others, which may fail in any way
+            what = f"it fails on {features:,} {self.input_name}"
+            raise Unusable(f"{what}: {_said(error)}") from error
+        return int(positions)
 
-    def extent(self, sound: Any) -> int:
-        """S of a sound, cut where it is too long: to the nearest, half of one up."""
-        frames = min(sound.frames, self._most(sound.rate))
-        return min((2 * frames * self.rate + sound.rate) // (2 * sound.rate), self.max_samples)
+    def identity(self) -> str:
+        """What decides the features beside the extractor's configuration."""
+        if self.is_waveform:
+            return self._name
+        versions = f"transformers {transformers.__version__}"
+        return f"{self._name}, {versions}, torch {torch.__version__.partition('+')[0]}"
 
-    def is_cut(self, sound: Any) -> bool:
-        """Whether it is longer than the longest."""
-        return sound.frames > self._most(sound.rate)
+    def shaped(self, x_BT: Tensor) -> Tensor:
+        """A batch of features, time second, as the model takes it."""
+        return x_BT.movedim(1, self._axis + 1).contiguous()
 
-    def _most(self, rate: int) -> int:
+    def zeros(
+        self, count: int | None = None, dtype: torch.dtype = torch.bfloat16
+    ) -> dict[str, Tensor]:
+        """What the model is called with for so many features, or for enough, without memory."""
+        count = count or self._total or self._steps.first(OUTLINE_POSITIONS)
+        x = torch.zeros((1, count, *self._row_shape), dtype=dtype, device="meta")
+        return {self.input_name: self.shaped(x)}
+
+    def most(self, rate: int) -> int:
         """Samples of the longest sound in a file of that rate."""
         return math.ceil(self.seconds * rate)
 
+    def extent(self, sound: Any) -> int:
+        """S of a sound, cut where it is too long: to the nearest, half of one up."""
+        frames = min(sound.frames, self.most(sound.rate))
+        return min((2 * frames * self.rate + sound.rate) // (2 * sound.rate), self.max_samples)
+
     def positions(self, extent: int) -> int:
         """P of a sound of that many samples, those of what fills it not counted."""
-        if self.published:
-            return self.width or 0
-        return self._steps(self.real(extent))
+        return self.width or 0 if self.published else self._steps(self.real(extent))
 
     def positions_of_features(self, count: int) -> int:
         """P of that many features, whatever they are."""
         return self.width or self._steps(count)
 
-    def first(self, positions: int) -> int:
-        """The fewest samples of so many positions."""
-        return self.real.first(self._steps.first(positions))
-
-    def last(self, positions: int) -> int:
-        """The most samples of so many positions."""
-        return self.real.last(self._steps.last(positions))
+    def samples(self, positions: int) -> tuple[int, int]:
+        """The fewest and the most samples of so many positions."""
+        steps = self._steps
+        return self.real.first(steps.first(positions)), self.real.last(steps.last(positions))
 
     def clip(self, sound: Any) -> Clip:
         """Decode a sound, cut it, bring it to the encoder's rate and take its features."""
-        samples = sound.samples()[: self._most(sound.rate)]
+        samples = sound.samples()[: self.most(sound.rate)]
         if sound.rate != self.rate:
             samples = soxr.resample(samples, sound.rate, self.rate, quality=QUALITY)
         return self.clip_of(samples[: self.max_samples], self.extent(sound))
@@ -315,7 +321,7 @@ class Hearing:
             real = expected = len(x)
         else:
             try:
-                x, real = self.features(samples_S)
+                x, real = self._features(samples_S)
             except Unusable as reason:
                 raise DataError("a sound cannot be made ready", found=str(reason)) from reason
             expected = self.real(extent)
@@ -326,26 +332,6 @@ class Hearing:
                 found=f"{len(samples_S):,} and {real:,}",
             )
         return Clip(x=x, real=real if self.width is None else len(x), extent=extent)
-
-    def zeros(
-        self, count: int | None = None, dtype: torch.dtype = torch.bfloat16
-    ) -> dict[str, Tensor]:
-        """What the model is called with for so many features, or for enough, without memory."""
-        count = count or self._total or self._steps.first(OUTLINE_POSITIONS)
-        x = torch.zeros((1, count, *self._row_shape), dtype=dtype, device="meta")
-        return {self.input_name: self.shaped(x)}
-
-    @torch.no_grad()
-    def _count(self, part: Any, features: int) -> int:
-        """P, by running a model without weights."""
-        try:
-            with quiet():
-                output = part(**self.zeros(features, torch.float32), output_hidden_states=True)
-                _, positions, _ = output.hidden_states[-1].shape
-        except Exception as error:  # of others, which may fail in any way
-            what = f"it fails on {features:,} {self.input_name}"
-            raise Unusable(f"{what}: {_said(error)}") from error
-        return int(positions)
 
 
 def _noise(samples: int) -> NDArray[np.float32]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import transformers
 from numpy.typing import NDArray
 from torch import nn
 
@@ -34,7 +33,13 @@ class Spanned(NamedTuple):
 
 
 class TokenIds(Sequence[Any]):
-    """A sequence of texts, each an array of its token ids; ``Spanned`` where parts are pooled."""
+    """A sequence of texts, each an array of its token ids; ``Spanned`` where parts are pooled.
+
+    Args:
+        flat_S: ids of all texts one behind the other.
+        length_N: how many each has.
+        span_N2: first token that is pooled and the one behind, where parts are.
+    """
 
     def __init__(
         self,
@@ -42,29 +47,22 @@ class TokenIds(Sequence[Any]):
         length_N: NDArray[np.int64],
         span_N2: NDArray[np.int64] | None = None,
     ) -> None:
-        """Ids of all texts one behind the other, how many each has, and which are pooled."""
-        self.length_N = length_N
-        self.span_N2 = span_N2
-        self._flat_S = flat_S
-        self._end_N = np.cumsum(length_N)
+        self.length_N, self.span_N2 = length_N, span_N2
+        self._flat_S, self._end_N = flat_S, np.cumsum(length_N)
 
     @classmethod
-    def of(cls, texts: Sequence[Any]) -> TokenIds:
+    def of(cls, texts: Sequence[Any], spans: Sequence[tuple[int, int]] | None = None) -> TokenIds:
         """The same ids; texts that are some already come back as they are."""
         if isinstance(texts, cls):
             return texts
         if texts and isinstance(texts[0], Spanned):
-            spans = [(one.start, one.stop) for one in texts]
-            return cls.of([one.ids for one in texts]).with_spans(np.array(spans, np.int64))
+            return cls.of([one.ids for one in texts], [(one.start, one.stop) for one in texts])
         flat = array("q")  # refuses fractions, as NumPy does not, and is twice as fast
         for ids in texts:
             flat.fromlist(ids if isinstance(ids, list) else list(ids))
         length_N = np.fromiter(map(len, texts), np.int64, len(texts))
-        return cls(np.array(flat, np.int64), length_N)
-
-    def with_spans(self, span_N2: NDArray[np.int64]) -> TokenIds:
-        """The same texts, of which parts are pooled: (N, 2), first token and the one behind."""
-        return TokenIds(self._flat_S, self.length_N, span_N2)
+        span_N2 = None if spans is None else np.array(spans, np.int64).reshape(-1, 2)
+        return cls(np.array(flat, np.int64), length_N, span_N2)
 
     def take(self, row_B: NDArray[np.int64]) -> TokenIds:
         """Some of the texts, in this order."""
@@ -83,7 +81,6 @@ class TokenIds(Sequence[Any]):
         return ids_BT
 
     def __len__(self) -> int:
-        """Number of texts."""
         return len(self.length_N)
 
     def __getitem__(self, index: Any) -> Any:
@@ -98,12 +95,7 @@ class TokenIds(Sequence[Any]):
 class Tokens:
     """The tokenizer of an encoder."""
 
-    def __init__(
-        self,
-        tokenizer: transformers.PreTrainedTokenizerBase,
-        model_config: transformers.PretrainedConfig,
-        folder: Path,
-    ) -> None:
+    def __init__(self, tokenizer: Any, model_config: Any, folder: Path) -> None:
         self.tokenizer = tokenizer
         self._text_config = model_config.get_text_config()
         self._folder = folder
@@ -131,9 +123,8 @@ class Tokens:
 
     def ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
         """Token ids of every text, special tokens included."""
-        found: list[list[int]] = self.read(
-            rows, truncation=max_length is not None, max_length=max_length
-        )["input_ids"]
+        options = {"truncation": max_length is not None, "max_length": max_length}
+        found: list[list[int]] = self.read(rows, **options)["input_ids"]
         return found
 
     def read(self, rows: Sequence[str], **options: Any) -> Any:
@@ -149,10 +140,12 @@ class Tokens:
                 **options,
             )
 
-    def as_arrays(self, texts: list[list[int]]) -> TokenIds:
+    def as_arrays(
+        self, texts: list[list[int]], spans: Sequence[tuple[int, int]] | None = None
+    ) -> TokenIds:
         """Texts that the tokenizer has read; of one that it has no token for there may be None."""
         with foreign("the tokenizer cannot read a text", self._folder):
-            return TokenIds.of(texts)
+            return TokenIds.of(texts, spans)
 
     def check_same(self, first: Any, again: Any) -> None:
         """Refuse a tokenizer of which a text has no tokens of its own."""
@@ -194,11 +187,7 @@ class Tokens:
         return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
 
 
-def choose_max_length(
-    asked: int | None,
-    tokenizer: transformers.PreTrainedTokenizerBase,
-    model_config: transformers.PretrainedConfig,
-) -> int:
+def choose_max_length(asked: int | None, tokenizer: Any, model_config: Any) -> int:
     """The longest text in tokens: as asked, else 512 or the encoder's limit."""
     # a tokenizer that finds no room for its special tokens does not cut at all
     special = tokenizer.num_special_tokens_to_add()
@@ -214,8 +203,15 @@ def choose_max_length(
     pad = getattr(text_config, "pad_token_id", None) or 0
     wanted = min([asked or DEFAULT_MAX_LENGTH, *limits])
     if limits and positions and wanted > positions - pad - 1:
-        # whether the model counts from there on, only its own structure tells
-        limits += _positions_behind_padding(skeleton(model_config))
+        # whether the model counts from behind padding on, as RoBERTa, only its own structure tells
+        limits += [
+            module.num_embeddings - module.padding_idx - 1
+            for name, module in encoder_part(skeleton(model_config)).named_modules()
+            if type(module) is nn.Embedding
+            and module.padding_idx is not None
+            and "position" in name.lower()
+            and "type" not in name.lower()
+        ]
     limit = int(min(limits, default=asked or DEFAULT_MAX_LENGTH))
     if asked is not None and asked > limit:
         raise ConfigError(
@@ -224,15 +220,3 @@ def choose_max_length(
             found=str(asked),
         )
     return asked or min(DEFAULT_MAX_LENGTH, limit)
-
-
-def _positions_behind_padding(model: Any) -> list[int]:
-    """Tokens that have a position in tables which, as RoBERTa's, begin behind that of padding."""
-    return [
-        module.num_embeddings - module.padding_idx - 1
-        for name, module in encoder_part(model).named_modules()
-        if type(module) is nn.Embedding
-        and module.padding_idx is not None
-        and "position" in name.lower()
-        and "type" not in name.lower()
-    ]

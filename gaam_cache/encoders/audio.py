@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import soxr
-import transformers
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Inputs, Lazy
 from gaam_cache.encoders._forward import Batch, Forward, Unusable
-from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._sounds import QUALITY, Clip, Hearing
@@ -57,22 +54,16 @@ class AudioEncoder(ModelEncoder):
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"published_audio"}
     _hearing: Hearing
 
-    @classmethod
-    def _read(
-        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
-    ) -> Self:
+    def _read(self) -> int:
         # torch says so of every layer of WavLM
         warnings.filterwarnings("ignore", "Support for mismatched key_padding_mask", UserWarning)
-        hearing = Hearing(
-            located.path,
-            encoder_part(skeleton(model_config).eval()),
-            seconds=config.clip_seconds,
-            published=config.published_audio,
+        self._hearing = hearing = Hearing(
+            self._located.path,
+            encoder_part(skeleton(self._model_config).eval()),
+            seconds=self._config.clip_seconds,
+            published=self._config.published_audio,
         )
-        longest = hearing.positions(hearing.max_samples)
-        encoder = cls(located, config, model_config, longest)
-        encoder._hearing = hearing
-        return encoder
+        return hearing.positions(hearing.max_samples)
 
     def _settings(self) -> dict[str, Any]:
         hearing = self._hearing
@@ -93,9 +84,8 @@ class AudioEncoder(ModelEncoder):
         return Inputs(
             items=Lazy(rows, hearing.clip),
             lengths=[hearing.positions(extent) for extent in extents],
-            truncated=[hearing.is_cut(sound) for sound in rows],
+            truncated=[sound.frames > hearing.most(sound.rate) for sound in rows],
             extents=extents,
-            decoded=True,
             width=hearing.width,
         )
 
@@ -112,7 +102,7 @@ class AudioEncoder(ModelEncoder):
         return DataError(
             "a sound is too short for the encoder",
             expected=f"at least {1000 * least:.4g} ms",
-            found=f"{1000 * row.frames / row.rate:.4g} ms: {row.blob.where}",
+            found=f"{1000 * row.frames / row.rate:.4g} ms: {row.where}",
             where=where,
             hint="remove the row",
         )
@@ -143,7 +133,7 @@ class AudioEncoder(ModelEncoder):
         longest = 0
         for number, length in enumerate(lengths):
             # at one end or the other of what has so many positions
-            extent = hearing.last(length) if number % 2 else hearing.first(length)
+            extent = hearing.samples(length)[number % 2]
             extent = max(hearing.least_samples, min(extent, hearing.max_samples))
             waves = [_sound(extent, hearing.rate, number, i) for i in range(1 + (length <= twins))]
             clips += map(hearing.clip_of, waves)

@@ -8,17 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import transformers
 from torch import Tensor, nn
 
-from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import PLACE
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
-from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
 from gaam_cache.encoders._prompt import Prompt, PromptedTokens
@@ -59,30 +58,25 @@ class TextEncoder(ModelEncoder):
     _tokens: Tokens
     _prompt: Prompt | None
 
-    @classmethod
-    def _read(
-        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
-    ) -> Self:
+    def _read(self) -> int:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            located.path, local_files_only=True, trust_remote_code=False
+            self._located.path, local_files_only=True, trust_remote_code=False
         )
-        longest = choose_max_length(config.max_length, tokenizer, model_config)
-        encoder = cls(located, config, model_config, longest)
-        encoder._prompt = Prompt.of(config.prompt, config.prompt_file)
-        over_text = config.pool_over == "text"
-        if encoder._prompt or over_text:
-            encoder._tokens = PromptedTokens(
-                tokenizer, model_config, located.path, prompt=encoder._prompt,
-                over_text=over_text, max_length=longest,
-            )  # fmt: skip
-        else:
-            encoder._tokens = Tokens(tokenizer, model_config, located.path)
-        return encoder
+        config, read = self._config, (tokenizer, self._model_config, self._located.path)
+        longest = choose_max_length(config.max_length, tokenizer, self._model_config)
+        self._prompt = Prompt.of(config.prompt, config.prompt_file)
+        over = config.pool_over == "text"
+        self._tokens = (
+            PromptedTokens(*read, prompt=self._prompt, over_text=over, max_length=longest)
+            if self._prompt or over
+            else Tokens(*read)
+        )
+        return longest
 
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"special_tokens": True}
         if self._prompt is not None:
-            settings["prompt"] = str(self._prompt)
+            settings["prompt"] = self._prompt.around(PLACE)
         if self._config.pool_over != "all":
             settings["pool_over"] = self._config.pool_over
         return settings

@@ -10,7 +10,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,26 +27,15 @@ if TYPE_CHECKING:
 
     from gaam_cache.sources._base import Rows
 
+DEFAULTS = {"features": 4096, "ngrams": 1, "sublinear": True, "hashed": False}
+"""D, the words of the most texts; the longest sequence of words that counts as one more word;
+whether n of one count 1 + ln n; and whether features are hashes of words, so that nothing is
+fitted and there is no idf."""
 MOST = {"features": 2**20, "ngrams": 5}
 MOST_WORDS = 1_000_000
 """Of a text, where ``--max-length`` does not say."""
 IDEOGRAPHS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF))
 """Scripts without spaces between words, of which every character counts as one."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Options:
-    """``tfidf:features=4096,ngrams=1,sublinear=true,hashed=false``.
-
-    D, the words of the most texts; the longest sequence of words that counts as one more word;
-    whether n of one count 1 + ln n; and whether features are hashes of words, so that nothing is
-    fitted and there is no idf.
-    """
-
-    features: int = 4096
-    ngrams: int = 1
-    sublinear: bool = True
-    hashed: bool = False
 
 
 class TfidfEncoder(Encoder):
@@ -65,39 +54,51 @@ class TfidfEncoder(Encoder):
 
     called: ClassVar[str | None] = "text"
 
-    def __init__(self, options: _Options, config: ExtractConfig) -> None:
+    def __init__(self, options: dict[str, Any], config: ExtractConfig) -> None:
         """Use ``TfidfEncoder.open``."""
-        given = {one.name: getattr(options, one.name) for one in fields(options)
-                 if getattr(options, one.name) != one.default}  # fmt: skip
-        spelled = ",".join(f"{name}={str(value).lower()}" for name, value in given.items())
-        self.name, self.revision = ":".join(filter(None, ("tfidf", spelled))), None
-        self.num_layers, self.hidden_size = 1, options.features
+        given = [f"{key}={str(options[key]).lower()}" for key, usual in DEFAULTS.items()
+                 if options[key] != usual]  # fmt: skip
+        self.name, self.revision = ":".join(["tfidf", *[",".join(given)] * bool(given)]), None
+        self.num_layers, self.hidden_size = 1, options["features"]
         self.max_length = config.max_length or MOST_WORDS
-        self.dtype, self.batching = "float32", "padded"
-        self.device = resolve_device("cpu")
+        self.dtype, self.batching, self.device = "float32", "padded", resolve_device("cpu")
         self._options = options
         self._place: dict[str, int] = {}
-        self._idf_D: Any = None
+        self._idf_D: Any = 1.0
         self._fitted: dict[str, Any] = {}
 
     @classmethod
     def open(cls, config: ExtractConfig) -> TfidfEncoder:
-        """Read the options; refuse a setting of the extraction that plays no part."""
-        defaults = {one.name: one.default for one in fields(ExtractConfig)}
+        """Read ``tfidf:key=value,...``; refuse a setting of the extraction that plays no part."""
+        usual = {one.name: one.default for one in fields(ExtractConfig)}
         for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
             value = getattr(config, name)
-            if value != defaults[name] and (name, value) != ("dtype", "auto"):
+            if value != usual[name] and (name, value) != ("dtype", "auto"):
                 raise ConfigError(
                     f"{option_of(name)} plays no part with --encoder tfidf",
                     expected="a bag of words has no weights, one state a text, and is float32",
                     found=str(value),
                     hint=f"leave {option_of(name)} out",
                 )
-        return cls(_parse(config.encoder), config)
+        options: dict[str, Any] = dict(DEFAULTS)
+        for part in filter(None, config.encoder.partition(":")[2].split(",")):
+            key, _, value = (piece.strip() for piece in part.partition("="))
+            if key in MOST and value.isascii() and value.isdigit() and 1 <= int(value) <= MOST[key]:
+                options[key] = int(value)
+            elif key in ("sublinear", "hashed") and value in ("true", "false"):
+                options[key] = value == "true"
+            else:
+                raise ConfigError(
+                    f"no such option of the encoder tfidf: '{shortened(part)}'",
+                    expected=f"features=1 to {MOST['features']:,}, ngrams=1 to {MOST['ngrams']}, "
+                    "sublinear=true or false, hashed=true or false",
+                    found=f"--encoder {shortened(config.encoder)}",
+                )
+        return cls(options, config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
         """Take vocabulary and weights from the training split, or else from the first."""
-        if self._options.hashed:
+        if self._options["hashed"]:
             return
         split = "train" if "train" in rows else next(iter(rows))
         texts_of: Counter[str] = Counter()
@@ -111,7 +112,7 @@ class TfidfEncoder(Encoder):
             )
         # the most frequent; of equally frequent ones those that come first
         ranked = sorted(texts_of.items(), key=lambda one: (-one[1], one[0]))
-        chosen = sorted(ranked[: self._options.features])
+        chosen = sorted(ranked[: self._options["features"]])
         count = len(rows[split])
         self._place = {word: place for place, (word, _) in enumerate(chosen)}
         self._idf_D = np.array([math.log((1 + count) / (1 + n)) + 1 for _, n in chosen])
@@ -122,13 +123,13 @@ class TfidfEncoder(Encoder):
     def identity(self) -> dict[str, Any]:
         """Options, and a digest of what was fitted."""
         return {
-            "bag_of_words": asdict(self._options),
+            "bag_of_words": self._options,
             **self._fitted,
             "unicode": unicodedata.unidata_version,
             "dtype": self.dtype,
             "max_length": self.max_length,
             "pooling": ["mean"],
-            "layers": "words, hashed" if self._options.hashed else "tf-idf of words",
+            "layers": "words, hashed" if self._options["hashed"] else "tf-idf of words",
         }
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
@@ -150,21 +151,20 @@ class TfidfEncoder(Encoder):
         x_BD = np.zeros((len(items), self.hidden_size))
         for row, words in enumerate(items):
             for word, count in Counter(self._grams(words)).items():
-                weight = 1 + math.log(count) if self._options.sublinear else float(count)
-                if self._options.hashed:  # the sign lets words that share a place cancel, not add
+                weight = 1 + math.log(count) if self._options["sublinear"] else float(count)
+                if self._options["hashed"]:  # by the sign, words that share a place cancel
                     number = zlib.crc32(word.encode())
                     x_BD[row, (number >> 1) % self.hidden_size] += (1 - 2 * (number & 1)) * weight
                 elif word in self._place:
                     x_BD[row, self._place[word]] += weight
-        if self._idf_D is not None:
-            x_BD *= self._idf_D
+        x_BD *= self._idf_D
         norm_B = np.linalg.norm(x_BD, axis=1, keepdims=True)
         x_BD /= np.where(norm_B > 0, norm_B, 1)
         return {"mean": torch.from_numpy(x_BD.astype(np.float32)).unsqueeze(1)}
 
     def _grams(self, words: Sequence[str]) -> Iterator[str]:
         """Words, and sequences of neighbouring ones, joined by a space."""
-        for size in range(1, self._options.ngrams + 1):
+        for size in range(1, self._options["ngrams"] + 1):
             for start in range(len(words) - size + 1):
                 yield " ".join(words[start : start + size])
 
@@ -186,23 +186,3 @@ _SPACED = _Spaced()
 def _words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text).casefold()
     return plain.translate(_SPACED).split()
-
-
-def _parse(text: str) -> _Options:
-    """Options behind the colon of ``tfidf:key=value,...``."""
-    known = {one.name: one.default for one in fields(_Options)}
-    given: dict[str, Any] = {}
-    for part in filter(None, text.partition(":")[2].split(",")):
-        key, _, value = (piece.strip() for piece in part.partition("="))
-        if key in MOST and value.isascii() and value.isdigit() and 1 <= int(value) <= MOST[key]:
-            given[key] = int(value)
-        elif key in known and key not in MOST and value in ("true", "false"):
-            given[key] = value == "true"
-        else:
-            raise ConfigError(
-                f"no such option of the encoder tfidf: '{shortened(part)}'",
-                expected=f"features=1 to {MOST['features']:,}, ngrams=1 to {MOST['ngrams']}, "
-                "sublinear=true or false, hashed=true or false",
-                found=f"--encoder {shortened(text)}",
-            )
-    return _Options(**given)

@@ -6,27 +6,36 @@ B batch, T positions, P patches, C channels, H height, W width, D hidden size.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Inputs, Lazy
+from gaam_cache.encoders._deviation import ROUNDING
 from gaam_cache.encoders._forward import Batch, Forward, Unusable
-from gaam_cache.encoders._located import Located
 from gaam_cache.encoders._model import ModelEncoder
-from gaam_cache.encoders._pictures import ImageProcessor, Layout, find_layout
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import skeleton
+from gaam_cache.errors import DataError
 
 POOLED = "patches, not class token, distillation token or registers (first: the class token)"
 """What is pooled, as the fingerprint and ``gaam inspect`` have it."""
 PICTURES = 4
 """That the probe reads, in batches of ``ROWS`` and more."""
+BACKEND = "pil"
+"""Pictures are resized by Pillow on every machine: torchvision, which transformers would take where
+it is installed, gives other numbers."""
+SHAPES = ((48, 64), (97, 31), (700, 500))
+"""Heights and widths of pictures that an image processor is tried on."""
+CORNER = 4
+"""The share of a side, as its divisor, that a changed corner has. No patch is in two corners then,
+unless there is one patch in all."""
 
 
 class VisionEncoder(ModelEncoder):
@@ -42,16 +51,11 @@ class VisionEncoder(ModelEncoder):
     given: ClassVar[frozenset[str]] = frozenset({"pixel_values"})
     reads: ClassVar[str] = "an image encoder and image processor"
     states_of: ClassVar[str] = "patch"
-    _processor: ImageProcessor
+    _processor: _ImageProcessor
 
-    @classmethod
-    def _read(
-        cls, located: Located, config: ExtractConfig, model_config: transformers.PretrainedConfig
-    ) -> Self:
-        processor = ImageProcessor(located.path)
-        part = vision_part(skeleton(model_config))
-        if part is None:
-            raise Unusable("it has no part that reads pictures alone")
+    def _read(self) -> int:
+        self._processor = processor = _ImageProcessor(self._located.path)
+        part = self._part_of(skeleton(self._model_config))
         size = getattr(part.config, "patch_size", None)
         sides: list[Any] = list(size) if isinstance(size, list | tuple) else [size, size]
         if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
@@ -60,9 +64,7 @@ class VisionEncoder(ModelEncoder):
         patches = (processor.shape[1] // sides[0]) * (processor.shape[2] // sides[1])
         if not patches:
             raise Unusable(f"its patches are larger than pictures of {processor.shape}")
-        encoder = cls(located, config, model_config, patches)
-        encoder._processor = processor
-        return encoder
+        return patches
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
@@ -73,7 +75,6 @@ class VisionEncoder(ModelEncoder):
             items=Lazy(rows, self._processor),
             lengths=np.full(len(rows), self.max_length),
             truncated=[False] * len(rows),
-            decoded=True,
         )
 
     def _without_numbers(self) -> dict[str, Tensor]:
@@ -81,12 +82,25 @@ class VisionEncoder(ModelEncoder):
         return {"pixel_values": torch.zeros(shape, dtype=torch.bfloat16, device="meta")}
 
     def _part_of(self, model: Any) -> Any:
-        return vision_part(model)
+        """What reads the pictures: the model, or the outermost part of it that takes nothing else.
+
+        Raises:
+            Unusable: there is none, or more than one.
+        """
+        found: dict[int, list[Any]] = {}
+        for name, module in model.named_modules():
+            takes = inspect.signature(module.forward).parameters
+            if hasattr(module, "config") and "pixel_values" in takes and "input_ids" not in takes:
+                found.setdefault(name.count(".") + 1 if name else 0, []).append(module)
+        outermost = found[min(found)] if found else []
+        if len(outermost) != 1:
+            raise Unusable("it has no part that reads pictures alone")
+        return outermost[0]
 
     def _forward_of(self, part: Any, model: Any) -> _VisionForward:  # noqa: ARG002
         forward = _VisionForward(part, device=self.device, pooling=self._config.pool)
         forward.takes_mask = False  # of a picture there is nothing that is not there
-        beside = self._processor.gives_beside()
+        beside = self._processor.beside
         if more := sorted(name for name in beside if name in forward.takes or "mask" in name):
             raise Unusable(
                 f"its image processor gives {', '.join(more)} beside the picture, which would have "
@@ -99,7 +113,8 @@ class VisionEncoder(ModelEncoder):
                 f"{stop - start} positions depend on the picture, of which its configuration makes "
                 f"{self.max_length} patches"
             )
-        if not start and (summaries := forward.summaries()):
+        summaries = [name for name, pool in forward.poolings.items() if pool.summary]
+        if summaries and not start:
             raise Unusable(
                 f"it has no class token, which --pool {','.join(summaries)} needs: take mean, max "
                 "or last"
@@ -108,21 +123,106 @@ class VisionEncoder(ModelEncoder):
 
     def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:  # noqa: ARG002
         """Noise: all pictures are of one length."""
-        shape = self._processor.shape
-        rng = np.random.default_rng(0)
-        pictures = rng.standard_normal((PICTURES, *shape), dtype=np.float32)
+        shape = (PICTURES, *self._processor.shape)
+        pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
         return [list(pictures)], len(pictures[0])
+
+
+class _ImageProcessor:
+    """Pictures of any shape in, arrays of one shape out, by the encoder's own image processor."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._processor: Any = transformers.AutoImageProcessor.from_pretrained(
+                folder, backend=BACKEND, local_files_only=True, trust_remote_code=False
+            )
+            found = type(self._processor).__name__
+        except ImportError as error:  # where there is none on Pillow, others are looked for
+            self._processor, found = None, str(error).strip().partition(" but ")[0]
+        if getattr(self._processor, "backend", None) != BACKEND:
+            raise Unusable(
+                f"its image processor does not run on Pillow: {found}; save one there that does "
+                "the same on Pillow, such as ViTImageProcessorPil"
+            )
+        self.beside = frozenset[str]()
+        """What else it gives beside the picture itself."""
+        shapes = {self._process(np.zeros((*shape, 3), np.uint8)).shape for shape in SHAPES}
+        if len(shapes) > 1:
+            raise Unusable(
+                f"its image processor brings pictures to other sizes: {sorted(shapes)}; set 'size' "
+                "in a copy of its preprocessor_config.json to a height and a width"
+            )
+        [self.shape] = shapes
+        """(C, H, W) of what it gives."""
+
+    def __call__(self, row: Any) -> NDArray[np.float32]:
+        """One picture, resized and normalised: (C, H, W)."""
+        pixel_HWC: NDArray[np.uint8] = row.pixels()
+        try:
+            picture = self._process(pixel_HWC)
+            if picture.shape == self.shape:
+                return picture
+            found = f"one of {picture.shape}"
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 processors of others raise what they like
+            found = f"{type(error).__name__}: {error}"
+        height, width = pixel_HWC.shape[:2]
+        raise DataError(
+            "the encoder's image processor cannot read a picture",
+            expected=f"an array of {self.shape} of one of {width} x {height} pixels",
+            found=found,
+            where=row.where,
+            hint="remove the row, or choose another encoder",
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """All that is in force, whoever set it, as JSON values without fractions."""
+        from PIL import __version__ as pillow
+
+        in_force: dict[str, Any] = _plain(self._processor.to_dict())
+        return {**in_force, "backend": BACKEND, "pillow": pillow}
+
+    def _process(self, pixel_HWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+        from PIL import Image
+
+        # of an array it would be guessed which axis is that of the colours
+        image = Image.fromarray(pixel_HWC)
+        given: Mapping[str, Any] = self._processor(images=image, return_tensors="np")
+        self.beside |= frozenset(given) - {"pixel_values"}
+        values = given.get("pixel_values")
+        if not isinstance(values, np.ndarray) or values.ndim != 4 or len(values) != 1:
+            found = getattr(values, "shape", type(values).__name__)
+            raise Unusable(f"its image processor makes {found} of one picture")
+        picture: NDArray[np.float32] = np.ascontiguousarray(values[0], dtype=np.float32)
+        return picture
+
+
+def _plain(value: Any) -> Any:
+    """Without fractions, which stand as text, and without what is not set."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+class _Layout(NamedTuple):
+    """Positions of the patches: ``start`` to ``stop``. The others are class tokens, registers."""
+
+    start: int
+    stop: int
 
 
 class _VisionForward(Forward):
     """Pictures of one shape; patches are pooled, and nothing else."""
 
-    layout: Layout = Layout(0, 0)
+    layout = _Layout(0, 0)
     """Where the patches are; measured."""
-
-    def summaries(self) -> list[str]:
-        """Names of the poolings that read what stands before the patches."""
-        return [name for name, pool in self._poolings.items() if pool.summary]
 
     def batch(self, items: Sequence[Any]) -> Batch:
         """Pictures as (B, C, H, W) in the arithmetic of the model."""
@@ -149,20 +249,50 @@ class _VisionForward(Forward):
             name: pool(before_BTD, torch.full_like(here_B, start))
             if pool.summary
             else pool(patches_BPD, here_B)
-            for name, pool in self._poolings.items()
+            for name, pool in self.poolings.items()
         }
 
 
-def vision_part(model: Any) -> Any | None:
-    """What reads the pictures: the model, or the one part of it that takes nothing else.
+@torch.inference_mode()
+def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout:
+    """Positions whose state before the first layer depends on the picture, in one run.
 
-    Of several such parts the outermost; None where there is none, or more than one.
+    Nothing is read off a name. A class token, a distillation token or a register is the same for
+    every picture there; a patch is not. Of a picture with another upper left corner only patches
+    at the beginning may move, with another lower right corner only patches at the end: what moves
+    with both has seen the whole picture, and is no patch.
     """
-    found: list[tuple[int, Any]] = []
-    for name, module in model.named_modules():
-        takes = inspect.signature(module.forward).parameters
-        if hasattr(module, "config") and "pixel_values" in takes and "input_ids" not in takes:
-            found.append((name.count(".") + 1 if name else 0, module))
-    least = min((depth for depth, _ in found), default=0)
-    outermost = [module for depth, module in found if depth == least]
-    return outermost[0] if len(outermost) == 1 else None
+    one, other = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
+    upper, lower = one.copy(), one.copy()
+    height, width = (max(1, side // CORNER) for side in shape[1:])
+    upper[:, :height, :width] = other[:, :height, :width]
+    lower[:, -height:, -width:] = other[:, -height:, -width:]
+    batch = forward.batch([one, other, upper, lower])
+    states = getattr(forward.run(batch, None, output_hidden_states=True), "hidden_states", None)
+    first = states[0] if isinstance(states, tuple | list) and states else None
+    if not isinstance(first, Tensor) or first.ndim != 3 or len(first) != 4:
+        raise Unusable("the model returns no state for every patch of a picture")
+    x_BTD = first.float()
+    moved = []
+    for shift_T in (x_BTD[1:] - x_BTD[:1]).norm(dim=-1).cpu().numpy():
+        most = float(shift_T.max())
+        if not 0 < most < np.inf:
+            raise Unusable(
+                "another picture gives the same states before the first layer, or no finite"
+            )
+        moved.append(np.flatnonzero(shift_T > ROUNDING[dtype] * most))
+    everything, by_upper, by_lower = moved
+    start, stop = int(everything[0]), int(everything[-1]) + 1
+    if len(everything) != stop - start:
+        raise Unusable("there are positions between the patches that do not depend on the picture")
+    if len(everything) == 1:
+        return _Layout(start, stop)
+    if np.intersect1d(by_upper, by_lower).size:
+        raise Unusable(
+            "states before the first layer depend on the whole picture, or on random numbers, as "
+            "those of a masked autoencoder do (ViTMAEModel hides patches; the same weights saved "
+            "as ViTModel do not)"
+        )
+    if by_upper[0] != start or by_lower[-1] != stop - 1 or by_upper[-1] > by_lower[0]:
+        raise Unusable("the patches do not stand in the order of the picture")
+    return _Layout(start, stop)

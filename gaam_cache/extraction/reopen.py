@@ -49,7 +49,7 @@ def reopen(
     named = {"encoder": name, "revision": revision, "device": device, "batch_tokens": batch_tokens}
     config = settings.resolve(ExtractConfig, "extract", settings_of(encoding) | named)
     if encoding.decoders:
-        versions = plugins.load(MEDIA, encoding.kind, kind="kind of files").versions()
+        versions = plugins.load(MEDIA, encoding.kind, kind="kind of files").decoders()
         what = f"rows of {encoding.kind} are decoded by other versions"
         _check_same(versions, encoding.decoders, what, encoding)
     another = f"'{name}' is another encoder"

@@ -24,7 +24,7 @@ from gaam_cache.messages import (
     visible,
 )
 from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import check_elsewhere, whole_folder, write_synced
+from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan
 from gaam_cache.store.shard import planned_receipt, receipt_path
 from gaam_cache.store.verify import verify
@@ -131,9 +131,8 @@ def export_cache(
     """
     root, out = Path(path).expanduser(), Path(out).expanduser()
     cache = open_cache(root)
-    check_elsewhere(root, out)
     plan = portable_plan(cache.plan)
-    with whole_folder(out, is_export, overwrite=overwrite) as folder:
+    with whole_folder(root, out, is_export, overwrite=overwrite) as folder:
         (folder / SHARD_FOLDER).mkdir()
         for shard in plan.shards():
             receipt = receipt_path(root, shard.name)

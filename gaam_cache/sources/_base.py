@@ -6,15 +6,18 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import Any, ClassVar, Self, overload
+from itertools import compress, islice
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
+from gaam_cache.sources._divide import held_out
 from gaam_cache.terminal import Report, silent
 
 NO_LABEL = ""
@@ -27,37 +30,22 @@ class Strings(Sequence[str]):
     """Strings in an Arrow array: their bytes and eight more each, whatever Python would take."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        chunks, chunk = [], []
-        for value in values:
-            chunk.append(value)
-            if len(chunk) == CHUNK_ROWS:
-                chunks.append(pa.array(chunk, pa.large_string()))
-                chunk = []
-        self._array = pa.concat_arrays([*chunks, pa.array(chunk, pa.large_string())])
+        left, chunks = iter(values), [pa.array([], pa.large_string())]
+        while chunk := list(islice(left, CHUNK_ROWS)):
+            chunks.append(pa.array(chunk, pa.large_string()))
+        self._array = pa.concat_arrays(chunks)
 
     def __len__(self) -> int:
         return len(self._array)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            found: list[str] = self._array[index].to_pylist()
-            return found
-        return str(self._array[range(len(self))[index]].as_py())
+            return self._array[index].to_pylist()
+        return self._array[range(len(self))[index]].as_py()
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), CHUNK_ROWS):
             yield from self[start : start + CHUNK_ROWS]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +73,7 @@ class Rows(ABC):
     labelled: bool = True
     """Else nobody knows the labels, and all of them are ``NO_LABEL``."""
     units: Sequence[int] = ()
-    """Which sound or text of the data every row is a piece of, where pieces are rows."""
+    """Which sound of the data every row is a piece of, where pieces are rows."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -106,22 +94,10 @@ class Rows(ABC):
     def excerpt(self, row: int) -> str:
         """An input on one line, for messages."""
 
-    def decoders(self) -> dict[str, str]:
+    @classmethod
+    def decoders(cls) -> dict[str, str]:
         """What makes samples or pixels of bytes, and in which version: it decides them."""
         return {}
-
-    def chosen(self, mask: Sequence[bool]) -> Self:
-        """The rows of which ``mask`` says so, in order."""
-        return replace(
-            self,
-            inputs=self._inputs(compress(self.inputs, mask)),
-            labels=list(compress(self.labels, mask)),
-            kept={name: Strings(compress(of, mask)) for name, of in self.kept.items()},
-            units=list(compress(self.units, mask)),
-        )
-
-    def _inputs(self, inputs: Iterable[Any]) -> Sequence[Any]:
-        return list(inputs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +106,6 @@ class Texts(Rows):
 
     kind: ClassVar[str] = "text"
     noun: ClassVar[str] = "text"
-    inputs: Sequence[str]
 
     def contents(self) -> Iterator[bytes]:
         """UTF-8."""
@@ -150,9 +125,6 @@ class Texts(Rows):
         """The beginning of a text."""
         return excerpt(self.inputs[row])
 
-    def _inputs(self, inputs: Iterable[str]) -> Strings:
-        return Strings(inputs)
-
 
 class Source(ABC):
     """Reads rows. ``dataset`` is what the user wrote after ``--dataset``."""
@@ -161,21 +133,70 @@ class Source(ABC):
     """Sources are asked in ascending order whether a data set is theirs."""
     is_path: ClassVar[bool] = False
     """Whether ``dataset`` is a path, which means something else in another folder."""
+    has_revisions: ClassVar[bool] = False
+    """Whether what it reads is kept under revisions, of which one may be named."""
+    _parts: dict[str, Rows] | None = None
 
     @classmethod
     @abstractmethod
     def claims(cls, dataset: str) -> bool:
         """Whether this source is the one to read ``dataset``."""
 
-    @abstractmethod
     def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
         """All rows of one split; ``report`` is told how many there are so far.
+
+        With a ``test_fraction`` there is one split, of which 'train' and 'test' are made; it is
+        read once, so that both are of the same content.
 
         Raises:
             NotFoundError: no such file, data set or split.
             ConfigError: no such column.
             DataError: a row cannot be used; says which.
         """
+        if not self.has_revisions and config.dataset_revision is not None:
+            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
+        if config.test_fraction is None:
+            return self.rows(config, split, report)
+        if self._parts is None:
+            self._parts = _divided(self.rows(config, split, report), config, config.test_fraction)
+        return self._parts[split]
+
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
+        """All rows of one split, or of the only one where there is a ``test_fraction``."""
+        raise NotImplementedError
+
+
+def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
+    """The splits 'train' and 'test'; rows keep their order.
+
+    Of what is several rows, such as the pieces of a sound, all are in one split. Rows that were
+    left out count as of 'train'.
+    """
+    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
+    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
+    labels = [rows.labels[row] for row in first_U.tolist()]
+    test_N = held_out(labels, fraction, config.split_seed)[of_N]
+    if not test_N.any():
+        raise DataError(
+            "there is nothing to hold out for testing",
+            expected="a class with two rows at least",
+            found=f"{len(labels):,} rows of as many classes",
+            where=rows.origin,
+        )
+    parts = {}
+    for split, chosen_N in (("train", ~test_N), ("test", test_N)):
+        mask = (chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))).tolist()
+        inputs = compress(rows.inputs, mask)
+        parts[split] = replace(
+            rows,
+            inputs=Strings(inputs) if isinstance(rows.inputs, Strings) else list(inputs),
+            labels=list(compress(rows.labels, mask)),
+            kept={name: Strings(compress(of, mask)) for name, of in rows.kept.items()},
+            units=list(compress(rows.units, mask)),
+            origin=f"{rows.origin}, {split}",
+            skipped=rows.skipped if split == "train" else (),
+        )
+    return parts
 
 
 def find_source(dataset: str) -> Source:
@@ -189,11 +210,3 @@ def find_source(dataset: str) -> Source:
         source: Source = min(claiming, key=lambda one: one[0])[1]()
         return source
     raise ConfigError(f"no source can read the data set '{dataset}'")
-
-
-def rows_of_kind(kind: str) -> type[Rows]:
-    """What holds rows of a kind: texts, or sounds or pictures."""
-    if kind == Texts.kind:
-        return Texts
-    rows: type[Rows] = plugins.load(MEDIA, kind, kind="kind of files").rows
-    return rows

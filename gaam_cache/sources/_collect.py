@@ -6,7 +6,8 @@ import math
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gaam_cache.errors import DataError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts
 from gaam_cache.sources._table import Columns, Record, Table
-from gaam_cache.sources.media._base import Looker
+from gaam_cache.sources.media._base import Files
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
 
@@ -88,13 +89,15 @@ def collect(
         DataError: no rows; or of all that cannot be used how many there are, and the first.
     """
     limit = None if config.test_fraction is not None else config.limit  # of splits, when made
-    label_of = _labels(table.class_names, strip=config.strip_labels)
+    names = table.class_names
+    if names is not None and config.strip_labels:
+        names = tuple(name.strip() for name in names)
     bad, skipped, total = BadRows(origin), list[str](), 0
     labels, units, clips = list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
-    looker = Looker(folder, config, anywhere=anywhere) if columns.of_files else None
-    read: Any = looker.look if looker else _texts
-    every = 32 if looker else 1024  # a file is decoded, which takes some milliseconds
+    files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
+    read: Any = files.read if files else _texts
+    every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
 
     def inputs() -> Iterator[Any]:
         """All of them in order; what stands beside each is noted."""
@@ -106,13 +109,13 @@ def collect(
                 continue
             total += 1
             try:
-                if isinstance(record, DataError):
-                    raise record
                 if isinstance(made, DataError):
                     raise made
                 if not made:
                     raise _empty(record, columns)
-                label = NO_LABEL if columns.label is None else label_of(record[columns.label])
+                label = NO_LABEL
+                if columns.label is not None:
+                    label = _class_of(record[columns.label], names, strip=config.strip_labels)
                 values = [_kept(record[name], name) for name in kept]
             except DataError as error:
                 bad.add(place, error)
@@ -121,25 +124,25 @@ def collect(
                     labels.append(label)
                     for of, value in zip(kept.values(), values, strict=True):
                         of.append(value)
-                    if looker:
+                    if files:
                         units.append(total)
-                        clips.append(one.blob.name)
+                        clips.append(one.name)
                     yield one
             if limit is not None and max(total, len(labels)) >= limit:
                 break
 
-    all_inputs = list(inputs()) if looker else Strings(inputs())
+    all_inputs = list(inputs()) if files else Strings(inputs())
     bad.refuse(total)
     if not labels:
         left = f"{len(skipped):,} of which nothing is to be encoded" if skipped else "none"
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
-    if looker and config.clip_mode == "split":
+    if files and config.clip_mode == "split":
         kept[CLIP_OF] = clips
-    cls = looker.rows if looker else Texts
+    cls = files.kind if files and files.kind else Texts
     return cls(
         inputs=all_inputs,
         labels=labels,
-        class_names=_declared(table.class_names, strip=config.strip_labels),
+        class_names=names,
         origin=origin,
         kept={name: Strings(values) for name, values in kept.items()},
         skipped=skipped,
@@ -148,16 +151,48 @@ def collect(
     )
 
 
+def given_inputs(
+    rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
+) -> Sequence[Any]:
+    """Inputs of rows that a program hands over, each checked as those of a data set are.
+
+    Args:
+        rows: texts, or paths: absolute, or from the folder that the process is in.
+        kind: what they are.
+        config: says how sounds are cut.
+        origin: what to call where they are from, in messages.
+        places: where each of them stands there.
+
+    Raises:
+        DataError: of all that cannot be used how many there are, and the first.
+    """
+    records = zip(places, ({"row": row} for row in rows), strict=True)
+    table = Table(["row"], lambda columns: iter(records))
+    columns = Columns(("row",), None, of_files=kind != Texts.kind)
+    all_of_them = replace(config, limit=None, test_fraction=None, split_seed=0, skip_empty=False)
+    found = collect(table, columns, all_of_them, origin=origin, folder=Path.cwd(), anywhere=True)
+    if found.kind != kind or len(found) != len(rows):
+        raise DataError(
+            "a file is not one row as those that were trained on",
+            expected=f"one row of {kind} each",
+            found=f"{len(found):,} of {found.kind} in {len(rows):,} files",
+            where=origin,
+        )
+    return found.inputs
+
+
 def _texts(
     records: Iterable[Record], columns: Sequence[str]
-) -> Iterator[tuple[str, Mapping[str, Any] | DataError, list[str] | DataError]]:
+) -> Iterator[tuple[str, Any, list[str] | DataError]]:
+    """Every record with its text: none where that is blank, and why where it is none."""
     for place, record in records:
-        made: list[str] | DataError = []
-        if not isinstance(record, DataError):
-            try:
-                made = [text] if (text := text_of(record, columns)) else []
-            except DataError as error:
-                made = error
+        made: list[str] | DataError
+        try:
+            if isinstance(record, DataError):
+                raise record
+            made = [text] if (text := text_of(record, columns)) else []
+        except DataError as error:
+            made = error
         yield place, record, made
 
 
@@ -185,7 +220,7 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     if not parts:
         return None
     text = " ".join(parts)
-    check_encodable(text, "text")
+    _check_encodable(text, "text")
     return text
 
 
@@ -196,7 +231,7 @@ def is_blank(text: str) -> bool:
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 
-def check_encodable(text: str, what: str) -> None:
+def _check_encodable(text: str, what: str) -> None:
     """Refuse half a character: it can neither be hashed nor tokenised."""
     try:
         text.encode()
@@ -218,41 +253,33 @@ def _empty(record: Mapping[str, Any], columns: Columns) -> DataError:
     )
 
 
-def _declared(names: tuple[str, ...] | None, *, strip: bool) -> tuple[str, ...] | None:
-    return names if names is None or not strip else tuple(name.strip() for name in names)
-
-
-def _labels(names: tuple[str, ...] | None, *, strip: bool) -> Callable[[Any], str]:
-    """What reads the class that a cell names; one object for each class.
+def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
+    """The class that a cell names; one object for each class.
 
     Strings stay as they are written. Whole numbers are their decimal digits (of fractions without
     a rest too: 3.0 is '3'), or index the declared classes; truth values are 'true' and 'false'.
     """
-    names = _declared(names, strip=strip)
-
-    def read(value: Any) -> str:
-        found = None
-        if isinstance(value, bool):
-            found = str(value).lower()
-        elif isinstance(value, int | float) and math.isfinite(value) and value == int(value):
-            number = int(value)
-            inside = names is None or 0 <= number < len(names)
-            found = (str(number) if names is None else names[number]) if inside else None
-        elif isinstance(value, float) and math.isfinite(value):
+    found = None
+    if isinstance(value, bool):
+        found = str(value).lower()
+    elif isinstance(value, int | float) and math.isfinite(value):
+        if value != int(value):
             found = repr(value)
-        elif isinstance(value, str) and not is_blank(value):
-            check_encodable(value, "label")
-            found = value.strip() if strip else value
-        if found is None:
-            raise DataError(
-                "a label is missing or unusable",
-                expected="a class name or a number" + (f" below {len(names)}" if names else ""),
-                found=f"{excerpt(value)} ({type(value).__name__})",
-                hint="mend the row, or name another column with --label-column",
-            )
-        return sys.intern(found)
-
-    return read
+        elif names is None:
+            found = str(int(value))
+        elif 0 <= value < len(names):
+            found = names[int(value)]
+    elif isinstance(value, str) and not is_blank(value):
+        _check_encodable(value, "label")
+        found = value.strip() if strip else value
+    if found is None:
+        raise DataError(
+            "a label is missing or unusable",
+            expected="a class name or a number" + (f" below {len(names)}" if names else ""),
+            found=f"{excerpt(value)} ({type(value).__name__})",
+            hint="mend the row, or name another column with --label-column",
+        )
+    return sys.intern(found)
 
 
 def _kept(value: Any, column: str) -> str:
@@ -270,5 +297,5 @@ def _kept(value: Any, column: str) -> str:
             found=f"{excerpt(value)} ({type(value).__name__})",
             hint="mend the row, or leave out --keep-column",
         )
-    check_encodable(value, "kept value")
+    _check_encodable(value, "kept value")
     return value

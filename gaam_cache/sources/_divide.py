@@ -1,61 +1,12 @@
-"""Two splits out of one: ``test_fraction``."""
+"""Which rows of a split that is divided are held out for testing."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import DataError
-from gaam_cache.sources._base import Rows
-
-
-class Divided:
-    """The splits of what has none; it is read once, so that all are of the same content."""
-
-    def __init__(self) -> None:
-        self._parts: tuple[ExtractConfig, dict[str, Rows]] | None = None
-
-    def read(self, config: ExtractConfig, split: str, whole: Callable[[], Rows]) -> Rows:
-        """The rows of a split: of all that ``whole`` reads, where there is a ``test_fraction``."""
-        if config.test_fraction is None:
-            return whole()
-        if self._parts is None or self._parts[0] != config:
-            self._parts = config, divide(whole(), config)
-        return self._parts[1][split]
-
-
-def divide(rows: Rows, config: ExtractConfig) -> dict[str, Rows]:
-    """The splits 'train' and 'test'; rows keep their order.
-
-    Of what is several rows, such as the pieces of a sound, all are in one split. Rows that were
-    left out count as of 'train'.
-
-    Raises:
-        DataError: no class has two rows.
-    """
-    assert config.test_fraction is not None
-    unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
-    _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
-    labels = [rows.labels[row] for row in first_U.tolist()]
-    held_U = held_out(labels, config.test_fraction, config.split_seed)
-    if not held_U.any():
-        raise DataError(
-            "there is nothing to hold out for testing",
-            expected="a class with two rows at least",
-            found=f"{len(labels):,} rows of as many classes",
-            where=rows.origin,
-        )
-    parts = {}
-    for split, chosen_N in (("train", ~held_U[of_N]), ("test", held_U[of_N])):
-        within_N = chosen_N & (np.cumsum(chosen_N) <= (config.limit or len(rows)))
-        part = rows.chosen(within_N.tolist())
-        parts[split] = replace(part, origin=f"{rows.origin}, {split}")
-    return parts | {"test": replace(parts["test"], skipped=())}
 
 
 def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:

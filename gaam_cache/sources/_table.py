@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ MAX_FIELD_CHARS = 64 * 2**20
 """A longer field of a CSV file is an unclosed quote."""
 BATCH_ROWS, BATCH_FILES = 4096, 16
 """Rows of Parquet that are in memory at a time: of texts, and of what holds sounds or pictures."""
+MARKS = {";": "semicolon", "\t": "tab", "|": "pipe"}
 Record = tuple[str, Mapping[str, Any] | DataError]
 """Where a record stands ('line 7') and its values by column; or why it is none."""
 
@@ -67,20 +68,47 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
         DataError: what is wrong and where, also while iterating.
         StorageError: the file cannot be read.
     """
-    readers = {".jsonl": _json_lines, ".parquet": _parquet, ".txt": _text_lines}
+    if path.suffix == ".parquet":
+        return _parquet(path)
+    if path.suffix == ".jsonl":
+        return _json_lines(path, config)
+    if path.suffix == ".txt":
+        lines = enumerate(_lines(path, config, "\n"), start=1)
+        return Table(
+            [config.file_column or "text"],
+            lambda columns: (
+                (f"line {number}", dict.fromkeys(columns.inputs, line.rstrip("\r\n")))
+                for number, line in lines
+            ),
+        )
+    return _csv(path, config)
+
+
+def _lines(path: Path, config: ExtractConfig, newline: str) -> Iterator[str]:
+    """The lines of a file of text."""
+    number = 0
     try:
-        return readers.get(path.suffix, _csv)(path, config)
+        with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007 said of what cannot be read
+                yield line
     except OSError as error:
         raise StorageError(
             f"cannot read '{path.name}'", found=str(error), where=str(path)
         ) from error
+    except UnicodeError as error:
+        encoding = config.encoding or "UTF-8"
+        raise DataError(
+            f"the file is not {encoding}",
+            expected=f"text in {encoding}",
+            found=str(error),
+            where=f"{path}, line {number + 1} or after",
+            hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252",
+        ) from error
 
 
 def _csv(path: Path, config: ExtractConfig) -> Table:
-    delimiter = delimiter_of(config)
-    if path.suffix == ".tsv" and config.delimiter is None:
-        delimiter = "\t"
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    tabs = path.suffix == ".tsv" and config.delimiter is None
+    delimiter = "\t" if tabs else delimiter_of(config)
     rows = _csv_rows(path, config, delimiter)
     _, header = next(rows, ("", []))
     names = [name.strip() for name in header]
@@ -97,38 +125,35 @@ def _csv(path: Path, config: ExtractConfig) -> Table:
             if len(row) == len(names):
                 yield place, dict(zip(names, row, strict=True))
                 continue
-            yield (
-                place,
-                DataError(
-                    "a row has the wrong number of fields",
-                    expected=f"{len(names)} ({', '.join(names)})",
-                    found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
-                    hint=f"quote a field that holds {delimiter!r} or a line break",
-                ),
+            error = DataError(
+                "a row has the wrong number of fields",
+                expected=f"{len(names)} ({', '.join(names)})",
+                found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                hint=f"quote a field that holds {delimiter!r} or a line break",
             )
+            yield place, error
 
     return Table(names, records)
 
 
 def _csv_rows(path: Path, config: ExtractConfig, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    with path.open(encoding=config.encoding or "utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True, delimiter=delimiter)
-        first = 1
-        try:
-            for row in reader:
-                last = reader.line_num
-                if row:
-                    yield (f"line {first}" if first == last else f"lines {first} to {last}"), row
-                first = last + 1
-        except csv.Error as error:
-            raise DataError(
-                "a quoted field is damaged or never closed",
-                expected='a closing quote, and double quotes inside a quoted field: ""',
-                found=str(error),
-                where=f"{path}, the row that begins in line {first}",
-            ) from error
-        except UnicodeError as error:
-            raise _not_text(path, config, first, error) from error
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
+    # pyarrow.csv takes all that follows an unclosed quote for one field
+    reader = csv.reader(_lines(path, config, ""), strict=True, delimiter=delimiter)
+    first = 1
+    try:
+        for row in reader:
+            last = reader.line_num
+            if row:
+                yield (f"line {first}" if first == last else f"lines {first} to {last}"), row
+            first = last + 1
+    except csv.Error as error:
+        raise DataError(
+            "a quoted field is damaged or never closed",
+            expected='a closing quote, and double quotes inside a quoted field: ""',
+            found=str(error),
+            where=f"{path}, the row that begins in line {first}",
+        ) from error
 
 
 def _json_lines(path: Path, config: ExtractConfig) -> Table:
@@ -156,28 +181,22 @@ def _json_lines(path: Path, config: ExtractConfig) -> Table:
 
 
 def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
-    with path.open(encoding=config.encoding or "utf-8-sig", newline="\n") as file:
-        number = 0
+    for number, line in enumerate(_lines(path, config, "\n"), start=1):
+        if not line.strip():
+            continue
+        found: Any
         try:
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                found: Any
-                try:
-                    found = json.loads(line, object_pairs_hook=_once)
-                except (ValueError, RecursionError) as error:
-                    found = error
-                if not isinstance(found, dict):
-                    said = str(found) if isinstance(found, Exception) else excerpt(found)
-                    one = "one JSON object on each line"
-                    found = DataError("a line is no JSON object", expected=one, found=said)
-                yield f"line {number}", found
-        except UnicodeError as error:
-            raise _not_text(path, config, number + 1, error) from error
+            found = json.loads(line, object_pairs_hook=_once)
+        except (ValueError, RecursionError) as error:
+            found = error
+        if not isinstance(found, dict):
+            said = str(found) if isinstance(found, Exception) else excerpt(found)
+            one = "one JSON object on each line"
+            found = DataError("a line is no JSON object", expected=one, found=said)
+        yield f"line {number}", found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose keys differ; ValueError for another."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -185,31 +204,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _text_lines(path: Path, config: ExtractConfig) -> Table:
-    def records(columns: Columns) -> Iterator[Record]:
-        with path.open(encoding=config.encoding or "utf-8-sig", newline="\n") as file:
-            number = 0
-            try:
-                for number, line in enumerate(file, start=1):
-                    yield f"line {number}", dict.fromkeys(columns.inputs, line.rstrip("\r\n"))
-            except UnicodeError as error:
-                raise _not_text(path, config, number + 1, error) from error
-
-    return Table([config.file_column or "text"], records)
-
-
-def _not_text(path: Path, config: ExtractConfig, line: int, error: UnicodeError) -> DataError:
-    encoding = config.encoding or "UTF-8"
-    return DataError(
-        f"the file is not {encoding}",
-        expected=f"text in {encoding}",
-        found=str(error),
-        where=f"{path}, line {line} or after",
-        hint="convert it to UTF-8, or name its encoding: --set encoding=NAME, as cp1252 or utf-16",
-    )
-
-
-def _parquet(path: Path, config: ExtractConfig) -> Table:  # noqa: ARG001 it says all itself
+def _parquet(path: Path) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -220,12 +215,9 @@ def _parquet(path: Path, config: ExtractConfig) -> Table:  # noqa: ARG001 it say
         )
 
     def records(columns: Columns) -> Iterator[Record]:
-        wanted = [name for name in schema.names if name in columns.all]
-        number = 0
+        size, number = BATCH_FILES if columns.of_files else BATCH_ROWS, 0
         try:
-            for batch in file.iter_batches(
-                BATCH_FILES if columns.of_files else BATCH_ROWS, columns=wanted
-            ):
+            for batch in file.iter_batches(size, columns=columns.all):
                 for record in batch.to_pylist():
                     number += 1
                     yield f"row {number}", record
@@ -235,13 +227,17 @@ def _parquet(path: Path, config: ExtractConfig) -> Table:  # noqa: ARG001 it say
     try:
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
+    except OSError as error:
+        raise StorageError(
+            f"cannot read '{path.name}'", found=str(error), where=str(path)
+        ) from error
     except (pa.ArrowException, UnicodeError) as error:
         raise unreadable(error) from error
-    if repeated := {name for name in schema.names if schema.names.count(name) > 1}:
+    if len(set(schema.names)) < len(schema.names):
         raise DataError(
             "columns are called alike",
             expected="distinct names",
-            found=", ".join(sorted(repeated)),
+            found=", ".join(schema.names),
             where=str(path),
         )
     stored = tuple(
@@ -264,7 +260,11 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
     Raises:
         ConfigError: a column that is named, or the usual one, is missing, or is label and input.
     """
-    file = _file_column(table, config)
+    file = config.file_column
+    if file is None and not config.text_columns and "text" not in table.names:
+        usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]
+        found = usual[:1] or (table.stored if len(table.stored) == 1 else ())
+        file = next(iter(found), None)
     inputs = (config.text_columns or DEFAULT_TEXT_COLUMNS) if file is None else (file,)
     columns = Columns(inputs, label, config.keep_columns, file is not None)
     if label in inputs:
@@ -274,37 +274,22 @@ def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) 
             found=f"'{label}' as both",
             where=origin,
         )
-    for column in columns.all:
-        if column not in table.names:
-            raise _no_column(column, columns, table.names, origin)
-    return columns
-
-
-def _file_column(table: Table, config: ExtractConfig) -> str | None:
-    """The column of sounds or pictures, where the rows are these."""
-    if config.file_column is not None:
-        return config.file_column
-    if config.text_columns or set(DEFAULT_TEXT_COLUMNS) & set(table.names):
-        return None
-    usual = [name for name in FILE_COLUMNS if name in (table.stored or table.names)]
-    return usual[0] if usual else table.stored[0] if len(table.stored) == 1 else None
-
-
-def _no_column(column: str, columns: Columns, names: Sequence[str], origin: str) -> ConfigError:
+    missing = [column for column in columns.all if column not in table.names]
+    if not missing:
+        return columns
     option, hint = "--keep-column", None
-    if column in columns.inputs:
+    if missing[0] in inputs:
         option = "--file-column" if columns.of_files else "--text-column"
         hint = "--text-column names a column of texts, --file-column one of sounds or pictures"
-    elif column == columns.label:
+    elif missing[0] == label:
         option, hint = "--label-column", "a split without labels: --set unlabelled=SPLIT"
-    marks = {";": "semicolon", "\t": "tab", "|": "pipe"}
-    if len(names) == 1 and (found := [mark for mark in marks if mark in names[0]]):
-        hint = f"commas part the fields of a CSV file; here --set delimiter={marks[found[0]]}"
-    shown = [name if name.isprintable() else excerpt(name) for name in names]
-    return ConfigError(
-        f"no column '{column}'",
+    if len(table.names) == 1 and (marks := [MARKS[one] for one in MARKS if one in table.names[0]]):
+        hint = f"commas part the fields of a CSV file; here --set delimiter={marks[0]}"
+    shown = [name if name.isprintable() else excerpt(name) for name in table.names]
+    raise ConfigError(
+        f"no column '{missing[0]}'",
         expected=f"one of: {', '.join(shown)}",
-        found=f"{option} {column}",
+        found=f"{option} {missing[0]}",
         where=origin,
         hint=hint,
     )

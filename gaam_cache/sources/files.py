@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import NotFoundError
-from gaam_cache.hub.fetch import hub_only
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import SUFFIXES, choose, open_table
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 
 class FileSource(Source):
@@ -21,32 +19,19 @@ class FileSource(Source):
     priority: ClassVar[int] = 2
     is_path: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._divided = Divided()
-
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """Whatever exists, and whatever is written like a path."""
-        return (
-            Path(dataset).expanduser().exists()
-            or dataset.startswith((".", "/", "~"))
-            or dataset.endswith(SUFFIXES)
-        )
+        there = Path(dataset).expanduser().exists()
+        return there or dataset.startswith((".", "/", "~")) or dataset.endswith(SUFFIXES)
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the file that holds ``split``."""
-        if config.dataset_revision is not None:
-            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
         path = _file_of(config, split)
-
-        def rows() -> Rows:
-            table = open_table(path, config)
-            label = None if split in config.unlabelled else config.label_column
-            columns = choose(table, config, label, str(path))
-            folder = path.parent
-            return collect(table, columns, config, origin=str(path), folder=folder, report=report)
-
-        return self._divided.read(config, split, rows)
+        table, origin = open_table(path, config), str(path)
+        label = None if split in config.unlabelled else config.label_column
+        columns = choose(table, config, label, origin)
+        return collect(table, columns, config, origin=origin, folder=path.parent, report=report)
 
 
 def _file_of(config: ExtractConfig, split: str) -> Path:
@@ -57,30 +42,27 @@ def _file_of(config: ExtractConfig, split: str) -> Path:
     Raises:
         NotFoundError: saying what is there instead.
     """
-    path, one_for_all = Path(config.dataset).expanduser(), config.test_fraction is not None
-    hint: str | None
-    expected = f"a file, or a folder with {' and '.join(f'{name}.csv' for name in config.splits)}"
+    path, only = Path(config.dataset).expanduser(), config.test_fraction is not None
+    names = "one data file" if only else f"one file '{split}'"
+    expected, hint = f"{names} ending in {', '.join(SUFFIXES)}", None
     if path.is_file():
-        found = str(path)
-        hint = "--test-fraction 0.2 makes 'train' and 'test' of one file"
-        if path.suffix not in SUFFIXES:
-            expected, hint = f"a file ending in {', '.join(SUFFIXES)}", None
-        elif one_for_all or len(config.splits) == 1 or path.stem == split:
+        there = [path] if path.suffix in SUFFIXES else []
+        if there and (only or len(config.splits) == 1 or path.stem == split):
             return path
+        hint = "--test-fraction 0.2 makes 'train' and 'test' of one file" if there else None
+        found = path.name
     elif path.is_dir():
         there = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
-        files = [p for p in there if one_for_all or p.stem == split]
+        files = [p for p in there if only or p.stem == split]
         if len(files) == 1:
             return files[0]
+        hint = None if only else "name the splits there are with --split"
         found = ", ".join(p.name for p in there) or "no data files"
-        expected = (
-            "one data file"
-            if one_for_all
-            else f"one file '{split}' ending in {', '.join(SUFFIXES)}"
-        )
-        hint = None if one_for_all else "name the splits there are with --split"
     else:
-        found, hint = "nothing there", None
+        expected = (
+            f"a file, or a folder with {' and '.join(f'{name}.csv' for name in config.splits)}"
+        )
+        found = "nothing there"
     raise NotFoundError(
         f"no data for the split '{split}' at '{path}'",
         expected=expected,

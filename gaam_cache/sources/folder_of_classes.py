@@ -10,14 +10,12 @@ from typing import ClassVar
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError, NotFoundError
-from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import SUFFIXES, Columns, Record, Table
 from gaam_cache.sources.media._base import media
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 FILE = "file"
 """The column that can be kept: where a file lies in the folder of the data set."""
@@ -37,9 +35,6 @@ class FolderOfClasses(Source):
     priority: ClassVar[int] = 1
     is_path: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._divided = Divided()
-
     @classmethod
     def claims(cls, dataset: str) -> bool:
         """A folder without tables that holds folders with sounds or pictures, two levels deep."""
@@ -49,43 +44,48 @@ class FolderOfClasses(Source):
         below = (inner for outer in _folders(root) for inner in (outer, *_folders(outer)))
         return any(_holds_files(folder) for folder in below)
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the files of ``split``."""
-        if config.dataset_revision is not None:
-            raise hub_only("dataset-revision", config.dataset_revision, config.dataset)
-        for name in config.keep_columns:
-            if name != FILE:
-                raise ConfigError(
-                    f"no column '{name}'",
-                    expected=f"'{FILE}', the path in the folder of the data set",
-                    found=f"--keep-column {name}",
-                    hint="name files, classes and more in a CSV file: --file-column",
-                )
-        return self._divided.read(config, split, lambda: self._read(config, split, report))
-
-    def _read(self, config: ExtractConfig, split: str, report: Report) -> Rows:
-        root, folder = Path(config.dataset).expanduser(), _folder_of(config, split)
-        label = None if split in config.unlabelled else "label"
-        table = Table([FILE, "label"], lambda columns: _records(root, folder, columns))
-        columns = Columns((FILE,), label, config.keep_columns, of_files=True)
+        if others := [name for name in config.keep_columns if name != FILE]:
+            raise ConfigError(
+                f"no column '{others[0]}'",
+                expected=f"'{FILE}', the path in the folder of the data set",
+                found=f"--keep-column {others[0]}",
+                hint="name files, classes and more in a CSV file: --file-column",
+            )
+        root, label = Path(config.dataset).expanduser(), "label"
+        folder = _folder_of(config, root, split)
+        of_class = None if split in config.unlabelled else label
+        columns = Columns((FILE,), of_class, config.keep_columns, of_files=True)
+        table = Table([FILE, label], lambda columns: _records(root, folder, columns))
         rows = collect(table, columns, config, origin=str(root), folder=root, report=report)
         return replace(rows, origin=str(folder))
 
 
+def _shown(name: str) -> bool:
+    return name[0] != "." and name.lower() not in LITTER
+
+
 def _entries(folder: Path) -> list[Path]:
     """All that is in a folder and not hidden, sorted by the bytes of the names."""
-    shown = [
-        path for path in folder.iterdir() if path.name[0] != "." and path.name.lower() not in LITTER
-    ]
-    return sorted(shown, key=os.fsencode)
+    return sorted((path for path in folder.iterdir() if _shown(path.name)), key=os.fsencode)
 
 
 def _folders(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if path.is_dir()]
 
 
+def _below(folder: Path) -> list[Path]:
+    """All files in a folder and below it, sorted by the bytes of their paths."""
+    found = []
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = filter(_shown, folders)
+        found += [Path(here, name) for name in names if _shown(name)]
+    return sorted(found, key=os.fsencode)
+
+
 def _suffixes() -> frozenset[str]:
-    return frozenset().union(*(medium.suffixes for medium in media().values()))
+    return frozenset().union(*(kind.suffixes for kind in media().values()))
 
 
 def _holds_files(folder: Path) -> bool:
@@ -93,9 +93,8 @@ def _holds_files(folder: Path) -> bool:
     return any(path.suffix.lower() in _suffixes() and path.is_file() for path in _entries(folder))
 
 
-def _folder_of(config: ExtractConfig, split: str) -> Path:
+def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
-    root = Path(config.dataset).expanduser()
     there = _folders(root)
     if config.test_fraction is not None:
         if any(map(_holds_files, there)):
@@ -117,35 +116,21 @@ def _folder_of(config: ExtractConfig, split: str) -> Path:
 def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
     """A record for every file, and one that is none for whatever does not belong there."""
     suffixes = _suffixes()
-
-    def record(path: Path, label: str) -> Record:
-        place = path.relative_to(root).as_posix()
-        if path.suffix.lower() in suffixes:
-            return place, {FILE: place, "label": label}
-        return place, DataError(
-            "a file is no sound or picture by its name",
-            expected=f"a name that ends in {', '.join(sorted(suffixes))}",
-            found=excerpt(path.name),
-            hint="move it out of the data set, or name files in a CSV file: --file-column",
-        )
-
-    if columns.label is None:
-        yield from (record(path, "") for path in _below(folder))
-        return
-    for path in _entries(folder):
-        place = path.relative_to(root).as_posix()
-        if not path.is_dir():
-            yield place, DataError("a file is in no folder of a class", expected="folders alone")
-            continue
-        files = _below(path)
-        yield from (record(file, path.name) for file in files)
+    for entry in [folder] if columns.label is None else _entries(folder):
+        files = _below(entry) if entry.is_dir() else []
         if not files:
-            yield place, DataError("the folder of a class is empty", expected="a file at least")
-
-
-def _below(folder: Path) -> list[Path]:
-    """All files in a folder and below it, sorted by the bytes of their paths."""
-    found = []
-    for path in _entries(folder):
-        found += _below(path) if path.is_dir() else [path]
-    return sorted(found, key=os.fsencode)
+            what = "the folder of a class is empty" if entry.is_dir() else "a file is in no folder"
+            error = DataError(what, expected="a folder for every class, with its files")
+            yield entry.relative_to(root).as_posix(), error
+        for file in files:
+            place = file.relative_to(root).as_posix()
+            if file.suffix.lower() in suffixes:
+                yield place, {FILE: place, "label": entry.name}
+                continue
+            error = DataError(
+                "a file is no sound or picture by its name",
+                expected=f"a name that ends in {', '.join(sorted(suffixes))}",
+                found=excerpt(file.name),
+                hint="move it out of the data set, or name files in a CSV file: --file-column",
+            )
+            yield place, error

@@ -12,9 +12,8 @@ from gaam_cache.errors import ConfigError, DataError, HubError, NotFoundError
 from gaam_cache.hub.fetch import COMMIT, fetch, gated, hub_errors, one_line
 from gaam_cache.sources._base import Rows, Source
 from gaam_cache.sources._collect import collect
-from gaam_cache.sources._divide import Divided
 from gaam_cache.sources._table import Columns, Record, Table, choose
-from gaam_cache.terminal import Report, silent
+from gaam_cache.terminal import Report
 
 
 class HubSource(Source):
@@ -25,28 +24,24 @@ class HubSource(Source):
     """
 
     priority: ClassVar[int] = 3
+    has_revisions: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._asked: tuple[str, HubError | None] | None = None
-        self._divided = Divided()
 
     @classmethod
     def claims(cls, dataset: str) -> bool:  # noqa: ARG003 the last to be asked takes all
         """Everything that the others left."""
         return True
 
-    def read(self, config: ExtractConfig, split: str, report: Report = silent) -> Rows:
+    def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Download (or take from the local copy) and read one split."""
         wanted = None if config.test_fraction is not None else split
-        return self._divided.read(config, split, lambda: self._read(config, wanted, split, report))
-
-    def _read(self, config: ExtractConfig, wanted: str | None, split: str, report: Report) -> Rows:
-        """One split; where none is named, the only one."""
-        name, revision = config.dataset, config.dataset_revision
+        name = config.dataset
         report(0, 0, f"fetching {'all' if wanted is None else repr(wanted)} of {name}")
         if self._asked is None:  # once: all splits are of one commit
-            folder, unreachable = fetch(name, revision, ["README.md"], kind="dataset")
-            self._asked = folder.name, unreachable
+            folder, why = fetch(name, config.dataset_revision, ["README.md"], kind="dataset")
+            self._asked = folder.name, why
         commit, unreachable = self._asked
         data = _load(name, commit, wanted, unreachable)
         if wanted is None:
@@ -58,7 +53,10 @@ class HubSource(Source):
                     where=name,
                 )
             wanted, data = next(iter(data.items()))
-        there = _commit_of(data)
+        # the folder that the library keeps rows in bears the commit that they were made from
+        folders = {Path(file["filename"]).parent.name for file in data.cache_files}
+        commits = [name for name in folders if COMMIT.fullmatch(name)]
+        there = commits[0] if len(commits) == 1 else None
         if there != commit and (there or unreachable):
             # datasets hands out whatever copy it has when something fails
             raise HubError(
@@ -116,23 +114,21 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
         try:
             return datasets.load_dataset(name, revision=commit, split=split, keep_in_memory=False)
         except (DataFilesNotFoundError, EmptyDatasetError) as error:
-            said = one_line(error)
-            raise NotFoundError(
-                f"the data set '{name}' holds no data files", found=said, where=where
-            ) from error
+            message, said = f"the data set '{name}' holds no data files", one_line(error)
+            raise NotFoundError(message, found=said, where=where) from error
         except DatasetNotFoundError as error:
             # the hub has just named its commit: it is there, and closed
             raise (unreachable or gated(name, "dataset")) from error
-        except DatasetsError as error:
-            raise DataError(
-                f"the files of the data set '{name}' cannot be read",
-                found=one_line(error.__cause__ or error),
-                where=where,
-                hint="download and mend them, then give --dataset the folder",
-            ) from error
-        except (ValueError, RuntimeError) as error:
+        except (DatasetsError, ValueError, RuntimeError) as error:
             if "unknown split" in str(error).lower():
                 raise NotFoundError(f"no split '{split}'", found=str(error), where=where) from error
+            if isinstance(error, DatasetsError):
+                raise DataError(
+                    f"the files of the data set '{name}' cannot be read",
+                    found=one_line(error.__cause__ or error),
+                    where=where,
+                    hint="download and mend them, then give --dataset the folder",
+                ) from error
             if unreachable:
                 raise unreachable from error
             raise ConfigError(
@@ -144,10 +140,3 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
             ) from error
         finally:
             datasets.config.HF_HUB_OFFLINE = offline
-
-
-def _commit_of(data: Any) -> str | None:
-    """The commit that rows were made from: the folder that the library keeps them in bears it."""
-    folders = {Path(file["filename"]).parent.name for file in data.cache_files}
-    commits = {name for name in folders if COMMIT.fullmatch(name)}
-    return commits.pop() if len(commits) == 1 else None

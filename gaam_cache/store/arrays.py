@@ -6,13 +6,11 @@ read from the file as it is asked for.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,25 +30,27 @@ class Array:
 
     Args:
         name: in its file, with groups before it and '/' between; or for messages.
-        values: the array; or a list of strings or of whole numbers.
+        values: the array; or a list of strings or of numbers.
         where: file and name, for messages; empty: the name.
-        dtype: 'bfloat16' where the values are its bits; empty: that of the values.
+        shape: where the values do not say it.
+        dtype: where the values do not say it, as NumPy calls it, or 'bfloat16'.
     """
 
-    def __init__(self, name: str, values: Any, where: str = "", dtype: str = "") -> None:
+    def __init__(
+        self, name: str, values: Any, where: str = "", shape: Any = None, dtype: str = ""
+    ) -> None:
         self.name, self.where = name, where or name
-        if isinstance(values, (list, tuple)) and values:
-            kind = str if isinstance(values[0], str) else (int, np.integer)
-            if all(isinstance(one, kind) and not isinstance(one, bool) for one in values):
-                values = np.array(values, object if kind is str else np.int64)
-        if not hasattr(values, "shape") or not hasattr(values, "dtype"):
+        if isinstance(values, (list, tuple)):
+            texts = any(isinstance(one, str) for one in values)
+            with refusing(name):
+                values = np.array(values, object if texts else None)
+        if shape is None and not (hasattr(values, "shape") and hasattr(values, "dtype")):
             raise DataError(
                 f"{name} is no array",
-                expected="an array with a shape and a dtype that can be sliced, or a list of "
-                "strings or of whole numbers",
+                expected="an array that can be sliced, or a list of strings or whole numbers",
                 found=type(values).__name__,
             )
-        self.shape = tuple(int(n) for n in values.shape)
+        self.shape = tuple(int(n) for n in (values.shape if shape is None else shape))
         self._values = values.detach() if hasattr(values, "detach") else values
         self.dtype = dtype or _dtype_word(values)
         """As NumPy calls it, or 'bfloat16', or 'str' for strings of any kind."""
@@ -94,14 +94,11 @@ def _dtype_word(values: Any) -> str:
     return STRINGS if dtype.kind in "US" else dtype.newbyteorder("=").name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class File:
+class File(NamedTuple):
     """A file of arrays."""
 
     path: Path
     arrays: Sequence[Array]
-    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names of classes that the file says itself, and where it does."""
 
 
 @contextmanager
@@ -138,17 +135,11 @@ def open_file(path: Path, stack: ExitStack) -> File:
             hint=pickle if suffix in PICKLES else None,
         )
     with refusing(str(path)):
-        if suffix in HDF5:
-            return _open_hdf5(path, stack)
-        if suffix == ".safetensors":
-            return _open_safetensors(path, stack)
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
         if suffix == ".npy":
-            return File(path=path, arrays=[Array(path.stem, found, str(path))])
-        archive = stack.enter_context(found)
-        members = {name: _Member(archive, name) for name in archive.files}
-        arrays = [Array(name, one, f"{path}: {name}") for name, one in members.items()]
-        return File(path=path, arrays=arrays)
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            return File(path, [Array(path.stem, array, str(path))])
+        read = _hdf5 if suffix in HDF5 else _npz if suffix == ".npz" else _safetensors
+        return File(path, list(read(path, stack)))
 
 
 class _Member:
@@ -157,14 +148,11 @@ class _Member:
     def __init__(self, archive: Any, name: str) -> None:
         self._archive, self._name = archive, name
         self._values: NDArray[Any] | None = None
-        member = name if name in archive.zip.namelist() else f"{name}.npy"
-        with archive.zip.open(member) as file:
-            version = np.lib.format.read_magic(file)
-            old = version == (1, 0)
-            read = (
-                np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-            )
-            self.shape, _, self.dtype = read(file)
+        form = np.lib.format
+        with archive.zip.open(f"{name}.npy") as file:
+            old = form.read_magic(file) == (1, 0)
+            header = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(file)
+        self.shape, _, self.dtype = header
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
         if self._values is None:
@@ -172,79 +160,39 @@ class _Member:
         return self._values[index]
 
 
-class _Slice:
-    """An array of a safetensors file."""
-
-    def __init__(self, part: Any, dtype: np.dtype[Any] | str) -> None:
-        self._part, self.dtype = part, dtype
-        self.shape = part.get_shape()
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._part[index]
+def _npz(path: Path, stack: ExitStack) -> Iterator[Array]:
+    archive = stack.enter_context(np.load(path, allow_pickle=False))
+    for name in archive.files:
+        yield Array(name, _Member(archive, name), f"{path}: {name}")
 
 
-def _open_safetensors(path: Path, stack: ExitStack) -> File:
+def _safetensors(path: Path, stack: ExitStack) -> Iterator[Array]:
     import safetensors
 
-    numpy = stack.enter_context(safetensors.safe_open(path, "numpy"))
-    torch: Any = None
-    arrays = []
-    for name in numpy.keys():  # noqa: SIM118 it is no dictionary
-        part = numpy.get_slice(name)
-        kind = part.get_dtype()
-        word = "bfloat16" if kind == "BF16" else _WORDS.get(kind, kind.lower())
-        if kind == "BF16":  # NumPy has no such type
-            torch = torch or stack.enter_context(safetensors.safe_open(path, "pt"))
-            part = torch.get_slice(name)
-        arrays.append(Array(name, _Slice(part, word), f"{path}: {name}", word))
-    said = {}
-    if names := (numpy.metadata() or {}).get("class_names"):
-        said["class_names"] = tuple(json.loads(names))
-        if not all(isinstance(one, str) for one in said["class_names"]):
-            raise ValueError("'class_names' of the header is no list of strings")
-    return File(path=path, arrays=arrays, class_names=said)
+    file = stack.enter_context(safetensors.safe_open(path, "pt"))  # NumPy has no bfloat16
+    for name in file.keys():  # noqa: SIM118 it is no dictionary
+        part = file.get_slice(name)
+        word = part.get_dtype()
+        for short, long in (("BF16", "bfloat16"), ("F", "float"), ("I", "int"), ("U", "uint")):
+            word = word.replace(short, long) if word.startswith(short) else word
+        yield Array(name, part, f"{path}: {name}", part.get_shape(), word)
 
 
-_WORDS = {
-    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
-
-
-def _open_hdf5(path: Path, stack: ExitStack) -> File:
+def _hdf5(path: Path, stack: ExitStack) -> Iterator[Array]:
     import h5py
 
+    found: list[Any] = []
     file = stack.enter_context(h5py.File(path, "r", locking=False))
-    arrays, said = [], {}
-
-    def visit(name: str, thing: Any) -> None:
-        if "class_names" in thing.attrs:
-            names = [n.decode() if isinstance(n, bytes) else n for n in thing.attrs["class_names"]]
-            if not all(isinstance(one, str) for one in names):
-                raise ValueError(f"the attribute 'class_names' at /{name} holds no strings")
-            said[name] = tuple(names)
-        if isinstance(thing, h5py.Dataset) and thing.shape is not None:
-            bits = thing.dtype == np.uint16 and thing.attrs.get("dtype") in (
-                "bfloat16",
-                b"bfloat16",
-            )
-            share = _written(thing) if thing.size else 1
-            word = "bfloat16" if bits else ""
-            if thing.is_virtual or thing.external:
-                word = "in other files"
-            elif share < 1:  # the rest would be read as zeros
-                word = f"{share:.0%}-written {thing.dtype}"
-            arrays.append(Array(name, thing, f"{path}: {name}", word))
-
-    visit("", file)
-    file.visititems(visit)  # follows no soft or external links
-    return File(path=path, arrays=arrays, class_names=said)
-
-
-def _written(dataset: Any) -> float:
-    """Share of its storage that exists."""
-    if dataset.chunks is None:
-        return float(dataset.id.get_storage_size() / (dataset.size * dataset.dtype.itemsize))
-    pairs = zip(dataset.shape, dataset.chunks, strict=True)
-    return float(dataset.id.get_num_chunks() / math.prod(-(-n // m) for n, m in pairs))
+    file.visititems(lambda _, thing: found.append(thing))  # follows no soft or external links
+    for one in found:
+        if not isinstance(one, h5py.Dataset) or one.shape is None:
+            continue
+        word = ""
+        there = one.id.get_num_chunks() if one.chunks else bool(one.id.get_storage_size())
+        pairs = zip(one.shape, one.chunks or one.shape, strict=True)
+        if one.is_virtual or one.external:
+            word = "in other files"
+        elif one.size and there < math.prod(-(-n // m) for n, m in pairs):
+            word = f"partly written {one.dtype}"  # the rest would be read as zeros
+        name = one.name.lstrip("/")
+        yield Array(name, one, f"{path}: {name}", dtype=word)

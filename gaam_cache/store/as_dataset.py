@@ -1,27 +1,28 @@
-"""A split as a data set of torch, or of the library ``datasets``.
+"""A split of a cache as a data set of ``torch`` and of ``datasets``.
 
 L layers, D hidden size, B rows of a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+import gaam_cache
 from gaam_cache.errors import CacheError
 from gaam_cache.store.plan import Plan
+from gaam_cache.store.read import ShardedArray
 from gaam_cache.store.shard import embeddings_key
 
 if TYPE_CHECKING:
     import datasets
-
-    from gaam_cache.cache import EmbeddingCache, Split
 
 READ_BYTES = 32 * 2**20
 """Of states that are read at a time."""
@@ -32,15 +33,10 @@ class TorchRows(Dataset[tuple[Tensor, Tensor]]):
 
     Nothing is read before it is asked for. A ``DataLoader`` asks for a batch at once
     (``__getitems__``), also from workers, to which this is sent as it is.
-
-    Args:
-        split: whose rows they are.
-        pooling: of the states; None: the first in the cache.
     """
 
-    def __init__(self, split: Split, pooling: str | None = None) -> None:
-        self._states = split.embeddings if pooling is None else split.pooled(pooling)
-        self._labels = torch.from_numpy(split.labels)
+    def __init__(self, states: ShardedArray, labels: NDArray[np.int64]) -> None:
+        self._states, self._labels = states, torch.from_numpy(labels)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -62,23 +58,13 @@ class TorchRows(Dataset[tuple[Tensor, Tensor]]):
 
 
 def arrow_rows(
-    split: Split,
-    root: Path,
-    plan: Plan,
-    open_cache: Callable[[str], EmbeddingCache],
-    streaming: bool,
-    folder: Path | None,
+    root: Path, plan: Plan, split: str, *, streaming: bool, folder: Path | None
 ) -> datasets.Dataset | datasets.IterableDataset:
     """See ``Split.to_dataset``."""
     import datasets
 
-    asked = {
-        "root": str(root.absolute()),
-        "split": split.name,
-        "fingerprint": plan.fingerprint,
-        "open_cache": open_cache,
-    }
-    stored = split.embeddings.dtype.name  # of bfloat16 the equal float32
+    asked = {"root": str(root.absolute()), "split": split, "fingerprint": plan.fingerprint}
+    stored = "float32" if plan.storage_dtype == "bfloat16" else plan.storage_dtype
     states = datasets.Array2D((plan.num_layers, plan.hidden_size), stored)
     features = datasets.Features(
         {
@@ -94,7 +80,7 @@ def arrow_rows(
         rows_of,
         features=features,
         gen_kwargs=asked,
-        split=datasets.NamedSplit(split.name),
+        split=datasets.NamedSplit(split),
         cache_dir=None if folder is None else str(folder),
         writer_batch_size=_rows_at_a_time(plan),
     )
@@ -104,15 +90,13 @@ def _rows_at_a_time(plan: Plan) -> int:
     return max(1, READ_BYTES // (plan.num_layers * plan.hidden_size * 4))
 
 
-def rows_of(
-    root: str, split: str, fingerprint: str, open_cache: Callable[[str], EmbeddingCache]
-) -> Iterator[dict[str, Any]]:
+def rows_of(root: str, split: str, fingerprint: str) -> Iterator[dict[str, Any]]:
     """Every row; the arguments are all that decides them, so ``datasets`` knows them again.
 
     Raises:
         CacheError: another cache lies there by now.
     """
-    cache = open_cache(root)
+    cache = gaam_cache.open_cache(root)
     plan = cache.plan
     if plan.fingerprint != fingerprint:
         raise CacheError("another cache lies there by now", where=root)

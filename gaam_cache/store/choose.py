@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
 from gaam_cache.config import NAME_PATTERN
@@ -18,8 +17,6 @@ from gaam_cache.import_config import ImportConfig, of_splits
 from gaam_cache.messages import excerpt, shortened
 from gaam_cache.store.arrays import STRINGS, Array, File
 
-READABLE = ("float16", "bfloat16", "float32", "float64")
-"""Types of states, from narrow to wide."""
 STATES, LABELS, NUM_TOKENS, CLASS_NAMES = "states", "labels", "num_tokens", "class_names"
 WORDS = {
     **dict.fromkeys(("embeddings", "embedding", "hidden_states", "states", "features"), STATES),
@@ -68,17 +65,6 @@ class Meaning(NamedTuple):
     """Where the array is one of several layers."""
 
 
-@cache
-def _patterns(kept: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Names with a usual word for the split, and names in a group of any name."""
-    words, split = "|".join((*WORDS, *map(re.escape, kept))), "|".join(SPLITS)
-    number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
-    body = rf"(?:(?P<word>{words})|{number})"
-    named = rf"(?:(?P<before>{split})[/._-])?{body}(?:[/._-](?P<after>{split}))?"
-    grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"
-    return re.compile(named, re.ASCII), re.compile(grouped, re.ASCII)
-
-
 def meaning(name: str, kept: tuple[str, ...] = ()) -> Meaning | None:
     """What the name of an array says; None where it says nothing that is understood.
 
@@ -86,12 +72,14 @@ def meaning(name: str, kept: tuple[str, ...] = ()) -> Meaning | None:
         name: of the array.
         kept: further words, each of which is a role of its own.
     """
-    named, grouped = _patterns(kept)
-    found = named.fullmatch(name)
-    if found is None:
-        found = grouped.fullmatch(name)
-        if found is None or found["before"] in WORDS:
-            return None
+    words, splits = "|".join((*WORDS, *kept)), "|".join(SPLITS)
+    number = rf"(?:{LAYERED})[/._-]?(?:layer[/._-]?)?(?P<layer>\d{{1,6}})"
+    body = rf"(?:(?P<word>{words})|{number})"
+    named = rf"(?:(?P<before>{splits})[/._-])?{body}(?:[/._-](?P<after>{splits}))?"
+    grouped = rf"(?P<before>{NAME_PATTERN.pattern})/{body}(?P<after>)"  # a group of any name
+    found = re.fullmatch(named, name, re.ASCII) or re.fullmatch(grouped, name, re.ASCII)
+    if found is None or found["before"] in WORDS:
+        return None
     before, after = found["before"], found["after"]
     if before and after and before != after:
         return None
@@ -103,8 +91,8 @@ class Offer:
     """All arrays of all files, what their names say, and how they are asked for."""
 
     def __init__(self, files: Sequence[File], kept: tuple[str, ...] = ()) -> None:
-        self.files = files
         self.pairs = [(file, array) for file in files for array in file.arrays]
+        self._files = files
         self.said: dict[str, dict[str, Layers]] = {}
         """Split -> role -> layer -> arrays."""
         for file, array in self.pairs:
@@ -120,67 +108,39 @@ class Offer:
 
     def find(self, asked: str, option: str) -> list[Array]:
         """The array of that name, or those of a pattern, in the order of their numbers."""
-        pairs, name = self.pairs, asked
-        if not any(array.name == name for _, array in pairs):
-            file, colon, rest = asked.rpartition(":")
-            there = [pair for pair in pairs if file in (str(pair[0].path), pair[0].path.name)]
-            if colon and there:
-                pairs, name = there, rest
-        found = [array for _, array in pairs if array.name == name]
-        if not found and name.count("*") == 1:
-            before, after = map(re.escape, name.split("*"))
-            layers: Layers = {}
-            for _, array in pairs:
-                if match := re.fullmatch(rf"{before}(\d{{1,6}}){after}", array.name, re.ASCII):
-                    layers.setdefault(int(match[1]), []).append(array)
-            if layers:
-                return self.in_order(layers, asked)
-            message = f"no array is called {excerpt(asked)}"
-            raise self.unclear(message, expected="a number where '*' stands")
-        if len(found) != 1:
-            what = "there is no array" if not found else "several files have an array"
-            form = f"{option} SPLIT=NAME, or SPLIT=FILE:NAME"
-            raise self.unclear(f"{what} {excerpt(asked)}", expected=form, hint="name one of these")
-        return found
-
-    def in_order(self, layers: Layers, what: str) -> list[Array]:
-        """One array for each layer; refuses layers that are missing or there twice."""
-        listed = sorted(number or 0 for number in layers)
-        gaps = sorted(set(range(listed[0], listed[-1])) - set(listed))
-        if twice := [number for number in listed if len(layers[number]) > 1]:
-            raise self.unclear(
-                f"layer {twice[0]} of {excerpt(what)} is there twice", hint="--array names one"
-            )
-        if gaps:
-            raise self.unclear(
-                f"layer {gaps[0]} of {excerpt(what)} is missing",
-                expected=f"all from {listed[0]} to {listed[-1]}",
-                hint="give every layer that is to be taken its own --array SPLIT=NAME",
-            )
-        return [layers[number][0] for number in listed]
+        pattern = r"(\d{1,6})".join(map(re.escape, asked.split("*", 1)))
+        layers: Layers = {}
+        for file, array in self.pairs:
+            names = (array.name, f"{file.path.name}:{array.name}", f"{file.path}:{array.name}")
+            if match := next(filter(None, (re.fullmatch(pattern, name) for name in names)), None):
+                layers.setdefault(int(match[1]) if "*" in asked else None, []).append(array)
+        if layers:
+            return self._ordered(layers, excerpt(asked))
+        form = f"{option} SPLIT=NAME, or SPLIT=FILE:NAME; '*' stands for the number of a layer"
+        raise self.unclear(
+            f"there is no array {excerpt(asked)}", expected=form, hint="name one of these"
+        )
 
     def states(self, split: str) -> list[Array]:
         """Those that say to be the states of a split."""
-        layers = dict(self.said[split][STATES])
-        whole = layers.pop(None, [])
-        if len(whole) > 1 or (whole and layers):
-            raise self.unclear(f"several arrays could be the states of '{split}'")
-        if whole:
-            return whole
-        if (first := min(number or 0 for number in layers)) > 1:
-            raise self.unclear(
-                f"the layers of '{split}' begin with {first}",
-                expected="layers from 0 or 1 on",
-                hint="where that is meant: --array with a '*' for the number",
-            )
-        return self.in_order(layers, split)
+        return self._ordered(self.said[split][STATES], f"the states of '{split}'")
 
     def one(self, split: str, role: str) -> Array | None:
         """The one that says to be that of a split, where there is any."""
-        found = self.said.get(split, {}).get(role, {}).get(None, [])
-        if len(found) > 1:
-            raise self.unclear(f"several arrays could be the {role} of '{split}'")
-        return found[0] if found else None
+        found = self.said.get(split, {}).get(role)
+        return self._ordered(found, f"the {role} of '{split}'")[0] if found else None
+
+    def _ordered(self, layers: Layers, what: str) -> list[Array]:
+        """The one array, or one for each layer, none missing and none there twice."""
+        numbers = [number for number in layers if number is not None]
+        asked = [*range(min(numbers), max(numbers) + 1)] if numbers else [None]
+        if (None in layers and numbers) or any(len(there) > 1 for there in layers.values()):
+            hint = "--array or --labels SPLIT=NAME says which, SPLIT=FILE:NAME of which file"
+            raise self.unclear(f"several arrays could be {what}", hint=hint)
+        if missing := [number for number in asked if number not in layers]:
+            hint = "give every layer that is to be taken its own --array SPLIT=NAME"
+            raise self.unclear(f"layer {missing[0]} of {what} is missing", hint=hint)
+        return [layers[number][0] for number in asked]
 
     def unclear(
         self, message: str, *, expected: str | None = None, hint: str | None = None
@@ -190,20 +150,14 @@ class Offer:
         if len(self.pairs) > MOST_SHOWN:
             lines.append(f"and {len(self.pairs) - MOST_SHOWN:,} more")
         arrays = [array for _, array in self.pairs]
-        if {"embeddings", "label", "row", "num_tokens"} <= {array.name for array in arrays}:
-            hint = (
-                "this is a shard of a gaam cache: use the cache as it is (gaam train --cache), or "
-                "name its arrays (--array train=embeddings --labels train=label)"
-            )
-        states = [a.name for a in arrays if a.dtype in READABLE and len(a.shape) in (2, 3)]
-        whole = [a for a in arrays if a.dtype == STRINGS or "int" in a.dtype]
-        labels = [a.name for a in whole if len(a.shape) == 1]
+        states = [a.name for a in arrays if "float" in a.dtype and len(a.shape) in (2, 3)]
+        labels = [a.name for a in arrays if len(a.shape) == 1 and "float" not in a.dtype]
         one = (states or ["NAME"])[0], (labels or ["NAME"])[0]
         return ConfigError(
             message,
             expected=expected or UNDERSTOOD,
             found="\n".join(lines) or "no arrays at all",
-            where=", ".join(shortened(str(file.path)) for file in self.files[:4]),
+            where=", ".join(shortened(str(file.path)) for file in self._files[:4]),
             hint=hint
             or f"say which is which: --array 'train={one[0]}' --labels 'train={one[1]}', and so on",
         )
@@ -220,10 +174,9 @@ def choose(
         for split, names in explicit.items()
     }
     if not explicit:
-        order = {name: number for number, name in enumerate(SPLITS)}
         there = [split for split, roles in offer.said.items() if STATES in roles]
-        ordered = sorted(there, key=lambda split: order.get(split, len(order)))
-        states = {split: offer.states(split) for split in ordered}
+        there.sort(key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
+        states = {split: offer.states(split) for split in there}
     if not states:
         raise offer.unclear("it is not clear which arrays are states")
     given = {
@@ -232,47 +185,39 @@ def choose(
     }
     for split in [*([] if explicit else [*offer.said, *given[LABELS]]), *config.unlabelled]:
         if split not in states:
-            option = "unlabelled " if split in config.unlabelled else ""
-            raise offer.unclear(f"{option}'{split}' has no states")
-    splits = {}
+            raise offer.unclear(f"'{split}' has no states")
+    splits, used = {}, set()
     for split in states:
         labels = None
         if split not in config.unlabelled:
             labels = given[LABELS].get(split) or offer.one(split, LABELS)
             if labels is None:
-                raise offer.unclear(f"it is not clear which array has the labels of '{split}'")
+                raise offer.unclear(
+                    f"it is not clear which array has the labels of '{split}'",
+                    hint=f"--labels {split}=NAME, or --set unlabelled={split} where nobody knows",
+                )
         columns = {}
         for name in config.keep_columns:
             if (column := offer.one(split, name)) is None:
-                raise offer.unclear(
-                    f"'{split}' has no column '{name}'",
-                    expected=f"an array {split}/{name}, {split}_{name}, or {name} in a file "
-                    f"{split}.*",
-                    hint="leave out --keep-column, or name one that every split has",
-                )
+                form = f"an array {split}/{name}, {split}_{name}, or {name} in a file {split}.*"
+                raise offer.unclear(f"'{split}' has no column '{name}'", expected=form)
             columns[name] = column
         tokens = given[NUM_TOKENS].get(split) or offer.one(split, NUM_TOKENS)
         splits[split] = Taken(
             states=states[split], labels=labels, num_tokens=tokens, columns=columns
         )
-    used = {id(array) for one in splits.values() for array in one.states}
-    for one in splits.values():
-        used |= {id(array) for array in (one.labels, one.num_tokens, *one.columns.values())}
-    said: dict[str, tuple[str, ...]] = {}
+        used |= {id(array) for array in (*states[split], labels, tokens, *columns.values())}
+    said = {}
     for _, array in offer.pairs:
         found = meaning(array.name)
         if found and found.role == CLASS_NAMES and array.dtype == STRINGS and array.shape:
-            said[array.where] = tuple(array.read(0, array.shape[0]))
+            said[tuple(array.read(0, array.shape[0]))] = array.where
             used.add(id(array))
-    for file in files:
-        for place, names in file.class_names.items():
-            said[f"{file.path}: class_names of '{place or '/'}'"] = names
-    if len(set(said.values())) > 1 and not config.class_names:
+    if len(said) > 1 and not config.class_names:
         raise ConfigError(
             "the class names differ",
-            expected="the same everywhere",
-            found="\n".join(f"{place}: {', '.join(names)}" for place, names in said.items()),
-            hint="--set class-name=NAME, once for each class",
+            expected="the same everywhere, or --set class-name=NAME once for each class",
+            found="\n".join(f"{where}: {', '.join(names)}" for names, where in said.items()),
         )
-    class_names = config.class_names or next(iter(said.values()), ())
+    class_names = config.class_names or next(iter(said), ())
     return splits, class_names or None, [array for _, array in offer.pairs if id(array) not in used]

@@ -1,8 +1,7 @@
-"""SHA-256 of whatever is kept, and files that hold a digest of themselves.
+"""SHA-256 of whatever is kept, and JSON that holds the digest of its own content.
 
-Whatever this project writes carries a digest of all its content, or is named with one in a file
-that does: JSON that holds its own digest (``sealed_text``), or plain bytes that such JSON names
-with size and SHA-256.
+Whatever this project writes carries a digest of all its content, or is named with size and SHA-256
+in a file that does.
 """
 
 from __future__ import annotations
@@ -10,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from gaam_cache.store.files import canonical_json
-
-CHUNK_BYTES = 2**20
 DIGITS = 12
 """Hexadecimal digits that people read of a hash: 48 bits, so that among a million caches two share
 them with a probability of 2 in 1,000."""
 SEAL = "sha256_of_this"
 """The key of a JSON object under which its own digest lies."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def short_digest(digest: str) -> str:
@@ -30,52 +28,51 @@ def short_digest(digest: str) -> str:
 
 def digest_of(*parts: bytes | memoryview) -> str:
     """SHA-256 of bytes that lie one behind the other, in hex."""
-    return digest_of_stream(parts)
+    return _digest_of_stream(parts)
 
 
-def digest_of_stream(parts: Iterable[bytes | memoryview]) -> str:
-    """The same, of parts that are not all in memory at a time."""
+def _digest_of_stream(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
     return digest.hexdigest()
 
 
-def chunks(file: BinaryIO) -> Iterator[bytes]:
-    """What is left of an open file."""
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
 def hash_file(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
-        return digest_of_stream(chunks(file))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_values(values: Iterable[str]) -> str:
     """SHA-256 over strings in order, each preceded by its length in bytes."""
-    return hash_rows((value.encode() for value in values), None)
+    return _digest_of_stream(_framed(value.encode()) for value in values)
 
 
-def hash_rows(inputs: Iterable[bytes], labels: Iterable[str] | None) -> str:
+def hash_rows(inputs: Iterable[bytes], labels: Iterable[str]) -> str:
     """SHA-256 over rows in order, each input and label preceded by its length in bytes.
 
     The lengths make the hash injective: no two lists of rows share a byte stream.
     """
 
-    def parts() -> Iterator[bytes]:
-        if labels is None:
-            yield from (len(content).to_bytes(8, "little") + content for content in inputs)
-            return
-        known: dict[str, bytes] = {}
-        for content, label in zip(inputs, labels, strict=True):
-            if (tail := known.get(label)) is None:
-                encoded = label.encode("utf-8", "surrogatepass")
-                tail = known[label] = len(encoded).to_bytes(8, "little") + encoded
-            yield b"".join((len(content).to_bytes(8, "little"), content, tail))
+    @cache
+    def tail(label: str) -> bytes:
+        return _framed(label.encode("utf-8", "surrogatepass"))
 
-    return digest_of_stream(parts())
+    def parts() -> Iterator[bytes]:
+        for content, label in zip(inputs, labels, strict=True):
+            yield _framed(content) + tail(label)
+
+    return _digest_of_stream(parts())
+
+
+def _framed(content: bytes) -> bytes:
+    return len(content).to_bytes(8, "little") + content
+
+
+def canonical_json(value: Any) -> bytes:
+    """JSON with sorted keys, without white space, in ASCII: the same bytes for the same value."""
+    return _CANONICAL.encode(value).encode()
 
 
 def sealed_text(content: dict[str, Any]) -> str:

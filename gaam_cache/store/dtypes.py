@@ -43,13 +43,8 @@ def as_float32(bits: NDArray[Any]) -> NDArray[np.float32]:
 def stored(values: NDArray[Any], dtype: str, storage_dtype: str) -> NDArray[Any]:
     """Numbers in the storage type, rounded to nearest, ties to even; bfloat16 as its bits.
 
-    What is too large becomes infinite: see ``first_not_finite``. float64 becomes bfloat16 by way of
-    float32, as in torch; everything else is rounded once.
-
-    Args:
-        values: any shape; bfloat16 as its bits in uint16.
-        dtype: of the values.
-        storage_dtype: float16, float32 or bfloat16.
+    ``dtype`` is that of the values. What is too large becomes infinite: see ``first_not_finite``.
+    float64 becomes bfloat16 by way of float32, as in torch; everything else is rounded once.
     """
     if dtype == storage_dtype:
         return values.astype(NUMPY_DTYPES[storage_dtype], copy=False)
@@ -66,13 +61,9 @@ def stored(values: NDArray[Any], dtype: str, storage_dtype: str) -> NDArray[Any]
 
 
 def first_not_finite(array: NDArray[Any], dtype: str) -> tuple[int, ...] | None:
-    """Index of the first inf or NaN in C order, or None.
+    """Index of the first inf or NaN in C order, or None; of bfloat16 the bits are given.
 
     By exponent bits, several times faster than ``np.isfinite``.
-
-    Args:
-        array: any shape; bfloat16 as its bits in uint16.
-        dtype: 'float16', 'bfloat16' or 'float32'.
     """
     mask = EXPONENT_BITS[dtype]
     bits = array.view(f"<u{array.dtype.itemsize}")
@@ -94,10 +85,10 @@ def count_digits(
     ``LOST`` where K is at most 50.
 
     Args:
-        given: (N, L, D) as it was given.
-        kept: the same as it is stored.
-        dtype: of what was given.
-        storage_dtype: of what is stored.
+        given: (N, L, D) as it was given, in ``dtype``.
+        kept: the same as it is stored, in ``storage_dtype``.
+        dtype: 'bfloat16' where bits are given.
+        storage_dtype: 'bfloat16' where bits are stored.
     """
     steps = kept.view(f"<u{kept.dtype.itemsize}")
     sign = steps.dtype.type(1 << (8 * kept.dtype.itemsize - 1))
@@ -111,14 +102,7 @@ def count_digits(
 
 
 def check_digits(digits_2L: NDArray[Any], dtype: str, *, first_layer: int, where: str) -> None:
-    """Refuse a layer of which too many numbers lost their digits.
-
-    Args:
-        digits_2L: of every layer how many numbers lost them, and how many are not 0.
-        dtype: the storage type.
-        first_layer: number of the first layer.
-        where: which rows.
-    """
+    """Refuse a layer of which too many numbers lost their digits, as ``count_digits`` counted."""
     share_L = digits_2L[0] / np.maximum(digits_2L[1], 1)
     worst = int(share_L.argmax())
     if share_L[worst] > MOST_LOST:

@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from gaam_cache.import_config import POOLING, is_imported
-from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.plan import (
-    BATCHINGS,
-    CONVENTIONS,
-    PLUGIN_PATTERN,
-    Batching,
-    Plan,
-    describe_encoder,
-    without_path,
-)
+from gaam_cache.import_config import is_imported
+from gaam_cache.store.plan import Batching, Plan, describe_encoder, without_path
 
 NO_PLACE = {"path": None, "revision": None}
 """Of what a plan, such as one that somebody else wrote, says no more than the name."""
@@ -93,52 +84,11 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """What ``to_dict`` gave.
-
-        Raises:
-            ValueError: it is not that, or does not fit together.
-        """
+        """What ``to_dict`` gave; ValueError where it is something else."""
         names = {one.name for one in fields(cls)}
         if type(value) is not dict or set(value) != names:
             raise ValueError(f"an encoding has {', '.join(sorted(names))}")
-        try:
-            found = cls(**{**value, "pooling": tuple(value["pooling"])})
-            wrong = found._wrong_part()
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"a part of an encoding is none: {error!r}") from error
-        if wrong:
-            raise ValueError(f"the {wrong} of an encoding cannot be")
-        return found
-
-    def _wrong_part(self) -> str | None:
-        """A part that no plan has; a plan that is read is held to the same."""
-        identity, encoder, rows = self.identity, self.encoder, self.rows
-        sizes = (self.num_layers, self.hidden_size)
-        layers, named = identity.get("layers"), True
-        for source in (encoder, rows):
-            named &= type(source["name"]) is str
-            named &= all(isinstance(source[key], str | None) for key in NO_PLACE)
-        right = {
-            "decoders": type(self.decoders) is dict,
-            "kind": bool(PLUGIN_PATTERN.fullmatch(self.kind)),
-            "size": all(type(size) is int and 0 < size < 2**40 for size in sizes),
-            "storage dtype": self.storage_dtype in ITEM_BYTES,
-            "pooling": bool(self.pooling)
-            and all(map(POOLING.fullmatch, self.pooling))
-            and len(set(self.pooling)) == len(self.pooling)
-            and list(self.pooling) == identity["pooling"],
-            "first layer": type(self.first_layer) is int
-            and self.first_layer in CONVENTIONS
-            and (self.first_layer == 0) == (layers == CONVENTIONS[0]),
-            "max_length or dtype": type(identity["max_length"]) is int
-            and type(identity["dtype"]) is str,
-            "seed": type(self.untrained_seed) in (int, type(None)),
-            "batching": encoder["batching"] in BATCHINGS,
-            "name, path or revision": named,
-            "splits": type(rows["splits"]) is list
-            and all(type(split) is str for split in rows["splits"]),
-        }
-        return next((part for part, is_right in right.items() if not is_right), None)
+        return cls(**{**value, "pooling": tuple(value["pooling"])})
 
     def portable(self) -> Self:
         """The same without any path of this machine; of a local name the last part is left."""

@@ -14,19 +14,10 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.config_checks import COLUMN_PATTERN
 from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.import_config import POOLING, is_imported
-from gaam_cache.store.digest import digest_of, sealed_text, short_digest, unsealed
-from gaam_cache.store.dtypes import ITEM_BYTES
-from gaam_cache.store.files import (
-    MAX_JSON_BYTES,
-    canonical_json,
-    raise_if_refused,
-    read_json,
-    storage_errors,
-    write_file,
-)
+from gaam_cache.import_config import is_imported
+from gaam_cache.store.digest import canonical_json, digest_of, sealed_text, short_digest, unsealed
+from gaam_cache.store.files import MAX_JSON_BYTES, raise_if_refused, read_json, write_file
 
 FORMAT = "gaam-cache"
 FORMAT_VERSION = 1
@@ -35,13 +26,10 @@ SHARD_FOLDER = "shards"
 MAX_SHARD_BYTES = 512 * 10**6
 MAX_SHARDS = 2**20
 """Of one cache: what a reader lists and a folder can hold."""
-OPTIONAL = ("columns", "unlabelled")
-"""Keys of a plan that are there where they say something."""
 NOT_SETTINGS = ("path", "origin", "shared_texts", "import")
 """What a plan says of its data set that is no setting: where rows lie, and what was found there."""
 MAX_VALUE_BYTES = 4096
 """Of a value of a kept column in UTF-8: a name, not a text."""
-PLUGIN_PATTERN = re.compile(r"[a-z0-9-]{1,32}")
 Batching = Literal["padded", "equal lengths", "alone"]
 """Which texts may share a batch: any, those of exactly equal length, or none."""
 BATCHINGS: tuple[Batching, ...] = ("padded", "equal lengths", "alone")
@@ -131,10 +119,15 @@ class Plan:
                 stop = min(start + self.shard_rows, self.rows[name])
                 yield ShardSpec(split=name, index=index, start=start, stop=stop)
 
+    @property
+    def num_shards(self) -> int:
+        """Shards of all splits."""
+        return sum(-(-rows // self.shard_rows) for rows in self.rows.values())
+
     def to_json(self) -> str:
         """The text of ``cache.json``."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        for name in OPTIONAL:
+        for name in ("columns", "unlabelled"):
             if not content[name]:
                 del content[name]  # a plan that needs none of it stays as gaam 0.1 wrote it
         return sealed_text(content)
@@ -146,19 +139,22 @@ def rows_per_shard(bytes_per_row: int, shard_rows: int) -> int:
 
 
 def read_plan(root: Path) -> Plan:
-    """Read and check ``cache.json``."""
+    """Read and check ``cache.json``.
+
+    Raises:
+        NotFoundError: no cache there.
+        CacheError: it is damaged, or of another version.
+        StorageError: it may not be read now.
+    """
     path = root / PLAN_FILE
     try:
         content = unsealed(read_json(path))
         if content.pop("format") != FORMAT:
             raise ValueError("not a gaam cache")
-        version = content.pop("format_version")
-        if version is True or version != FORMAT_VERSION:
+        if (version := content.pop("format_version")) != FORMAT_VERSION:
             raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
         for name in ("pooling", "class_names", "unlabelled"):
-            if not isinstance(content.setdefault(name, []), list):
-                raise ValueError(f"'{name}' is no array")
-            content[name] = tuple(content[name])
+            content[name] = tuple(content.get(name, ()))
         plan = Plan(**content)
         _check(plan)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -171,11 +167,10 @@ def read_plan(root: Path) -> Plan:
             where=str(root.absolute()),
             hint="build one with 'gaam extract', or name another folder",
         ) from error
-    except KeyError as error:
-        raise _unusable(path, f"no key {error}") from error
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise_if_refused(error, path)
-        raise _unusable(path, str(error)) from error
+        found = f"no key {error}" if isinstance(error, KeyError) else str(error)
+        raise _unusable(path, found) from error
     return plan
 
 
@@ -191,87 +186,47 @@ def _unusable(path: Path, found: str) -> CacheError:
 
 
 def _check(plan: Plan) -> None:
-    """Refuse a plan that cannot be, or that is not what its fingerprint covers."""
-
-    def must(right: bool, otherwise: str) -> None:
-        if not right:
-            raise ValueError(otherwise)
-
-    fields, rows = plan.fingerprint_fields, plan.rows
-    encoder, content, columns = fields["encoder"], fields["content"], fields.get("columns", {})
-    counts = [plan.num_layers, plan.hidden_size, plan.shard_rows, *rows.values()]
-    must(all(type(n) is int and 0 < n < 2**40 for n in counts), "sizes must be whole numbers")
-    shards = sum(-(-count // plan.shard_rows) for count in rows.values())
-    must(shards <= MAX_SHARDS, f"{shards:,} shards, a cache has at most {MAX_SHARDS:,}")
-    must(bool(plan.pooling) and all(map(POOLING.fullmatch, plan.pooling)), "bad pooling names")
-    must(len(set(plan.pooling)) == len(plan.pooling), "a pooling is there twice")
-    must(bool(rows) and all(map(NAME_PATTERN.fullmatch, rows)), "bad split names")
-    must(plan.storage_dtype in ITEM_BYTES, f"unknown storage dtype {plan.storage_dtype!r}")
-    names = plan.class_names
-    must(bool(names) and all(isinstance(name, str) for name in names), "bad class names")
-    sources = (plan.encoder, plan.dataset)
-    named = all(isinstance(source.get("name"), str) for source in sources)
-    must(named, "encoder and dataset must have a name")
-    must(bool(PLUGIN_PATTERN.fullmatch(plan.encoder["kind"])), "bad kind of encoder")
-    must(plan.batching in BATCHINGS, f"batching must be one of: {', '.join(BATCHINGS)}")
-    revision = plan.encoder["revision"]
-    must(isinstance(revision, str | None), "the encoder's revision must be a string or null")
-    for split, others in plan.shared_texts.items():
-        whole = all(type(n) is int and 0 < n <= rows[split] for n in others.values())
-        must(whole, "'shared_texts' must hold numbers of rows")
-    must(all(map(COLUMN_PATTERN.fullmatch, plan.columns)), "bad names of columns")
-    widths = plan.columns.values()
-    must(all(type(n) is int and 0 < n <= MAX_VALUE_BYTES for n in widths), "bad widths of columns")
-    unlabelled = set(plan.unlabelled)
-    some = len(unlabelled) == len(plan.unlabelled) and unlabelled < set(rows)
-    must(some, "'unlabelled' must name some of the splits, and not all")
-    must(fingerprint(fields) == plan.fingerprint, "the fingerprint does not match its fields")
-    must(
-        type(encoder["max_length"]) is int and isinstance(encoder["dtype"], str),
-        "the encoder's max_length must be a whole number, its dtype a string",
-    )
-    hashed = set(content) == set(rows) and all(type(one) is str for one in content.values())
-    must(hashed, "'content' must name a hash for every split")
-    hashed = all(set(hashes) == set(rows) for hashes in columns.values())
-    must(hashed, "'columns' must name a hash for every split")
-    seed = plan.untrained_seed
-    must(seed is None or type(seed) is int, "the seed of an untrained encoder must be a number")
+    """Refuse what FORMAT.md says a reader must, beside what the digest of the plan shows."""
+    fields, encoder = plan.fingerprint_fields, plan.fingerprint_fields["encoder"]
+    if fingerprint(fields) != plan.fingerprint:
+        raise ValueError("the fingerprint does not match its fields")
     for name, said, covered in (
         ("pooling", list(plan.pooling), encoder["pooling"]),
-        ("rows", rows, fields["rows"]),
+        ("rows", plan.rows, fields["rows"]),
         ("storage_dtype", plan.storage_dtype, fields["storage_dtype"]),
-        ("class_names", list(names), fields["class_names"]),
-        ("columns", set(plan.columns), set(columns)),
+        ("class_names", list(plan.class_names), fields["class_names"]),
+        ("columns", set(plan.columns), set(fields.get("columns", {}))),
         ("unlabelled", list(plan.unlabelled), fields.get("unlabelled", [])),
     ):
-        must(said == covered, f"'{name}' is not what the fingerprint covers")
+        if said != covered:
+            raise ValueError(f"'{name}' is not what the fingerprint covers")
+    if not all(map(NAME_PATTERN.fullmatch, plan.rows)):
+        raise ValueError("bad split names")
+    if plan.batching not in BATCHINGS:
+        raise ValueError(f"batching must be one of: {', '.join(BATCHINGS)}")
+    if plan.num_shards > MAX_SHARDS:
+        raise ValueError(f"{plan.num_shards:,} shards, a cache has at most {MAX_SHARDS:,}")
 
 
 def write_plan(root: Path, plan: Plan) -> Plan:
     """Write the plan, or adopt the one that is there if it has the same fingerprint."""
     path = root / PLAN_FILE
     content = plan.to_json().encode()
-    if len(content) > MAX_JSON_BYTES or sum(1 for _ in plan.shards()) > MAX_SHARDS:
+    if len(content) > MAX_JSON_BYTES or plan.num_shards > MAX_SHARDS:
         raise ConfigError(
-            "a cache that no reader would take",
+            f"{plan.num_shards:,} shards, {len(plan.class_names):,} classes: no reader takes that",
             expected=f"at most {MAX_SHARDS:,} shards and a plan of {MAX_JSON_BYTES:,} bytes",
-            found=f"{len(plan.class_names):,} classes, {plan.shard_rows:,} rows a shard",
             hint="raise shard-rows, or look at --label-column",
         )
-    with storage_errors(path):
-        there_already = path.exists()
-    if not there_already and write_file(path, content, exclusive=True):
+    if write_file(path, content, exclusive=True):
         return plan
     return adopt_plan(root, plan.fingerprint_fields, plan.dataset)
 
 
 def adopt_plan(root: Path, fields: dict[str, Any], dataset: Mapping[str, Any]) -> Plan:
-    """The plan that is there, if its fingerprint covers these fields.
+    """The plan that is there, if its fingerprint covers these fields; else what differs is named.
 
-    Args:
-        root: folder of the cache.
-        fields: that its fingerprint has to cover.
-        dataset: how the rows are read, which the fingerprint covers by hashes of what was read.
+    ``dataset`` says how the rows are read, which is covered by hashes of what was read.
     """
     there, ours = read_plan(root), fingerprint(fields)
     if there.fingerprint != ours:
@@ -339,30 +294,16 @@ class Planted:
 def planted_in(plan: Plan) -> dict[str, Any] | None:
     """Parameters and figures of the teacher of a cache; None where there was none."""
     parameters = plan.fingerprint_fields["encoder"].get("imported", {}).get(KEY)
-    figures = plan.dataset.get(KEY, {})
-    needed = {"gate", "mechanism", "parameters", "strength", "seed", "states"}
-    whole = isinstance(parameters, dict) and isinstance(figures, dict)
-    if not whole or not parameters.keys() >= needed:
-        return None
-    return {**figures, **parameters}
-
-
-def local_name(name: str) -> str:
-    """The last part of a path as it was given; never more of it than was."""
-    last = PurePath(name.replace("\\", "/")).name
-    return "local" if last in ("", "..") or last.startswith("~") else last
+    return None if parameters is None else {**plan.dataset.get(KEY, {}), **parameters}
 
 
 def portable_name(name: str, *, local: bool = False) -> str:
-    """What to call a data set or an encoder elsewhere: of a path its last part.
-
-    Args:
-        name: as the user gave it.
-        local: whether it is known to be a path.
-    """
+    """What to call a data set or encoder elsewhere: of a path, or what is ``local``, its end."""
     # one slash may be that of an owner and a name on the hub
-    like_a_path = re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name)
-    return local_name(name) if local or like_a_path else name
+    if not local and not re.match(r"[~./]|[A-Za-z]:\\|.*(?:/|\\).*/", name):
+        return name
+    last = PurePath(name.replace("\\", "/")).name
+    return "local" if last in ("", "..") or last.startswith("~") else last
 
 
 def without_path(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -382,5 +323,9 @@ def portable_plan(plan: Plan) -> Plan:
     if again := dataset.get("import"):
         given = {name: again[name] for name in ("encoder_name", "dataset_name") if again.get(name)}
         names = {name: portable_name(value) for name, value in given.items()}
-        dataset["import"] = {**again, **names, "files": [local_name(f) for f in again["files"]]}
+        dataset["import"] = {
+            **again,
+            **names,
+            "files": [portable_name(f, local=True) for f in again["files"]],
+        }
     return replace(plan, encoder=without_path(plan.encoder), dataset=dataset)

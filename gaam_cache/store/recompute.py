@@ -20,7 +20,7 @@ from gaam_cache.errors import CacheError
 from gaam_cache.extraction.job import content_of, plan_fields
 from gaam_cache.extraction.recorded import recorded_config, recorded_import
 from gaam_cache.import_config import is_imported
-from gaam_cache.sources._base import find_source
+from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.dtypes import as_float32, unpacked
 from gaam_cache.store.importing import hash_files, opened
 from gaam_cache.store.plan import SHARD_FOLDER, Plan, ShardSpec, differences
@@ -30,8 +30,8 @@ from gaam_cache.terminal import Report
 
 FILES = "files"
 """The device of rows that are read again, where nobody can compute them."""
-RECIPE = "recipe"
-"""The device of rows that are planted again."""
+Again = Callable[[str, int], tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]]
+"""Split and row -> states (L, D) by pooling; and label, number of tokens, kept columns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,31 +53,16 @@ class Recomputed:
     def in_words(self) -> str:
         """Lines for people."""
         worst = max(self.deviation)
-        instead = {FILES: "from their files", RECIPE: "as they were planted"}
-        how = instead.get(self.device, f"alone on {self.device}")
+        how = "from their files" if self.device == FILES else f"alone on {self.device}"
         verdict = "within" if worst <= self.limit else "BEYOND"
         head = (
             f"  recomputed   {self.rows} rows {how} (seed {self.seed}): "
             f"largest relative deviation {worst:.1e}, {verdict} the {self.limit:.1e} that rounding "
             "explains"
         )
-        layers = [
-            f"{layer}: {value:.1e}"
-            for layer, value in enumerate(self.deviation, start=self.first_layer)
-        ]
+        layers = [f"{n}: {value:.1e}" for n, value in enumerate(self.deviation, self.first_layer)]
         lines = [", ".join(layers[i : i + 8]) for i in range(0, len(layers), 8)]
         return "\n".join([head, *(f"    layer {line}" for line in lines)])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Again:
-    """How rows are made again."""
-
-    of: Callable[[str, int], tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]]
-    """Split and row -> states (L, D) by pooling; and label, number of tokens, kept columns."""
-    device: str
-    limit: float = 0.0
-    """0: bit by bit."""
 
 
 def recompute(
@@ -109,9 +94,9 @@ def recompute(
     report(0, len(chosen), "reading the rows")
     with ExitStack() as stack:
         if is_imported(plan.encoder):
-            again = _from_files(root, plan, report, stack)
+            (again, device), limit = (_from_files(root, plan, report, stack), FILES), 0.0
         else:
-            again = _encoded(root, plan, device, report)
+            again, device, limit = _encoded(root, plan, device, report)
         for done, index in enumerate(chosen, start=1):
             place = int(np.searchsorted(ends, index, side="right"))
             shard = shards[place]
@@ -121,32 +106,31 @@ def recompute(
             there = {key: array[row - shard.start] for key, array in arrays.items()}
             kept = (unpacked(there[column_key(name)][None])[0] for name in plan.columns)
             beside = (int(there["label"]), int(there["num_tokens"]), *kept)
-            states, expected = again.of(shard.split, row)
+            states, expected = again(shard.split, row)
             here_L: NDArray[np.float64] = np.zeros(plan.num_layers)
             same = True
             for pooling, ours_LD in states.items():
                 kept_LD = _numbers(there[embeddings_key(plan, pooling)], plan)
                 here_L = np.maximum(here_L, relative(kept_LD, ours_LD, plan.storage_dtype))
-                bits = (one.astype(np.float32).tobytes() for one in (kept_LD, ours_LD))
-                same &= again.limit > 0 or len(set(bits)) == 1
+                same &= limit > 0 or kept_LD.tobytes() == ours_LD.tobytes()
             deviation_L = np.maximum(deviation_L, here_L)
             if beside != expected:
                 why = f"row {row} has label, number of tokens and columns {beside}, "
                 far.setdefault(shard.name, f"{why}must be {expected}")
             elif not same:
-                far.setdefault(shard.name, f"row {row} has other states than its {again.device}")
-            elif not here_L.max() <= again.limit:
+                far.setdefault(shard.name, f"row {row} has other states than its {device}")
+            elif not here_L.max() <= limit:
                 layer = int(here_L.argmax())
                 why = f"row {row}, encoded alone, deviates by {here_L[layer]:.1e} in layer "
-                why += f"{layer + plan.first_layer}, more than {again.limit:.1e}"
+                why += f"{layer + plan.first_layer}, more than {limit:.1e}"
                 far.setdefault(shard.name, why)
             report(done, len(chosen), "comparing rows")
     return Recomputed(
         rows=len(chosen),
         seed=seed,
-        device=again.device,
+        device=device,
         deviation=tuple(deviation_L.tolist()),
-        limit=again.limit,
+        limit=limit,
         first_layer=plan.first_layer,
         far=far,
     )
@@ -156,7 +140,13 @@ def _numbers(stored: NDArray[Any], plan: Plan) -> NDArray[Any]:
     return as_float32(stored) if plan.storage_dtype == "bfloat16" else stored
 
 
-def _encoded(root: Path, plan: Plan, device: str, report: Report) -> _Again:
+def _beside(plan: Plan, part: Rows, row: int, tokens: int) -> tuple[Any, ...]:
+    label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
+    return (label, tokens, *(part.kept[name][row] for name in plan.columns))
+
+
+def _encoded(root: Path, plan: Plan, device: str, report: Report) -> tuple[Again, str, float]:
+    """Rows encoded alone; on which device, and how far rounding may take them."""
     config = recorded_config(plan, root, device=device)
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
@@ -166,32 +156,29 @@ def _encoded(root: Path, plan: Plan, device: str, report: Report) -> _Again:
     report(0, 0, "loading the encoder")
     encoder.load()
 
-    def of(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
         part = rows[split]
         inputs = encoder.prepare([part.inputs[row]])
         alone = encoder.encode_alone(inputs.items[0])
-        label = plan.class_names.index(part.labels[row]) if part.labelled else UNLABELLED
-        beside = (label, inputs.lengths[0], *(part.kept[name][row] for name in plan.columns))
-        return {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}, beside
+        states = {name: x_BLD[0].cpu().numpy() for name, x_BLD in alone.items()}
+        return states, _beside(plan, part, row, inputs.lengths[0])
 
-    limit = recompute_limit(encoder.dtype, plan.storage_dtype)
-    return _Again(of=of, device=str(encoder.device), limit=limit)
+    return again, str(encoder.device), recompute_limit(encoder.dtype, plan.storage_dtype)
 
 
-def _from_files(root: Path, plan: Plan, report: Report, stack: ExitStack) -> _Again:
-    job = stack.enter_context(opened(recorded_import(plan, root)))
+def _from_files(root: Path, plan: Plan, report: Report, stack: ExitStack) -> Again:
+    """Rows read from the files of an import: equal bit by bit."""
+    found = stack.enter_context(opened(recorded_import(plan, root)))
     then = plan.fingerprint_fields["encoder"]["imported"]["files"]
-    _check_same(hash_files(job.files, report), then, "the files are", root)
+    _check_same(hash_files(found.files, report), then, "the files are", root)
 
-    def of(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
-        part = job.splits[split]
+    def again(split: str, row: int) -> tuple[Mapping[str, NDArray[Any]], tuple[Any, ...]]:
+        part = found.splits[split]
         states = part.states.stored(row, row + 1, plan.storage_dtype)[0]
-        tokens = 1 if part.num_tokens is None else int(part.num_tokens[row])
-        label = int(part.labels[row]) if part.labelled else UNLABELLED
-        beside = (label, tokens, *(part.kept[name][row] for name in plan.columns))
+        beside = _beside(plan, part, row, int(part.tokens[row]))
         return {plan.pooling[0]: _numbers(states, plan)}, beside
 
-    return _Again(of=of, device=FILES)
+    return again
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, root: Path) -> None:

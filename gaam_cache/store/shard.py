@@ -6,32 +6,22 @@ when the disk is full. The receipt is linked into place last; see FORMAT.md.
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import re
 import stat
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.errors import CacheError, StorageError
-from gaam_cache.store.digest import SEAL, digest_of, sealed_text, unsealed
+from gaam_cache.errors import CacheError
+from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.dtypes import NUMPY_DTYPES
-from gaam_cache.store.files import (
-    link,
-    make_folder,
-    raise_if_refused,
-    read_json,
-    storage_errors,
-    temporary_file,
-    write_file,
-)
+from gaam_cache.store.files import raise_if_refused, read_json, temporary_path, write_file
 from gaam_cache.store.plan import FORMAT_VERSION, SHARD_FOLDER, Plan, ShardSpec
 
 ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
@@ -39,6 +29,7 @@ ROW_DATASETS = {"label": "int64", "row": "int64", "num_tokens": "int32"}
 UNLABELLED = -1
 """The label of every row of a split without labels."""
 MAX_RECEIPT_BYTES = 2**20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,14 +60,10 @@ class Receipt:
     truncated: int
     """Rows that were cut at the maximum length."""
     datasets: dict[str, DatasetSpec]
-    digest: str = field(default="", compare=False)
-    """Of all the above, as the receipt file has it; empty before there is one."""
 
     def to_json(self) -> str:
         """The text of the receipt file."""
-        content = asdict(self)
-        del content["digest"]
-        return sealed_text(content)
+        return sealed_text(asdict(self))
 
 
 def receipt_path(root: Path, name: str) -> Path:
@@ -94,7 +81,7 @@ def column_key(name: str) -> str:
     return f"column_{name}"
 
 
-def expected_arrays(plan: Plan, shard: ShardSpec) -> dict[str, tuple[tuple[int, ...], str]]:
+def _arrays(plan: Plan, shard: ShardSpec) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of every array of a shard."""
     rows = shard.stop - shard.start
     states = (rows, plan.num_layers, plan.hidden_size)
@@ -118,33 +105,44 @@ def shard_attributes(plan: Plan, shard: ShardSpec) -> dict[str, Any]:
     }
 
 
-def read_receipt(root: Path, name: str) -> Receipt:
-    """Read a receipt and check it against itself and the size of its file."""
-    path = receipt_path(root, name)
+def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
+    """Read the receipt of a planned shard; hold it against the plan and the size of its file.
+
+    Raises:
+        CacheError: they do not agree, or something is damaged or not there.
+        StorageError: it may not be read now.
+    """
+    path = receipt_path(root, shard.name)
     try:
-        sealed = read_json(path, max_bytes=MAX_RECEIPT_BYTES)
-        content = unsealed(sealed)
+        content = unsealed(read_json(path, max_bytes=MAX_RECEIPT_BYTES))
         specs = {
-            key: DatasetSpec(**{**spec, "shape": tuple(spec["shape"])})
+            key: DatasetSpec(**spec | {"shape": tuple(spec["shape"])})
             for key, spec in content.pop("datasets").items()
         }
-        receipt = Receipt(datasets=specs, **content | {"digest": sealed[SEAL]})
-        _check(receipt, name)
-        status = os.lstat(f"{os.path.dirname(path)}/{receipt.file}")  # noqa: PTH120 ten times faster
+        receipt = Receipt(datasets=specs, **content)
+        planned = plan.fingerprint, shard.split, shard.start, shard.stop
+        if (receipt.fingerprint, receipt.split, receipt.start, receipt.stop) != planned:
+            raise ValueError("it belongs to another cache, or to other rows")
+        if {key: (one.shape, one.dtype) for key, one in specs.items()} != _arrays(plan, shard):
+            raise ValueError("it does not hold the arrays that the plan says")
+        name = f"{shard.name}-{receipt.sha256[:8]}.h5"
+        if receipt.file != name or not _SHA256.fullmatch(receipt.sha256):
+            raise ValueError(f"bad file name {receipt.file!r}")
+        if any(not 0 <= one.offset <= receipt.bytes - one.nbytes for one in specs.values()):
+            raise ValueError("an array reaches beyond the end of the file")
+        status = os.lstat(f"{root}/{SHARD_FOLDER}/{name}")
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{receipt.file} is not a regular file")
+            raise ValueError(f"{name} is not a regular file")
         if status.st_size != receipt.bytes:
-            raise ValueError(
-                f"{receipt.file} has {status.st_size} bytes, the receipt says {receipt.bytes}"
-            )
+            raise ValueError(f"{name} has {status.st_size} bytes, the receipt says {receipt.bytes}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise_if_refused(error, path)
         found = f"no key {error}" if isinstance(error, KeyError) else str(error)
         if isinstance(error, FileNotFoundError) and path.exists():
             found = "the file that the receipt names is not there"
         raise CacheError(
-            f"the shard '{name}' is damaged",
-            expected="a receipt and a file that agree",
+            f"the shard '{shard.name}' is damaged",
+            expected="a receipt and a file that agree with each other and with the plan",
             found=found,
             where=str(path.absolute()),
             hint=f"delete {path} and run gaam extract again",
@@ -152,57 +150,13 @@ def read_receipt(root: Path, name: str) -> Receipt:
     return receipt
 
 
-def _check(receipt: Receipt, name: str) -> None:
-    if not re.fullmatch(r"[0-9a-f]{64}", receipt.sha256):
-        raise ValueError("bad sha256")
-    if receipt.file != f"{name}-{receipt.sha256[:8]}.h5":
-        raise ValueError(f"bad file name {receipt.file!r}")
-    numbers = [receipt.bytes, receipt.start, receipt.stop, receipt.truncated]
-    for spec in receipt.datasets.values():
-        numbers += [spec.offset, *spec.shape]
-    if not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
-        raise ValueError("offsets and sizes must be whole numbers")
-    end = 0
-    for key, spec in sorted(receipt.datasets.items(), key=lambda item: item[1].offset):
-        if spec.dtype not in NUMPY_DTYPES or len(spec.shape) > 3:
-            raise ValueError(f"'{key}' is of a type or shape that no array has")
-        if spec.shape[:1] != (receipt.stop - receipt.start,):
-            raise ValueError(f"'{key}' has not one entry per row")
-        if spec.offset < end:
-            raise ValueError(f"'{key}' overlaps another array")
-        end = spec.offset + spec.nbytes
-        if end > receipt.bytes:
-            raise ValueError(f"'{key}' reaches beyond the end of the file")
-    if receipt.truncated > receipt.stop - receipt.start:
-        raise ValueError("more rows truncated than there are")
-
-
-def planned_receipt(root: Path, plan: Plan, shard: ShardSpec) -> Receipt:
-    """Read the receipt of a planned shard and check it against the plan."""
-    receipt = read_receipt(root, shard.name)
-    belongs = (plan.fingerprint, shard.split, shard.start, shard.stop)
-    said = (receipt.fingerprint, receipt.split, receipt.start, receipt.stop)
-    arrays = expected_arrays(plan, shard)
-    there = {key: (spec.shape, spec.dtype) for key, spec in receipt.datasets.items()}
-    if said == belongs and there == arrays:
-        return receipt
-    message = f"the shard '{shard.name}' does not hold what the plan says"
-    expected, found = (
-        ", ".join(f"{key!r} {dtype} {shape}" for key, (shape, dtype) in sorted(one.items()))
-        for one in (arrays, there)
-    )
-    if said != belongs:
-        message = f"the shard '{shard.name}' belongs to another cache"
-        expected, found = (
-            "fingerprint {!s:.12}, rows {} {} to {}".format(*one) for one in (belongs, said)
-        )
-    raise CacheError(
-        message,
-        expected=expected,
-        found=found,
-        where=str(receipt_path(root, shard.name).absolute()),
-        hint="delete the receipt and run gaam extract again",
-    )
+def named_file(root: Path, name: str) -> str | None:
+    """The file that the receipt of a shard names; None where there is none, or it is damaged."""
+    try:
+        content = unsealed(read_json(receipt_path(root, name), max_bytes=MAX_RECEIPT_BYTES))
+        return str(content["file"])
+    except (OSError, ValueError, KeyError, RecursionError):
+        return None
 
 
 def missing_shards(root: Path, plan: Plan) -> list[str]:
@@ -213,28 +167,20 @@ def missing_shards(root: Path, plan: Plan) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         there = set()
     except OSError as error:
-        raise StorageError(
-            "the shards of the cache cannot be listed",
-            expected=f"a readable folder '{SHARD_FOLDER}'",
-            found=error.strerror,
-            where=str((root / SHARD_FOLDER).absolute()),
-            hint="get the right to read there, or choose another folder with --out or --cache",
-        ) from error
+        raise_if_refused(error, root / SHARD_FOLDER)
+        raise
     return [shard.name for shard in plan.shards() if f"{shard.name}.json" not in there]
 
 
 def build_image(
     arrays: Mapping[str, tuple[str, NDArray[Any]]], attributes: Mapping[str, Any]
 ) -> tuple[bytes, dict[str, DatasetSpec]]:
-    """An HDF5 file in memory: contiguous, uncompressed, the same bytes for the same input.
+    """An HDF5 file in memory, the same bytes for the same input; and where each array lies in it.
 
     Args:
         arrays: name -> (dtype name, array); bfloat16 comes as its bits in uint16, strings as
-            (n, width) bytes filled with zeros.
+            (n, width) bytes filled with zeros. They are stored contiguous, uncompressed.
         attributes: attributes of the root group.
-
-    Returns:
-        The bytes, and where each array lies in them.
     """
     import h5py
 
@@ -259,32 +205,9 @@ def build_image(
 
 def prepare_folder(root: Path) -> None:
     """Make the folder of the shards, and learn before anything is spent whether it can be used."""
-    import h5py
-
-    image, _ = build_image({}, {})
-    try:  # HDF5 before 2 gives images away with the checksum of what they were before
-        h5py.File(io.BytesIO(image), "r").close()
-    except OSError as error:
-        raise StorageError(
-            "this HDF5 makes files that it refuses itself",
-            expected="h5py built with HDF5 2.0 or newer, as pip's h5py 3.16 is",
-            found=f"h5py {h5py.__version__} with HDF5 {h5py.version.hdf5_version}: {error}",
-            hint="pip install 'h5py>=3.16'",
-        ) from error
-    folder = root / SHARD_FOLDER
-    with storage_errors(folder):
-        make_folder(folder)
-        try:
-            with temporary_file(folder, "probe", b"can a shard be published here?") as temporary:
-                second = temporary.with_name(f"{temporary.name}.link.tmp")
-                try:
-                    link(temporary, second)
-                finally:
-                    second.unlink(missing_ok=True)
-        except OSError:
-            with suppress(OSError):  # others may be at work in it
-                folder.rmdir()
-            raise
+    probe = temporary_path(root / SHARD_FOLDER, "probe")
+    write_file(probe, b"can a shard be published here?", exclusive=True)
+    probe.unlink()
 
 
 def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> bool:
@@ -300,6 +223,6 @@ def publish(root: Path, name: str, image: bytes, receipt: dict[str, Any]) -> boo
     filled = Receipt(file=path.name, bytes=len(image), sha256=digest, **receipt)
     if write_file(receipt_path(root, name), filled.to_json().encode(), exclusive=True):
         return True
-    if read_receipt(root, name).file != path.name:
+    if named_file(root, name) != path.name:
         path.unlink(missing_ok=True)
     return False

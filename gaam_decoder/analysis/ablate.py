@@ -26,7 +26,7 @@ from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.runs.tuning import first_runs
-from gaam_decoder.training.train import train
+from gaam_decoder.training.sweep import train
 
 if TYPE_CHECKING:
     Progress = Callable[[int, int, str], None]

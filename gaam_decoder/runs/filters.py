@@ -22,7 +22,6 @@ from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import KINDS, parse_spec
 
 Texts = str | Sequence[str] | None
-HOURS = {"h": 1, "d": 24, "w": 168}
 UNNAMED = "name"
 """What left out a run that lies beside those that were named one by one."""
 
@@ -79,14 +78,10 @@ def select(
     fits = rules(runs, **asked)
     if not fits:
         return list(runs), before
-    by = [next((o for o, fit in fits.items() if not fit(run)), None) for run in runs]
-    chosen = [run for run, option in zip(runs, by, strict=True) if option is None]
+    by = [(run, next((o for o, fit in fits.items() if not fit(run)), None)) for run in runs]
+    chosen = [run for run, option in by if option is None]
     left = {run.attention for run in chosen}
-    lost = {
-        run.attention: option
-        for run, option in zip(runs, by, strict=True)
-        if option is not None and run.attention not in left
-    }
+    lost = {run.attention: option for run, option in by if option and run.attention not in left}
     words = [f"--{name} {text}" for name in ("attn", "head") for text in _several(asked.get(name))]
     for name in ("layers", "lr", "cache", "since"):
         if (value := asked.get(name)) is not None:
@@ -96,7 +91,7 @@ def select(
     return chosen, Selection(
         asked=(*before.asked, *map(brief, words)),
         chosen=len(chosen),
-        left_out=Counter(before.left_out) + Counter(option for option in by if option),
+        left_out=Counter(before.left_out) + Counter(option for _, option in by if option),
         lost={**before.lost, **lost},
     )
 
@@ -160,7 +155,8 @@ def _moment(given: str | datetime) -> datetime:
     """A date, or one that long ago."""
     try:
         if isinstance(given, str) and (ago := re.fullmatch(r"(\d{1,6})([hdw])", given.strip())):
-            return datetime.now(UTC) - timedelta(hours=int(ago[1]) * HOURS[ago[2]])
+            hours = {"h": 1, "d": 24, "w": 168}[ago[2]]
+            return datetime.now(UTC) - timedelta(hours=int(ago[1]) * hours)
         found = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
@@ -185,10 +181,9 @@ def _specs(texts: Sequence[str], there: set[str], kind: str) -> set[str]:
 
 
 def _fingerprint(text: str, there: set[str]) -> str:
-    """The fingerprint that is meant, or the digits with which it begins."""
-    folder = Path(text).expanduser()
+    """The fingerprint of the cache in a folder, or the digits with which the one meant begins."""
     with suppress(OSError, ValueError):  # a name that no file can have
-        if (folder / PLAN_FILE).is_file():
+        if (folder := Path(text).expanduser()).joinpath(PLAN_FILE).is_file():
             return read_plan(folder).fingerprint
     digits = text.lower()
     fits = [one for one in there if one.startswith(digits)]
@@ -196,7 +191,6 @@ def _fingerprint(text: str, there: set[str]) -> str:
         raise NotFoundError(
             f"--where cache names no cache, or several: '{shortened(text)}'",
             expected="the folder of a cache, or 4 or more digits that one fingerprint begins with",
-            where=brief(str(folder.absolute())),
             hint=f"the runs are of: {', '.join(sorted(short_digest(one) for one in there)[:9])}",
         )
     return digits

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import CacheError, GaamError, NotFoundError
-from gaam_cache.messages import nearest, visible
+from gaam_cache.messages import did_you_mean, visible
 from gaam_cache.store.digest import digest_of, short_digest
-from gaam_cache.store.plan import Plan, read_plan
+from gaam_cache.store.plan import read_plan
 from gaam_decoder.runs.result import (
     ALL_FILES,
     RUN_FILE,
@@ -22,22 +22,17 @@ from gaam_decoder.runs.result import (
     repair,
 )
 
-T = TypeVar("T")
 _ENDING = re.compile(r"-[0-9a-f]{8}-s\d[0-9a-fx_-]*\Z")
 """How the names end that ``run_name`` gives."""
 _PARTIAL = ".partial"
 CLAIM_FOLDER = ".claims"
 """In a folder of runs: who trains what."""
-LONGEST_FRONT = 80
-"""Characters of the readable part of a name."""
-USUAL_NAME = "cache"
-"""What ``gaam extract`` calls a cache where nobody says otherwise."""
 
 
 def run_name(attention: str, head: str, key: str, seeds: Sequence[int]) -> str:
     """Folder name of a run: readable in front, unambiguous behind."""
     front = "".join(c if c.isalnum() or c in "-_." else "_" for c in f"{attention}-{head}")
-    return f"{front[:LONGEST_FRONT]}{ending(key, seeds)}"
+    return f"{front[:80]}{ending(key, seeds)}"
 
 
 def ending(key: str, seeds: Sequence[int]) -> str:
@@ -107,10 +102,9 @@ def runs_of_key(folder: Path, key: str) -> list[RunResult]:
             run = read_run(path)
             if run.key[:8] != key[:8]:
                 raise damaged_run(path / RUN_FILE, f"it is that of a run with {run.key[:8]}")
+            found.append(run)
         except CacheError as error:
             damaged[path] = error
-        else:
-            found.append(run)
     if damaged:
         raise damaged_runs(damaged, len(named))
     return [run for run in found if run.key == key]
@@ -132,65 +126,45 @@ def damaged_runs(damaged: Mapping[Path, CacheError], total: int) -> CacheError:
 
 def near_run(path: Path) -> str | None:
     """What to do where a run is not there that was named: which name was probably meant."""
-    beside, here = path.absolute().parent, Path.cwd()
-    try:
-        folders = [one for one in beside.iterdir() if one.is_dir()]
-        there = {one.name: one for one in (*folders, *run_folders(here / "runs"))}
-    except (OSError, ValueError):
-        return None
-    found = there.get(nearest(path.name, there) or "")
-    if found is None or found == path.absolute():
-        return None
-    return f"did you mean '{found.relative_to(here) if found.is_relative_to(here) else found}'?"
+    beside = (one.name for one in path.absolute().parent.glob("*") if one.is_dir())
+    return did_you_mean(path.name, [name for name in beside if name != path.name])
 
 
 def cache_of(run: RunResult, cache: str | Path | None = None) -> EmbeddingCache:
-    """The complete cache that a run was trained on, and never another one.
+    """The complete cache that a run was trained on, and never another one."""
+    return open_cache(find_cache(run.cache, run.path, cache))
+
+
+def find_cache(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Path:
+    """The folder of the cache with the fingerprint that the run at ``path`` says.
 
     Without ``cache`` it is looked for where the run says that it was, and then beside the folder of
     the runs, under the name that it had and as ``cache``.
     """
-    return _found(run.cache, run.path, cache, open_cache)
-
-
-def plan_of(about: Mapping[str, Any], path: Path, cache: str | Path | None = None) -> Plan:
-    """The plan of that cache, all of whose shards need not be there; as ``cache_of`` otherwise."""
-    return _found(about, path, cache, read_plan)
-
-
-def _found(
-    about: Mapping[str, Any], path: Path, cache: str | Path | None, read: Callable[[Path], T]
-) -> T:
-    said: list[str] = []
-    kind: type[GaamError] = NotFoundError
-    for folder in _places(about, path) if cache is None else [Path(cache).expanduser()]:
+    recorded = [Path(about["path"])] if about.get("path") else []
+    names = [*(place.name for place in recorded), "cache"]
+    # beside the folder of the runs, as it is called and as it is
+    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
+    places = [*recorded, *(folder / name for folder in beside for name in names)]
+    said: dict[Path, str] = {}
+    for folder in places if cache is None else [Path(cache).expanduser()]:
         try:
             fingerprint = read_plan(folder).fingerprint
-            if fingerprint == about["fingerprint"]:
-                return read(folder)
-            said.append(f"{folder.absolute()}: another cache, {short_digest(fingerprint)}")
-            kind = CacheError
         except GaamError as error:
             if cache is not None:
                 raise
-            absent = isinstance(error, NotFoundError)
-            said.append(f"{folder}: {'no cache there' if absent else error.reason}")
-            kind = kind if absent else CacheError
+            said[folder] = "no cache" if isinstance(error, NotFoundError) else error.reason
+        else:
+            if fingerprint == about["fingerprint"]:
+                return folder
+            said[folder.absolute()] = f"another cache, {short_digest(fingerprint)}"
+    kind = NotFoundError if set(said.values()) == {"no cache"} else CacheError
     raise kind(
-        "the cache of the run is not where it was, nor beside the runs"
-        if cache is None
-        else "this is not the cache that the run was trained on",
+        "this is not the cache that the run was trained on"
+        if cache is not None
+        else "the cache of the run is not where it was, nor beside the runs",
         expected=f"the cache with fingerprint {short_digest(about['fingerprint'])}",
-        found=visible("\n".join(said), keep="\n"),
-        where=f"the run {visible(str(path.absolute()))}",
+        found="\n".join(f"{folder}: {what}" for folder, what in said.items()),
+        where=f"the run {path.absolute()}",
         hint="name the folder of the cache with --cache",
     )
-
-
-def _places(about: Mapping[str, Any], path: Path) -> list[Path]:
-    """Folders in which the cache of a run may be, the likeliest first."""
-    recorded = [Path(about["path"])] if about.get("path") else []
-    names = [*(place.name for place in recorded), USUAL_NAME]
-    # beside the folder of the runs, as it is called and as it is
-    beside = [path.absolute().parent.parent, path.resolve().parent.parent]
-    return list(dict.fromkeys([*recorded, *(b / name for b in beside for name in names)]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -11,20 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from gaam_cache.engines._claims import holdings
-from gaam_cache.errors import CacheError, NotFoundError
+from gaam_cache.errors import CacheError
 from gaam_cache.messages import brief, visible
 from gaam_decoder.runs.filters import Selection, rules, select
 from gaam_decoder.runs.folders import (
     CLAIM_FOLDER,
     is_run,
-    near_run,
     run_folders,
-    unfinished_folders,
     unfinished_runs,
     work_of,
 )
-from gaam_decoder.runs.loading import check_all
-from gaam_decoder.runs.result import CONFIG_FILE, CREATED_FORMAT, RunResult, read_run, repair
+from gaam_decoder.runs.loading import find_runs
+from gaam_decoder.runs.result import CREATED_FORMAT, RunResult, read_run, repair
 from gaam_decoder.runs.tuning import on_training_rows
 
 Progress = Callable[[int, int, str], None]
@@ -78,27 +74,21 @@ def _lines(entry: dict[str, Any]) -> tuple[str, str]:
 def list_runs(paths: Sequence[str | Path], **filters: Any) -> Listing:
     """Everything in folders of runs; single runs may be named too."""
     rules([], **filters | {"cache": None})  # what means nothing is said before anything is read
-    found, begun = dict[Path, Path](), dict[Path, Path]()
-    for place in (Path(path).expanduser() for path in paths):
-        runs = [place] if is_run(place) else run_folders(place)
-        partial = [] if is_run(place) else unfinished_folders(place)
-        if not runs and not partial:
-            raise NotFoundError(
-                visible(f"no runs in '{place}'"),
-                expected="a folder of runs, or a run",
-                found="no run, finished or begun" if place.is_dir() else "no such folder",
-                where=visible(str(place.absolute())),
-                hint=near_run(place) or "make one with 'gaam train', or name another folder",
-            )
-        found = {path.resolve(): path for path in runs} | found
-        begun = {path.resolve(): path for path in partial} | begun
-    sound, damaged = check_all(list(found.values()))
+    sound, damaged, begun = find_runs([Path(path).expanduser() for path in paths])
     sound, selection = select(sound, **filters)
     entries = [_finished(run) for run in sound]
     for path, damage in damaged.items():
         entries.append(_entry(path, "damaged", what=" ".join(damage.details["found"].split())))
     entries.sort(key=lambda entry: (entry["name"], entry["path"]))
-    entries += map(_unfinished, begun.values())
+    for path in begun:
+        work = work_of(path.name)
+        who = [
+            one.in_words()
+            for one in holdings(path.parent / CLAIM_FOLDER)
+            if not one.dead and f"{one.name}-".startswith(f"{work}-")
+        ]
+        what = who[0] if who else "nobody is at work on it"
+        entries.append(_entry(path, "unfinished", name=work, what=what))
     return Listing(folders=tuple(map(str, paths)), entries=tuple(entries), selection=selection)
 
 
@@ -119,21 +109,12 @@ def _finished(run: RunResult) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _unfinished(path: Path) -> dict[str, Any]:
-    work = work_of(path.name)
-    alive = [one for one in holdings(path.parent / CLAIM_FOLDER) if not one.dead]
-    who = [one.in_words() for one in alive if f"{one.name}-".startswith(f"{work}-")]
-    what = who[0] if who else "nobody is at work on it"
-    return _entry(path, "unfinished", name=work, what=what)
-
-
 def _entry(path: Path, state: str, **known: Any) -> dict[str, Any]:
-    """All keys, of which most have no value; files that are gone meanwhile have no size."""
+    """All keys, of which most have no value."""
     size = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with suppress(OSError):
-                size += Path(folder, name).lstat().st_size
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):  # of somebody who is at work
+            size += 0 if file.is_dir() else file.lstat().st_size
     none = ("created", "attention", "head", "dataset", "fingerprint", "accuracy", "what")
     lists: dict[str, list[int]] = {"seeds": [], "failed": []}
     entry = {"state": state, "name": path.absolute().name, "path": str(path.absolute())}
@@ -167,15 +148,13 @@ class RunsVerification:
         """Lines for people: one for every bad run."""
         state = "good" if self.good else "DAMAGED"
         lines = [
-            f"runs '{visible(self.path)}': {state}",
+            f"runs '{self.path}': {state}",
             f"  runs         {len(self.good_runs):,} good, {len(self.bad):,} bad, "
             f"{len(self.unfinished):,} unfinished; {self.bytes / 1e6:,.1f} MB hashed",
         ]
         lines += [f"bad: {b['name']}: {b['reason']}; repair: {b['repair']}" for b in self.bad]
-        lines += [
-            f"unfinished: {visible(name)}; the same gaam train goes on" for name in self.unfinished
-        ]
-        return "\n".join(lines)
+        lines += [f"unfinished: {name}; the same gaam train goes on" for name in self.unfinished]
+        return visible("\n".join(lines), keep="\n")
 
 
 def is_runs(path: Path) -> bool:
@@ -186,28 +165,21 @@ def is_runs(path: Path) -> bool:
 def verify(path: str | Path, *, progress: Progress | None = None) -> RunsVerification:
     """Hash every byte of finished runs; one run at a time."""
     root = Path(path).expanduser()
-    report = progress or (lambda done, total, text: None)
     found = [root] if is_run(root) else run_folders(root)
     good: list[str] = []
     bad: list[dict[str, str]] = []
     hashed = 0
     for done, folder in enumerate(found):
-        report(done, len(found), f"run {folder.name}")
-        command = f"{repair(folder)} && the gaam train that made the run"
+        if progress is not None:
+            progress(done, len(found), f"run {folder.name}")
         try:
             run = read_run(folder)
-            if CONFIG_FILE in run.files:
-                run.check_digest(CONFIG_FILE)
-                kept = f"{folder.name}.toml"
-                keep = ["mv", str(folder / CONFIG_FILE), kept]
-                train = ["gaam", "train", "--config", kept, "--runs", str(folder.parent)]
-                command = f"{shlex.join(keep)} && {repair(folder)} && {shlex.join(train)}"
             for name in run.files:
                 run.check_digest(name)
         except CacheError as error:
             reason = " ".join(error.details["found"].split())
-            name = visible(folder.name)
-            bad.append({"name": name, "reason": reason, "repair": visible(command)})
+            command = f"{repair(folder)} && the gaam train that made the run"
+            bad.append({"name": visible(folder.name), "reason": reason, "repair": command})
         else:
             good.append(folder.name)
             hashed += sum(about["bytes"] for about in run.files.values())

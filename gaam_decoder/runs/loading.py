@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from gaam_cache import plugins
 from gaam_cache.errors import CacheError, ConfigError, GaamWarning, NotFoundError
-from gaam_cache.messages import brief
+from gaam_cache.messages import brief, visible
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.runs.filters import UNNAMED, Selection, Texts, select
-from gaam_decoder.runs.folders import damaged_runs, is_run, near_run, run_folders, unfinished_runs
+from gaam_decoder.runs.folders import (
+    damaged_runs,
+    is_run,
+    near_run,
+    run_folders,
+    unfinished_folders,
+    work_of,
+)
 from gaam_decoder.runs.result import RUN_FILE, TEST_FILE, RunResult, read_run
 from gaam_decoder.runs.tuning import first_runs, on_training_rows
 
@@ -57,7 +64,7 @@ model, which is not evaluated."""
 
 
 class Runs(list[RunResult]):
-    """What ``load_runs`` returns: a list.
+    """What ``train`` and ``load_runs`` return: a list.
 
     Args:
         runs: in order.
@@ -105,19 +112,15 @@ class Runs(list[RunResult]):
             raise ConfigError(
                 "a table of runs needs pandas", found=str(error), hint="pip install pandas"
             ) from error
-        rows, columns = list(records(self)), {}
-        for name, kind in COLUMNS.items():
-            values = [row[name] for row in rows]
-            # as Python has them: halves of characters, which a name may hold, fit in no other type
-            if kind == "category":
-                there = sorted({*values} - {None})
-                codes = [-1 if value is None else there.index(value) for value in values]
-                index = pandas.Index(there, dtype=object)
-                columns[name] = pandas.Categorical.from_codes(codes, categories=index)
-            else:
-                dtype = pandas.StringDtype("python") if kind == "string" else kind
-                columns[name] = pandas.Series(values, dtype=object).astype(dtype)
-        return pandas.DataFrame(columns)
+        rows = [
+            # half a character, of a file name that is no UTF-8, fits in no column
+            {
+                k: v.encode(errors="replace").decode() if type(v) is str else v
+                for k, v in row.items()
+            }
+            for row in records(self)
+        ]
+        return pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
 
 
 def load_runs(
@@ -158,11 +161,17 @@ def load_runs(
     Warns:
         GaamWarning: runs that are not finished.
     """
-    runs, damaged = sound_runs(path)
+    paths = [Path(one).expanduser() for one in ([path] if isinstance(path, (str, Path)) else path)]
+    runs, damaged, begun = find_runs(paths)
     if damaged:
         raise damaged_runs(damaged, len(runs) + len(damaged))
-    paths = _paths(path)
-    if unfinished := [name for folder in paths for name in unfinished_runs(folder)]:
+    if not runs:
+        raise CacheError(
+            f"no finished runs in '{paths[0]}'",
+            found=f"{len(begun)} unfinished",
+            hint="the same 'gaam train' again finishes them",
+        )
+    if unfinished := [work_of(folder.name) for folder in begun]:
         warnings.warn(
             f"not among the runs, because they are not finished: {brief(', '.join(unfinished))}",
             GaamWarning,
@@ -202,32 +211,26 @@ def gathered(runs: str | Path | RunResult | Sequence[str | Path | RunResult], **
     return found.selected(**asked)
 
 
-def _paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    several = [path] if isinstance(path, (str, Path)) else path
-    return [Path(one).expanduser() for one in several]
-
-
-def sound_runs(
-    path: str | Path | Sequence[str | Path],
-) -> tuple[list[RunResult], dict[Path, CacheError]]:
-    """Finished runs of folders, and beside them what is damaged, by folder."""
-    found: dict[Path, Path] = {}
-    for folder in _paths(path):
-        runs = [folder] if is_run(folder) else run_folders(folder)
-        if not runs:
-            unfinished = unfinished_runs(folder)
-            make = near_run(folder) or "make one with 'gaam train', or name another folder"
-            kind = CacheError if unfinished else NotFoundError
-            raise kind(
-                f"no finished runs in '{folder}'",
-                expected=f"folders with {RUN_FILE}",
-                found=f"{len(unfinished)} unfinished" if unfinished else "none",
-                where=str(folder.absolute()),
-                hint="the same 'gaam train' again finishes them" if unfinished else make,
+def find_runs(
+    paths: Sequence[Path],
+) -> tuple[list[RunResult], dict[Path, CacheError], list[Path]]:
+    """Finished runs, what is damaged, by folder, and folders of unfinished work; nothing twice."""
+    found, begun = dict[Path, Path](), dict[Path, Path]()
+    for place in paths:
+        runs = [place] if is_run(place) else run_folders(place)
+        partial = [] if is_run(place) else unfinished_folders(place)
+        if not runs and not partial:
+            raise NotFoundError(
+                visible(f"no runs in '{place}'"),
+                expected="a folder of runs, or a run",
+                found="no run, finished or begun" if place.is_dir() else "no such folder",
+                where=visible(str(place.absolute())),
+                hint=near_run(place) or "make one with 'gaam train', or name another folder",
             )
-        for run in runs:
-            found.setdefault(run.resolve(), run)
-    return check_all(list(found.values()))
+        for paths_of, there in ((runs, found), (partial, begun)):
+            for path in paths_of:
+                there.setdefault(path.resolve(), path)
+    return *check_all(list(found.values())), list(begun.values())
 
 
 def check_all(folders: Sequence[Path]) -> tuple[list[RunResult], dict[Path, CacheError]]:
@@ -253,21 +256,19 @@ def records(runs: Sequence[RunResult]) -> Iterator[dict[str, Any]]:
     for run in runs:
         of_key.setdefault(run.key, []).append(run)
     counting = {key: first_runs(same) for key, same in of_key.items()}
-    names = ("pool", "layers", "lr", "weight_decay", "loss", "select", "train_split", "test_split")
     for run in runs:
         of_run = {
-            **dict.fromkeys(COLUMNS),
+            **{name: run.recipe.get(name) for name in COLUMNS},
+            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
             "run": run.path.name,
             "attention": run.attention,
             "head": run.head,
-            **{name: run.recipe.get(name) for name in (*names, "fold", "split_seed", *DRAWN_BY)},
             "evaluated": run.evaluated,
             "on_training_rows": on_training_rows(run.recipe),
             "shuffled_labels": run.shuffled,
             "majority_accuracy": run.majority_accuracy,
             "parameters": run.parameters["total"],
             "attention_parameters": run.parameters["attention"],
-            **{name: run.cache[name] for name in ("dataset", "encoder", "fingerprint")},
             "key": run.key,
             "created": run.published,
             "path": str(run.path.absolute()),

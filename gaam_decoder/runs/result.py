@@ -16,33 +16,32 @@ A run is one mechanism trained under one recipe on one cache, over some seeds::
       validation.safetensors  of rows of train that chose the epoch: logits of the epoch that was
                            kept (S, V, C), labels (V,), rows (V,), their numbers in the train split
 
-It appears by one rename when it is finished. Types and sizes are checked when run.json is read, the
-digest of a file before it is first used; what has the right digest is what gaam wrote.
+It appears by one rename when it is finished. Sizes are checked when run.json is read, the digest of
+a file before it is first used; what has the right digest is what gaam wrote.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from gaam_cache.errors import CacheError, GaamError, StorageError
+from gaam_cache.errors import CacheError, GaamError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import hash_file, unsealed
-from gaam_cache.store.files import read_json
+from gaam_cache.store.files import raise_if_refused, read_json
 from gaam_decoder import stats
 from gaam_decoder.number_lists import DRAWN_BY, parse_layers, spell_budget
 from gaam_decoder.recipe import DEFAULTS, has_test_rows
@@ -52,31 +51,40 @@ from gaam_decoder.stats.temperature import fit_temperature
 RUN_FILE, RUN_VERSION = "run.json", 1
 WEIGHTS_FILE, TEST_FILE, LOG_FILE = "weights.safetensors", "test.safetensors", "log.jsonl"
 VALIDATION_FILE, CONFIG_FILE = "validation.safetensors", "config.toml"
-RUN_FILES = (WEIGHTS_FILE, TEST_FILE, LOG_FILE)
+RUN_FILES = {WEIGHTS_FILE, TEST_FILE, LOG_FILE}
 """Those that every run has beside run.json."""
-ALL_FILES = (*RUN_FILES, VALIDATION_FILE, CONFIG_FILE)
+ALL_FILES = RUN_FILES | {VALIDATION_FILE, CONFIG_FILE}
 CREATED_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 """When a run was published, UTC."""
+EVEN = 1e6
+"""Largest logit -> a temperature at which all classes are equally likely, to six digits, and their
+order is still what it was: for answers that are no better than none."""
 
-_TYPES: dict[str, dict[str, type]] = {
-    RUN_FILE: {
-        **dict.fromkeys(("key", "attention", "head"), str),
-        **dict.fromkeys(("recipe", "cache", "environment", "engine"), dict),
-        **dict.fromkeys(("parameters", "learned_start", "files"), dict),
-        "seeds": list,
-    },
-    "recipe": dict.fromkeys(("select", "train_split", "test_split", "pool"), str),
-    "cache": {
-        **dict.fromkeys(("fingerprint", "encoder", "dataset"), str),
-        **dict.fromkeys(("layers", "hidden_size"), int),
-        "rows": dict,
-        "class_names": list,
-    },
-    "parameters": {"attention": int, "total": int},
-    "environment": {"code": dict},
-}
-_FILE: dict[str, type] = {"bytes": int, "sha256": str}
-_SEED: dict[str, type] = {"seed": int, "epoch": int, "seconds": float}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validation:
+    """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
+
+    logits: NDArray[np.float32]
+    """(S, V, C); NaN for seeds that failed, and where they are not finite."""
+    labels: NDArray[np.int64]
+    """(V,)."""
+    rows: NDArray[np.int64]
+    """Numbers in the train split, (V,)."""
+
+    def temperature(self, place: int) -> tuple[float, bool] | None:
+        """Of the seed at a place, fitted on these rows, and whether one has the smallest loss.
+
+        Where none has it is 1 if all is right, else ``EVEN`` largest logits. None where answers are
+        not finite.
+        """
+        logits_VC = self.logits[place]
+        if not np.isfinite(logits_VC).all():
+            return None
+        found = fit_temperature(logits_VC, self.labels)
+        if found == np.inf:
+            return EVEN * max(1.0, float(np.abs(logits_VC).max())), False
+        return 1.0 if found is None else found, found is not None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -145,8 +153,7 @@ class RunResult:
         """Finished seeds whose best epoch is the last: a longer training may do better."""
         if self.select == "last" or self.fit or self.shuffled:
             return ()
-        last = self.recipe["epochs"]
-        return tuple(seed for seed in self.finished if self.epochs[seed] == last)
+        return tuple(s for s in self.finished if self.epochs[s] == self.recipe["epochs"])
 
     @property
     def failure(self) -> str | None:
@@ -179,16 +186,11 @@ class RunResult:
 
     @property
     def published(self) -> datetime | None:
-        """When it was published; of earlier versions, when its file was changed last.
-
-        None where there is no file.
-        """
+        """When it was published; of earlier versions, when its file was changed last."""
         if self.created is not None:
             return datetime.strptime(self.created, CREATED_FORMAT).replace(tzinfo=UTC)
-        try:
-            return datetime.fromtimestamp(int((self.path / RUN_FILE).stat().st_mtime), UTC)
-        except OSError:
-            return None
+        file = self.path / RUN_FILE
+        return datetime.fromtimestamp(int(file.stat().st_mtime), UTC) if file.exists() else None
 
     @cached_property
     def _hashed(self) -> set[str]:
@@ -225,10 +227,7 @@ class RunResult:
 
     @cached_property
     def test_rows(self) -> NDArray[np.int64] | None:
-        """Numbers of the test rows in the train split, (N,); None where there is no fold.
-
-        None too where an earlier version did not write them.
-        """
+        """Numbers of the test rows in the train split, (N,); None where there is no fold."""
         return self._of_test("rows")
 
     @cached_property
@@ -246,11 +245,6 @@ class RunResult:
             names = [name for name in file.keys() if name.startswith("learned.")]  # noqa: SIM118
             return {name.removeprefix("learned."): file.get_tensor(name) for name in names}
 
-    @cached_property
-    def predictions(self) -> NDArray[np.int64]:
-        """Predicted class of every test row, (finished seeds, N)."""
-        return self.finished_logits().argmax(-1)
-
     def finished_logits(self) -> NDArray[np.float32]:
         """Test logits of the seeds that did not fail, (finished seeds, N, C).
 
@@ -259,6 +253,27 @@ class RunResult:
         logits: Any = vars(self).get("logits")
         logits = self._of_test("logits") if logits is None else logits
         return logits[[seed not in self.failed for seed in self.seeds]] if self.failed else logits
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        """Predicted class of every test row, (finished seeds, N)."""
+        return self.finished_logits().argmax(-1)
+
+    @property
+    def hits(self) -> NDArray[np.bool_]:
+        """Whether that is right, (finished seeds, N), as ``stats.claim`` takes it."""
+        return self.predictions == self.labels
+
+    @cached_property
+    def accuracy(self) -> NDArray[np.float64]:
+        """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
+        return np.array([stats.accuracy(row, self.labels) for row in self.predictions if row.size])
+
+    @cached_property
+    def macro_f1(self) -> NDArray[np.float64]:
+        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
+        classes, rows = len(self.cache["class_names"]), self.predictions
+        return np.array([stats.macro_f1(row, self.labels, classes) for row in rows if row.size])
 
     @property
     def validation(self) -> Validation | None:
@@ -269,23 +284,17 @@ class RunResult:
         if VALIDATION_FILE not in self.files:
             return None
         with self.tensors(VALIDATION_FILE) as file:
-            names = ("logits", "labels", "rows")
-            return Validation(**{name: file.get_tensor(name) for name in names})
+            return Validation(**{k: file.get_tensor(k) for k in ("logits", "labels", "rows")})
 
     @property
     def validation_logits(self) -> NDArray[np.float32] | None:
-        """Logits of these rows, (S, V, C), as the epoch that was kept has them.
-
-        NaN for failed seeds, and where they are not finite.
-        """
-        found = self.validation
-        return None if found is None else found.logits
+        """Logits of these rows, (S, V, C), as the epoch that was kept has them."""
+        return None if (found := self.validation) is None else found.logits
 
     @property
     def validation_labels(self) -> NDArray[np.int64] | None:
         """Labels of these rows, (V,)."""
-        found = self.validation
-        return None if found is None else found.labels
+        return None if (found := self.validation) is None else found.labels
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -296,21 +305,7 @@ class RunResult:
         """
         self.check_digest(LOG_FILE)
         with reading(self.path / LOG_FILE):
-            lines = (self.path / LOG_FILE).read_text().splitlines()
-            return [json.loads(line) for line in lines]
-
-    @cached_property
-    def accuracy(self) -> NDArray[np.float64]:
-        """Test accuracy of every finished seed, a fraction; of a final model no numbers, (0,)."""
-        found = [stats.accuracy(row, self.labels) for row in self.predictions if row.size]
-        return np.array(found)
-
-    @cached_property
-    def macro_f1(self) -> NDArray[np.float64]:
-        """Macro-averaged F1 of every finished seed; of a final model no numbers, (0,)."""
-        classes, rows = len(self.cache["class_names"]), self.predictions
-        found = [stats.macro_f1(row, self.labels, classes) for row in rows if row.size]
-        return np.array(found)
+            return [json.loads(line) for line in (self.path / LOG_FILE).read_text().splitlines()]
 
     def __repr__(self) -> str:
         """Folder, decoder, seeds."""
@@ -343,8 +338,11 @@ class RunResult:
 
     def summary(self) -> str:
         """One line for people."""
-        what = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)}"
-        text = f"{self.title}: 0 of {what} finished: {self.failure}"
+
+        def several(count: int) -> str:
+            return f"{count} seed{'s' * (count > 1)}"
+
+        text = f"{self.title}: 0 of {several(len(self.seeds))} finished: {self.failure}"
         if self.finished:
             text = f"{self.title}: not evaluated"
             if self.evaluated:
@@ -352,8 +350,8 @@ class RunResult:
                 text = f"{self.title}: {100 * self.accuracy.mean():.1f}%"
                 text += f" (sd {100 * spread:.1f})" if spread is not None else ""
             if not self.fit:
-                text += " over" if self.evaluated else ","
-                text += f" {len(self.finished)} seed{'s' * (len(self.finished) > 1)}"
+                text += " over " if self.evaluated else ", "
+                text += several(len(self.finished))
             text += f", {len(self.failed)} FAILED" if self.failed else ""
         seconds = np.mean([self.seconds[seed] for seed in self.seeds])
         if self.fit:
@@ -373,55 +371,15 @@ def fit_in_words(fit: dict[str, Any]) -> str:
     return text
 
 
-EVEN = 1e6
-"""Largest logit -> a temperature at which all classes are equally likely, to six digits, and their
-order is still what it was: for answers that are no better than none."""
-
-
-class Temperature(NamedTuple):
-    """By which the logits of a seed are divided."""
-
-    value: float
-    """Where none has the smallest loss: 1 if all is right, else ``EVEN`` largest logits."""
-    fitted: bool
-    """Whether there is one: see ``fit_temperature``."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Validation:
-    """Answers of every seed to the rows of train that chose, in the epoch that was kept."""
-
-    logits: NDArray[np.float32]
-    """(S, V, C); NaN for seeds that failed, and where they are not finite."""
-    labels: NDArray[np.int64]
-    """(V,)."""
-    rows: NDArray[np.int64]
-    """Numbers in the train split, (V,)."""
-
-    def temperature(self, place: int) -> Temperature | None:
-        """Of the seed at a place, fitted on these rows; None where its answers are not finite."""
-        logits_VC = self.logits[place]
-        if not np.isfinite(logits_VC).all():
-            return None
-        found = fit_temperature(logits_VC, self.labels)
-        if found == np.inf:
-            return Temperature(EVEN * max(1.0, float(np.abs(logits_VC).max())), fitted=False)
-        return Temperature(1.0 if found is None else found, fitted=found is not None)
-
-
 def read_run(path: Path) -> RunResult:
     """Read one run directory; of its files beside run.json only the sizes are looked at."""
     with reading(path / RUN_FILE):
         content = unsealed(read_json(path / RUN_FILE))
         if (version := content.pop("run_version", None)) != RUN_VERSION:
             raise ValueError(f"run version {version}, this gaam reads {RUN_VERSION}")
-        for part, types in _TYPES.items():
-            _check_types(content if part == RUN_FILE else content[part], types, part)
-        files = content["files"]
-        if not set(RUN_FILES) <= set(files) <= set(ALL_FILES):
-            raise ValueError(f"files: {', '.join(files)}")
-        for name, about in files.items():
-            _check_types(about, _FILE, name)
+        if not RUN_FILES <= set(content["files"]) <= ALL_FILES:
+            raise ValueError(f"files: {', '.join(content['files'])}")
+        for name, about in content["files"].items():
             with reading(path / name):
                 status = os.lstat(path / name)
             if not stat.S_ISREG(status.st_mode):
@@ -429,8 +387,6 @@ def read_run(path: Path) -> RunResult:
             if (size := about["bytes"]) != status.st_size:
                 raise ValueError(f"{name} has {status.st_size:,} bytes, {size:,} were written")
         seeds = content.pop("seeds")
-        for entry in seeds:
-            _check_types(entry, _SEED, "a seed")
         return RunResult(
             path=path,
             seeds=tuple(entry["seed"] for entry in seeds),
@@ -441,14 +397,6 @@ def read_run(path: Path) -> RunResult:
         )
 
 
-def _check_types(value: Any, types: Mapping[str, type], where: str) -> None:
-    if type(value) is not dict:
-        raise ValueError(f"{where} is no object")
-    for name, kind in types.items():
-        if type(value.get(name)) is not kind:
-            raise ValueError(f"{where}: '{name}' is {value.get(name)!r:.60}")
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Say what is wrong with a file of a run: damaged, or not to be read now."""
@@ -456,18 +404,10 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except GaamError:
         raise  # said already
-    except OSError as error:
-        absent = errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP
-        if error.errno in absent or isinstance(error, FileNotFoundError):
-            raise damaged_run(path, f"{path.name}: {error.strerror or error}") from error
-        raise StorageError(
-            f"cannot read '{path.name}'",
-            found=error.strerror or str(error),
-            where=visible(str(path.parent.absolute())),
-            hint="make it readable; nothing is known to be damaged",
-        ) from error
-    except (ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise damaged_run(path, str(error)) from error
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, SafetensorError) as error:
+        raise_if_refused(error, path)
+        system = isinstance(error, OSError) and error.strerror
+        raise damaged_run(path, f"{path.name}: {system}" if system else str(error)) from error
 
 
 def damaged_run(path: Path, found: str) -> CacheError:

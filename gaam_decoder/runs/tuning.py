@@ -14,10 +14,10 @@ from gaam_decoder.runs.result import TEST_FILE, RunResult
 
 TUNED = ("lr", "weight_decay")
 """Numbers of a recipe in which alone the candidates of a row differ."""
-
-
 OF_TEST = ("test_split", "fold")
 """Settings that decide which rows are tested, and nothing of a final model, which tests none."""
+Candidates = Mapping[str, Sequence[RunResult]]
+"""Runs of one row by key: of every value of what is tuned."""
 
 
 def on_training_rows(recipe: Mapping[str, Any]) -> bool:
@@ -95,14 +95,9 @@ class Tuning:
 
     @property
     def at_edge(self) -> tuple[str, ...]:
-        """What was chosen at the smallest or largest value that was tried."""
-        found = []
-        for name in self.names:
-            tried = [candidate.values[name] for candidate in self.candidates]
-            # below 0 there is nothing to try
-            if 0 < self.chosen[name] in (min(tried), max(tried)):
-                found.append(name)
-        return tuple(found)
+        """What was chosen at the smallest or largest value that was tried; below 0 is nothing."""
+        tried = {name: [c.values[name] for c in self.candidates] for name in self.names}
+        return tuple(n for n, of in tried.items() if 0 < self.chosen[n] in (min(of), max(of)))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -131,21 +126,6 @@ def family(recipe: Mapping[str, Any], attention: str, head: str, fingerprint: st
     return repr((fingerprint, attention, head, sorted((k, str(v)) for k, v in rest.items())))
 
 
-def validation(runs: Sequence[RunResult]) -> dict[int, tuple[float, float]]:
-    """Validation accuracy and loss of the epoch that was kept, for every finished seed."""
-    if runs[0].select != "val":
-        return {}
-    found = {}
-    for seed, run in first_runs(runs).items():
-        if seed not in run.failed:
-            kept = run.epochs[seed]
-            scores = [e for e in run.log if e["seed"] == seed and e["epoch"] == kept]
-            if len(scores) == 1 and scores[0].get("accuracy") is not None:
-                loss = scores[0].get("selection_loss")
-                found[seed] = scores[0]["accuracy"], math.inf if loss is None else loss
-    return found
-
-
 def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> Choice:
     """Keep of the candidates of every row the one with the best mean validation accuracy.
 
@@ -157,91 +137,100 @@ def choose(runs: Sequence[RunResult], seeds: Collection[int] | None = None) -> C
 
     A fold of a cross-validation of which one candidate is there, where other folds have several,
     has a grid of one. Final models are what was chosen: only those that were trained to choose are
-    candidates of one another.
+    candidates of one another, and one that somebody made is never left out.
     """
-    families: dict[str, dict[str, list[RunResult]]] = {}
+    rows: dict[str, dict[str, list[RunResult]]] = {}
     for run in runs:
-        name = family(run.recipe, run.attention, run.head, run.cache["fingerprint"])
-        families.setdefault(name, {}).setdefault(run.key, []).append(run)
+        rows.setdefault(_family(run), {}).setdefault(run.key, []).append(run)
+    with_grids = {_family(_first(of), folds=True) for of in rows.values() if len(of) > 1}
     dropped: set[str] = set()
     tunings: dict[str, Tuning] = {}
     unchosen: list[str] = []
-    several = {_over_folds(of) for of in families.values() if len(of) > 1}
-    for by_key in families.values():
-        if not next(iter(by_key.values()))[0].evaluated:
-            by_key = {key: of for key, of in by_key.items() if any(map(trained_to_choose, of))}  # noqa: PLW2901
-            if not by_key:
-                continue
-        alone = len(by_key) == 1
-        folded = next(iter(by_key.values()))[0].recipe.get("fold") is not None
-        if alone and not (folded and _over_folds(by_key) in several):
+    for of_row in rows.values():
+        run, candidates = _first(of_row), of_row
+        if not run.evaluated:
+            candidates = {k: of for k, of in of_row.items() if any(map(_trained_to_choose, of))}
+        alone = len(candidates) == 1
+        folded = run.recipe.get("fold") is not None and _family(run, folds=True) in with_grids
+        if not candidates or (alone and not folded):
             continue
-        tuning = _tuning(by_key, seeds)
+        tuning = _tuning(candidates, seeds)
         if tuning is None:
-            unchosen += [] if alone else by_key
+            unchosen += [] if alone else candidates
             continue
-        (winner,) = (key for key, of in by_key.items() if _values(of) == tuning.chosen)
-        tunings[winner] = tuning
-        dropped |= {k for k, of in by_key.items() if k != winner and _goes(of)}
+        for key, of in candidates.items():
+            if _values(of) == tuning.chosen:
+                tunings[key] = tuning
+            elif run.evaluated or all(map(_trained_to_choose, of)):
+                dropped.add(key)
     return Choice([run for run in runs if run.key not in dropped], tunings, tuple(unchosen))
 
 
-def trained_to_choose(run: RunResult) -> bool:
-    """Whether its seeds were trained to choose between candidates, of which it is one."""
-    return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+def _first(candidates: Candidates) -> RunResult:
+    return next(iter(candidates.values()))[0]
 
 
-def _goes(runs: Sequence[RunResult]) -> bool:
-    """Whether runs that were not chosen are left out; a final model that somebody made is not."""
-    return runs[0].evaluated or all(map(trained_to_choose, runs))
-
-
-def _over_folds(by_key: Mapping[str, Sequence[RunResult]]) -> str:
-    """What the folds of one row have in common."""
-    run = next(iter(by_key.values()))[0]
-    count = str(run.recipe.get("fold")).partition("/")[2]  # of 3 folds none is one of 2
-    recipe = run.recipe | {"fold": count, "split_seed": None}
+def _family(run: RunResult, *, folds: bool = False) -> str:
+    """What candidates have in common; ``folds``: what the folds of one row have in common."""
+    recipe = run.recipe
+    if folds:  # of 3 folds none is one of 2
+        count = str(recipe.get("fold")).partition("/")[2]
+        recipe = recipe | {"fold": count, "split_seed": None}
     return family(recipe, run.attention, run.head, run.cache["fingerprint"])
 
 
-def _tuning(
-    by_key: Mapping[str, Sequence[RunResult]], asked: Collection[int] | None
-) -> Tuning | None:
+def _trained_to_choose(run: RunResult) -> bool:
+    return bool(run.tuning_seeds) and set(run.seeds) <= set(run.tuning_seeds)
+
+
+def _tuning(by_key: Candidates, asked: Collection[int] | None) -> Tuning | None:
     """None where no seed could choose."""
     there = {key: {seed for run in runs for seed in run.seeds} for key, runs in by_key.items()}
     recorded = {seed for runs in by_key.values() for run in runs for seed in run.tuning_seeds}
     meant = recorded if asked is None else set(asked)
     choosing = sorted(meant or set.intersection(*there.values()))
     ordered = sorted(by_key, key=lambda key: tuple(_values(by_key[key]).values()))
-    candidates = tuple(
-        Candidate(
+    candidates = {
+        key: Candidate(
             _values(by_key[key]),
             *mean_validation(by_key[key], choosing),
             not set(choosing) <= there[key],
         )
         for key in ordered
-    )
-    able = [c for c in candidates if c.accuracy is not None]
-    if not choosing or not able:
+    }
+    able = [key for key in ordered if candidates[key].accuracy is not None]
+    if not able:
         return None
-    winner = max(able, key=lambda c: (c.accuracy, -c.loss))  # of equals the first
-    of_winner = next(key for key in ordered if _values(by_key[key]) == winner.values)
+    # of equals the first
+    winner = max(able, key=lambda key: (candidates[key].accuracy, -candidates[key].loss))
     return Tuning(
-        chosen=winner.values,
-        candidates=candidates,
+        chosen=candidates[winner].values,
+        candidates=tuple(candidates.values()),
         seeds=tuple(choosing),
-        apart=bool(meant and there[of_winner] - set(choosing)),
+        apart=bool(meant and there[winner] - set(choosing)),
     )
 
 
 def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[float | None, float]:
-    """Mean validation accuracy and loss over seeds; None where one failed or is missing."""
-    scores = validation(runs)
-    if not seeds or not set(seeds) <= scores.keys():
+    """Mean validation accuracy and loss, over seeds, of the epochs that were kept.
+
+    None where a seed failed or is missing, and where no validation rows chose.
+    """
+    found, counted = [], first_runs(runs)
+    for seed in seeds:
+        run = counted.get(seed)
+        if run is None or seed in run.failed or run.select != "val":
+            return None, math.inf
+        [kept] = (e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed]))
+        if kept.get("accuracy") is None:
+            return None, math.inf
+        loss = kept.get("selection_loss")
+        found.append((kept["accuracy"], math.inf if loss is None else loss))
+    if not found:
         return None, math.inf
-    accuracies, losses = zip(*(scores[seed] for seed in seeds), strict=True)
     # exact: equal accuracies are equal in whatever order the seeds have them
-    return math.fsum(accuracies) / len(seeds), math.fsum(losses) / len(seeds)
+    accuracy, loss = (math.fsum(values) / len(seeds) for values in zip(*found, strict=True))
+    return accuracy, loss
 
 
 def _values(runs: Sequence[RunResult]) -> dict[str, float]:

@@ -11,13 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save
-from torch import Tensor
 
 from gaam_cache.engines._claims import is_alive
 from gaam_cache.store.digest import digest_of, sealed_text
@@ -39,6 +37,9 @@ from gaam_decoder.runs.result import (
     VALIDATION_FILE,
     WEIGHTS_FILE,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(kw_only=True, slots=True)
@@ -77,48 +78,50 @@ def write_run(
     config: str,
 ) -> Path:
     """Publish a finished run by one rename; a run of that name that is there already wins."""
+
+    def stacked(values: Sequence[Tensor]) -> NDArray[Any]:
+        return np.stack([value.cpu().numpy() for value in values])
+
     seeds = [
         {"seed": r.seed, "failed": r.failed, "epoch": r.epoch, "seconds": round(r.seconds, 4)}
         for r in results
     ]
-    test = {"logits": _stacked([r.test_logits for r in results]), "labels": labels.cpu().numpy()}
+    test = {"logits": stacked([r.test_logits for r in results]), "labels": labels.cpu().numpy()}
     if rows is not None:
         test["rows"] = rows
     maps = [r.attention_map for r in results if r.attention_map is not None]
-    if maps:
-        nothing = torch.full_like(maps[0], torch.nan)
-        test["attention_map"] = _stacked(
-            [nothing if r.attention_map is None else r.attention_map for r in results]
-        )
+    if maps:  # a seed that failed has none
+        nothing = maps[0].new_full(maps[0].shape, np.nan)
+        found = [nothing if r.attention_map is None else r.attention_map for r in results]
+        test["attention_map"] = stacked(found)
     for key in results[0].learned:
-        test[f"learned.{key}"] = _stacked([r.learned[key] for r in results])
-    weights = {key: _stacked([r.weights[key] for r in results]) for key in results[0].weights}
+        test[f"learned.{key}"] = stacked([r.learned[key] for r in results])
+    weights = {key: stacked([r.weights[key] for r in results]) for key in results[0].weights}
     order = {"seeds": json.dumps([r.seed for r in results])}
     log = "".join(json.dumps(entry) + "\n" for r in results for entry in r.log)
-    contents: dict[str, bytes] = {
+    contents = {
         WEIGHTS_FILE: save(weights, order),
         TEST_FILE: save(test, order),
         LOG_FILE: log.encode(),
         CONFIG_FILE: config.encode(errors="replace"),  # of a path that is no UTF-8
     }
     logits = [r.validation_logits for r in results if r.validation_logits is not None]
-    if held is not None and len(logits) == len(results):  # a seed of an earlier version has none
-        contents[VALIDATION_FILE] = save({"logits": _stacked(logits), **held}, order)
+    if held is not None and len(logits) == len(results):
+        contents[VALIDATION_FILE] = save({"logits": stacked(logits), **held}, order)
     files = {
         file: {"bytes": len(content), "sha256": digest_of(content)}
         for file, content in contents.items()
     }
     created = time.strftime(CREATED_FORMAT, time.gmtime())
     said = {"run_version": RUN_VERSION, **about, "created": created, "seeds": seeds, "files": files}
-    final = runs / name
-    temporary = temporary_path(runs, name)
+    contents[RUN_FILE] = sealed_text(said).encode()
+    final, temporary = runs / name, temporary_path(runs, name)
     with storage_errors(final, option="--runs"):
         try:
             make_folder(runs)
             temporary.mkdir()
             for file, content in contents.items():
                 write_synced(temporary / file, content)
-            write_synced(temporary / RUN_FILE, sealed_text(said).encode())
             sync_folder(temporary)
             try:
                 if not (final / RUN_FILE).exists():
@@ -130,10 +133,6 @@ def write_run(
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return final
-
-
-def _stacked(values: Sequence[Tensor]) -> NDArray[Any]:
-    return np.stack([value.cpu().numpy() for value in values])
 
 
 def temporary_runs(runs: Path, key: str) -> list[Path]:

@@ -18,7 +18,6 @@ from gaam_decoder.stats.accuracy import (
 from gaam_decoder.stats.claims import MARGIN, Claim, claim, holm_corrected
 from gaam_decoder.stats.crossed import two_level_interval
 from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.omnibus import Friedman, friedman
 from gaam_decoder.stats.paired import McNemar, SignFlip, holm, mcnemar, sign_flip
 from gaam_decoder.stats.resampled import CorrectedT, corrected_resampled_t
 from gaam_decoder.stats.seeds import (
@@ -37,7 +36,6 @@ __all__ = [
     "MARGIN",
     "Claim",
     "CorrectedT",
-    "Friedman",
     "McNemar",
     "OnTheseRows",
     "SignFlip",
@@ -46,7 +44,6 @@ __all__ = [
     "confusion",
     "corrected_resampled_t",
     "f1_of_confusion",
-    "friedman",
     "holm",
     "holm_corrected",
     "later_than_chance",

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
+from scipy.stats import rankdata
 
-from gaam_decoder.stats.omnibus import ranks
 from gaam_decoder.stats.paired import DRAWS, holm
 from gaam_decoder.stats.seeds import checked
 
@@ -150,9 +150,9 @@ def bounds(one_LL: Signs, other_LL: Signs) -> tuple[float, float]:
 
 def _centred(value_L: Floats) -> Floats:
     checked(value_L)
-    # the largest is the last
-    found: Floats = np.subtract((len(value_L) + 1) / 2, ranks(value_L[None])[0], dtype=np.float64)
-    return found
+    # accuracies of the same rows differ by 1/N or not at all; less is rounding
+    ranks_L: Floats = rankdata(np.round(value_L, 12))
+    return ranks_L - (len(value_L) + 1) / 2
 
 
 @cache

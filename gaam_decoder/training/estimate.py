@@ -23,13 +23,13 @@ from gaam_decoder.training.arithmetic.engine import (
     choose_engine,
     groups_of,
 )
-from gaam_decoder.training.finals import apart
+from gaam_decoder.training.candidates import apart
+from gaam_decoder.training.data import TrainData, prepare_data
+from gaam_decoder.training.features import Loaded
+from gaam_decoder.training.grid import Item, families_of, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.items import Item, families_of, lacking_seeds, plan_items, seeds_of
 from gaam_decoder.training.probe import fit_cost
-from gaam_decoder.training.rows.budget import num_rows
-from gaam_decoder.training.rows.data import TrainData, prepare_data
-from gaam_decoder.training.rows.loaded import Loaded
+from gaam_decoder.training.protocol import num_rows
 
 TIMED_STEPS = 3
 LONGEST_SECONDS = 60.0

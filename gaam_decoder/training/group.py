@@ -1,19 +1,20 @@
-"""A group of seeds: their tensors, an epoch of training, logits, checkpoints.
+"""Seeds of one decoder that are trained together: from initialisation to results.
 
-S seeds, N rows, L layers, D hidden size, C classes, K noise per sample.
+S seeds, N rows, V rows that choose, L layers, D hidden size, C classes, K noise per sample.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gaam_cache.devices import float64, send
+from gaam_decoder.attention._base import Attention
 from gaam_decoder.decoder import (
     DecoderSpec,
     build_decoder,
@@ -23,16 +24,16 @@ from gaam_decoder.decoder import (
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import balanced
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.runs.unfinished import Checkpoint
+from gaam_decoder.runs.writing import SeedResult
+from gaam_decoder.specs import build
 from gaam_decoder.training.arithmetic.adamw import bias_corrections
 from gaam_decoder.training.arithmetic.engine import Engine
-from gaam_decoder.training.arithmetic.reuse import Steps
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
-from gaam_decoder.training.member import Member, Scaled
-from gaam_decoder.training.rows.data import Subset, TrainData
-from gaam_decoder.training.rows.epoch import epoch_batches
-from gaam_decoder.training.rows.labels import told_labels
-from gaam_decoder.training.rows.protocol import Score
+from gaam_decoder.training.arithmetic.step import Steps
+from gaam_decoder.training.checkpoint import Checkpoint
+from gaam_decoder.training.data import Subset, TrainData, choosing, epoch_batches, told_labels
+from gaam_decoder.training.memory import enough_memory
+from gaam_decoder.training.selection import Member, Scaled, Score
 
 EVAL_BATCH_SIZE = 512
 EVAL_BYTES = {"cpu": 2**24, "cuda": 2**30, "mps": 2**28}
@@ -48,15 +49,8 @@ def rows_at_once(device_type: str, numbers: int) -> int:
 class Group:
     """Seeds of one decoder that are trained together.
 
-    Args:
-        spec: the decoder.
-        data: rows.
-        recipe: hyperparameters and protocol.
-        seeds: initialisation, order of the rows and noise of each.
-        loss_of: what is minimised.
-        engine: how they are run.
-        dtype: of parameters and optimiser; tests take float64.
-        steps: what earlier groups compiled.
+    A seed decides initialisation, order of the rows and noise. Parameters and optimiser are of
+    ``dtype``; ``steps`` are what earlier groups compiled.
     """
 
     def __init__(
@@ -71,8 +65,10 @@ class Group:
         dtype: torch.dtype = torch.float32,
         steps: Steps | None = None,
     ) -> None:
+        self.spec = spec
         self.data = data
         self.recipe = recipe
+        self.seeds = list(seeds)
         self.loss_of = loss_of
         self.epochs_done = 0
         self.seconds = 0.0
@@ -91,11 +87,6 @@ class Group:
             spec, recipe, engine, self.decoder, loss_of, len(seeds)
         )
 
-    @property
-    def seeds(self) -> list[int]:
-        """Seeds of the group, in order."""
-        return [member.seed for member in self.members]
-
     def train_epoch(self) -> float:
         """One pass over the training rows, and what the protocol makes of it.
 
@@ -104,12 +95,17 @@ class Group:
         """
         start = time.perf_counter()
         epoch = self.epochs_done + 1
-        count = len(self.data.train)
+        count, scaling = len(self.data.train), self.state.scaling
         with without_random_numbers():
             self._pass(epoch)
-        scaled, counted = self._scaled(), count - self._lost()
+        # rows whose loss was not finite are in no mean
+        counted = count if scaling is None else count - scaling.lost_S
         losses = (self.state.loss_S / counted).tolist()
         accuracies = (self.state.hit_S / count).tolist()
+        scaled: list[Scaled | None] = [None] * len(losses)
+        if scaling is not None:
+            columns = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
+            scaled = [Scaled(*of) for of in zip(*(c.tolist() for c in columns), strict=True)]
         finite = [loss for loss in losses if np.isfinite(loss)]
         scores: list[Score | None] = [None] * len(losses)
         if self.data.selection is not None and finite:
@@ -151,18 +147,6 @@ class Group:
             weight_SB = None if self._weight_SC is None else self._weight_SC.gather(1, label_SB)
             bias_correction = bias_correction_T2[step]
             self.step(state, Batch(x_SBLD, label_SB, noise_SBK, lr_S, bias_correction, weight_SB))
-
-    def _scaled(self) -> list[Scaled] | list[None]:
-        """What the scaling of losses came to, for every seed."""
-        scaling = self.state.scaling
-        if scaling is None:
-            return [None] * len(self.members)
-        found = (scaling.scale_S, scaling.skipped_S, scaling.steps_S)
-        return [Scaled(*of) for of in zip(*(one.tolist() for one in found), strict=True)]
-
-    def _lost(self) -> Tensor | int:
-        """Rows of the epoch that are in no mean loss, of every seed."""
-        return 0 if self.state.scaling is None else self.state.scaling.lost_S
 
     def _scores(self, subset: Subset) -> list[Score]:
         logits_SNC = self.logits(subset, self.state.weights)
@@ -212,17 +196,136 @@ class Group:
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Take up where ``save`` was called last, if there is such a file and it fits."""
-        content = checkpoint.load()
-        if content is None or content[1].get("seeds") != self.seeds:
+        content, target = checkpoint.load(), self._tensors()
+        if content is None or not content[1].get("epochs_done"):
             return
-        (tensors, about), target = content, self._tensors()
+        tensors, about = content
         if {k: v.shape for k, v in target.items()} != {k: v.shape for k, v in tensors.items()}:
             return
-        try:
-            epochs_done, seconds = int(about["epochs_done"]), float(about["seconds"])
-            members = [Member.from_dict(member) for member in about["members"]]
-        except (KeyError, TypeError):
-            return  # of another version: the same is trained from the beginning
         for name, value in target.items():
             value.copy_(tensors[name])
-        self.epochs_done, self.seconds, self.members = epochs_done, seconds, members
+        self.epochs_done, self.seconds = about["epochs_done"], about["seconds"]
+        self.members = [Member.from_dict(member) for member in about["members"]]
+
+    def results(self) -> list[SeedResult]:
+        """What every seed leaves, of the epoch that the protocol keeps.
+
+        Logits of test rows that are not finite make a seed a failed one, or weights where no rows
+        are tested.
+        """
+        start, data = time.perf_counter(), self.data
+        logits_SNC = torch.empty(len(self.seeds), 0, self.spec.num_classes)
+        if data.test is not None:
+            logits_SNC = self.logits(data.test, self.kept).float().cpu()
+        held = choosing(data, self.recipe)
+        held_SVC = None if held is None else self.logits(held, self.kept).float().cpu()
+        results = []
+        finished: list[tuple[SeedResult, Attention]] = []
+        for place in range(len(self.seeds)):
+            result = self._result(place, logits_SNC[place])
+            if held_SVC is not None:
+                result.validation_logits = kept_logits(held_SVC[place], result.failed)
+            results.append(result)
+            if result.failed is None:
+                finished.append((result, copy.deepcopy(self.decoder.attention)))
+        if data.test is not None:
+            attentions = [attention for _, attention in finished]
+            maps = mean_attention_maps(attentions, data.test, self.eval_batch_size(data.test))
+            for (result, _), found in zip(finished, maps, strict=True):
+                result.attention_map = found
+        for result in results:
+            result.seconds = (self.seconds + time.perf_counter() - start) / len(self.seeds)
+        return results
+
+    def _result(self, place: int, logits_NC: Tensor) -> SeedResult:
+        """Of one seed, but for the map; its weights are left in ``decoder``."""
+        member = self.members[place]
+        kept = self.kept.parameters | self.kept.buffers
+        # without buffers that are not part of it
+        weights = {name: kept[name][place].cpu() for name in self.decoder.state_dict()}
+        self.decoder.load_state_dict(weights)
+        failed = member.failed or why_unusable(weights, logits_NC)
+        learned = self.decoder.attention.learned()
+        return SeedResult(
+            seed=member.seed,
+            failed=failed,
+            epoch=0 if failed else member.best_epoch,
+            seconds=0.0,
+            weights=weights,
+            test_logits=torch.full_like(logits_NC, torch.nan) if failed else logits_NC,
+            attention_map=None,
+            learned={n: v.detach().cpu().clone().contiguous() for n, v in learned.items()},
+            log=member.log,
+        )
+
+
+def train_group(
+    spec: DecoderSpec,
+    data: TrainData,
+    recipe: Recipe,
+    seeds: Sequence[int],
+    *,
+    engine: Engine,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    steps: Steps | None = None,
+) -> tuple[list[SeedResult], bool]:
+    """One result per seed, in order, and whether the arithmetic was compiled to the end.
+
+    A loss that is not finite ends that seed, and nothing is retried. ``on_epoch`` is called with
+    (epoch from 1, mean training loss).
+
+    Raises:
+        ShortOfMemoryError: there is too little memory for so many seeds and rows together.
+    """
+    with enough_memory(recipe, seeds, engine.device):
+        loss_of: Loss = build(recipe.loss, "loss")
+        group = Group(spec, data, recipe, seeds, loss_of=loss_of, engine=engine, steps=steps)
+        if checkpoint is not None:
+            group.resume(checkpoint)
+        while not group.finished():
+            loss = group.train_epoch()
+            if checkpoint is not None and checkpoint.due and not group.finished():
+                group.save(checkpoint)
+            on_epoch(group.epochs_done, loss)
+        return group.results(), group.compiler.works
+
+
+def kept_logits(logits_VC: Tensor, failed: str | None) -> Tensor:
+    """Of the rows that choose; NaN of a seed that failed, and where they are not finite."""
+    usable = failed is None and bool(torch.isfinite(logits_VC).all())
+    return logits_VC if usable else torch.full_like(logits_VC, torch.nan)
+
+
+def why_unusable(weights: Mapping[str, Tensor], logits_NC: Tensor) -> str | None:
+    """Why a seed whose losses were finite has failed all the same; None where it has not.
+
+    A final model has no logits of test rows: only its weights can give it away.
+    """
+    if not bool(torch.isfinite(logits_NC).all()):
+        return "the logits of the test rows are not finite"
+    if not len(logits_NC) and not all(bool(torch.isfinite(w).all()) for w in weights.values()):
+        return "the weights are not finite"
+    return None
+
+
+@torch.inference_mode()
+def mean_attention_maps(
+    attentions: Sequence[Attention], subset: Subset, batch_size: int
+) -> list[Tensor | None]:
+    """Maps of one mechanism's seeds averaged over rows, which are read once for all; on the CPU.
+
+    None of a mechanism that has none.
+    """
+    totals: list[Tensor | None] = [None] * len(attentions)
+    if not attentions:
+        return totals
+    for x_BLD in subset.features.batches(subset.rows, batch_size):
+        x_BLD = x_BLD.float()
+        for place, attention in enumerate(attentions):
+            weights = attention.eval().attention_map(x_BLD)
+            if weights is None:
+                return totals
+            part, total = float64(weights).sum(0), totals[place]
+            totals[place] = part if total is None else total + part
+    return [None if t is None else (t / len(subset)).float().cpu() for t in totals]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,14 @@ from gaam_cache.messages import (
     visible,
 )
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.files import check_elsewhere, whole_folder, write_file
+from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats
 from gaam_decoder.catalogue import describe_mechanism
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.notes.notes import SELECT_NOTES
-from gaam_decoder.reports.notes.shuffled import shuffled
-from gaam_decoder.reports.notes.weaknesses import (
-    counted,
-    few_rows,
-    fitted_states,
-    shared_texts,
-    weighted,
-)
-from gaam_decoder.reports.table.base import ON_TRAINING_ROWS
+from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table.build import build_tables
-from gaam_decoder.reports.writing.numbers import percent, span
+from gaam_decoder.reports.writing.numbers import percent
+from gaam_decoder.reports.writing.sheets import accuracies
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.use.exported import (
     CARD_FILE,
@@ -60,7 +51,6 @@ PIPELINES = {
 """How the hub calls what a decoder does with rows of a kind."""
 ROWS = {"text": "a text", "audio": "a.wav", "vision": "a.png"}
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-HEADER = ("of one decoder", "mean over seeds", "95% over seeds", "95% over seeds and rows")
 CARD = """
 # {title}
 
@@ -150,8 +140,7 @@ def export_run(
     """
     folder, out = Path(path).expanduser(), Path(out).expanduser()
     run, config, ensemble, encoding = open_run(folder, seed, cache)
-    check_elsewhere(folder, out)
-    with whole_folder(out, is_export, overwrite=overwrite) as made:
+    with whole_folder(folder, out, is_export, overwrite=overwrite) as made:
         write_decoder(made, config, ensemble.decoder.state_dict())
         write_file(made / CARD_FILE, card(run, config, encoding).encode(), option="DIR")
         sizes = [file.stat().st_size for file in made.iterdir()]
@@ -160,7 +149,7 @@ def export_run(
 
 def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
     """A card in Markdown."""
-    known = encoding.portable()
+    known, train = encoding.portable(), run.recipe["train_split"]
     head = {
         "library_name": "gaam",
         "tags": sorted({"gaam", "attention-decoder", config.attention.partition(":")[0]}),
@@ -175,10 +164,9 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
         f"seeds {spell_numbers(config.seeds)}",
         brief(recipe, 1000),
     ]
-    train = run.recipe["train_split"]
-    drawn, rows = sum(run.drawn.values()), run.cache["rows"][train]
+    drawn = f"{sum(run.drawn.values()):,} of " if run.drawn else ""
     limits = [
-        f"learned from split '{brief(train)}', {f'{drawn:,} of ' if drawn else ''}{rows:,} rows",
+        f"learned from split '{brief(train)}', {drawn}{run.cache['rows'][train]:,} rows",
         "whatever it is given gets one of its classes; probabilities are not calibrated",
     ]
     if known.kind == "text":
@@ -207,58 +195,45 @@ def _on_hub(source: dict[str, Any]) -> str:
     return source["name"] if found and HUB_ID.fullmatch(source["name"]) else ""
 
 
-def _about(run: RunResult, config: DecoderConfig, encoding: Encoding) -> Iterator[str]:
+def _about(run: RunResult, config: DecoderConfig, encoding: Encoding) -> list[str]:
     mechanism = describe_mechanism(config.attention, len(config.layers), config.hidden_size)
-    revision, formula = encoding.encoder["revision"], mechanism["formula"]
-    yield f"data set: {brief(encoding.rows['name'])}"
+    formula = f"{mechanism['summary']} {mechanism['formula'] or ''}".replace("``", "")
+    revision, count = encoding.encoder["revision"], len(config.seeds)
     known = f"revision {revision}" if revision else "known by the SHA-256 of its files"
-    imported = "run by somebody else; states were imported"
-    yield f"encoder: {brief(encoding.label)}, {imported if encoding.imported else known}"
-    yield f"mechanism: {config.attention}: {mechanism['summary']} {formula or ''}".replace("``", "")
-    yield f"head: {config.head}"
-    layers = spell_numbers(run.layer_numbers)
-    yield f"layers: {layers}, pooled by {config.pooling}, of {config.hidden_size:,} features"
-    total, attention = run.parameters["total"], run.parameters["attention"]
-    yield f"{total:,} parameters, {attention:,} of them in the mechanism"
-    averaged = f"the average of {len(config.seeds)} decoders, each with a seed of its own"
-    yield averaged if len(config.seeds) > 1 else f"one decoder, of seed {config.seeds[0]}"
+    known = "run by somebody else; states were imported" if encoding.imported else known
+    averaged = f"the average of {count} decoders, each with a seed of its own"
+    return [
+        f"data set: {brief(encoding.rows['name'])}",
+        f"encoder: {brief(encoding.label)}, {known}",
+        f"mechanism: {config.attention}: {formula}",
+        f"head: {config.head}",
+        f"layers: {spell_numbers(run.layer_numbers)}, pooled by {config.pooling}, "
+        f"of {config.hidden_size:,} features",
+        f"{run.parameters['total']:,} parameters, {run.parameters['attention']:,} of them in the "
+        "mechanism",
+        averaged if count > 1 else f"one decoder, of seed {config.seeds[0]}",
+    ]
 
 
 def _evaluation(run: RunResult, config: DecoderConfig) -> list[str]:
-    """A table and what has to stand below it, with the figures of a report."""
-    marks = [f"select {brief(run.select, 40)}: {SELECT_NOTES.get(run.select, 'not known here')}"]
-    failed = f", {len(run.failed)} failed: {counted(sorted(run.failed))}" if run.failed else ""
-    marks += [f"{len(run.seeds)} seeds{failed}; failed ones count in no mean, and are not exported"]
-    if run.shuffled:
-        marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"]
-    if run.tuning_seeds:
-        seeds = counted(run.tuning_seeds)
-        marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
+    """The table of a report and all that stands below it; what is averaged reaches more."""
+    which = f"of seed {config.seeds[0]} alone"
+    if len(config.seeds) > 1:
+        which = f"averaged over {len(config.seeds)} seeds"
     if not run.evaluated:
-        return items(["this decoder is not evaluated: no rows were kept for it", *marks])
-    [table] = build_tables([run], every_candidate=True)
-    [row] = table.rows
-    if row.on_training_rows:
-        marks += [f"NO TEST ACCURACY: {ON_TRAINING_ROWS}; what was learned by heart is right"]
-    if run.recipe.get("fold"):
-        fold = run.recipe["fold"]
-        marks += [f"learned without fold {fold}, tested on it; other folds are not here"]
-    places = [run.finished.index(seed) for seed in config.seeds]
-    own = Predictions.of(run.finished_logits()[places], config.class_names)
+        return items([f"not evaluated: no rows were kept for it; exported {which}"])
+    table = build_tables([run], every_candidate=True)[0]
+    sheet = accuracies(table)
+    own = Predictions.of(
+        run.logits[[run.seeds.index(seed) for seed in config.seeds]], config.class_names
+    )
     right = percent(stats.accuracy(own.predicted_N, run.labels))
-    marks += [
-        f"tested on {brief(table.where)}: {table.num_test_rows:,} rows",
-        f"majority class alone: {percent(table.majority_accuracy)}%",
-        f"averaged, as they are exported, the {len(places)} decoders reach {right}%"
-        if len(places) > 1
-        else f"the exported decoder is that of seed {config.seeds[0]} alone: {right}%",
-    ]
-    for notes in (few_rows, shared_texts, weighted, fitted_states, shuffled):
-        marks += notes(table)
-    f1 = row.scores.macro_f1
-    mean = percent(float(f1.mean()) if len(f1) else None)
-    lines = [
-        ["accuracy %", percent(row.mean), span(row.interval), span(row.two_level)],
-        ["macro-F1 %", mean, span(stats.within(stats.t_interval(f1), 0, 1)), "-"],
-    ]
-    return [*pipes(HEADER, lines, HEADER[:1]), "", *items(marks)]
+    marks = [f"as it is exported, {which}, it has an accuracy of {right}%"]
+    marks += ["LABELS WERE SHUFFLED: what it predicts means nothing"] * run.shuffled
+    if fold := run.recipe.get("fold"):
+        marks += [f"learned without fold {fold}, tested on it; other folds are not here"]
+    if run.tuning_seeds:
+        seeds = spell_numbers(run.tuning_seeds)
+        marks += [f"rate and weight decay were chosen on validation rows, by seeds {seeds}"]
+    table_of = pipes(sheet.header, sheet.lines, sheet.words)
+    return [*table_of, "", *items([*marks, *notes(table)])]

@@ -15,19 +15,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.errors import CacheError, ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import digest_of, sealed_text, unsealed
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import read_json, write_file
 from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.specs import parse_attention, parse_head
-from gaam_decoder.use.ensemble import Ensemble, check_alone
+from gaam_decoder.use.ensemble import Ensemble
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
 OWN_FILES = (CONFIG_FILE, WEIGHTS_FILE, CARD_FILE)
 """All that lies in an exported decoder."""
-FORMAT, FORMAT_VERSION = "gaam-decoder", 1
+FORMAT = {"format": "gaam-decoder", "format_version": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +65,8 @@ class DecoderConfig:
         if other := {one.name for one in fields(cls)} ^ set(value):
             raise ValueError(f"keys that are unknown or missing: {', '.join(sorted(other)[:6])}")
         tuples = {name: tuple(value[name]) for name in ("layers", "class_names", "seeds")}
-        found, encoding = cls(**value | tuples), Encoding.from_dict(value["encoding"])
-        sizes = (encoding.num_layers, encoding.hidden_size)
-        if sizes != (found.num_layers, found.hidden_size) or found.pooling not in encoding.pooling:
-            raise ValueError("the encoding has other sizes or another pooling")
-        if not set(found.layers) <= set(range(found.num_layers)):
-            raise ValueError("layers that a row does not have")
-        return found
+        Encoding.from_dict(value["encoding"])
+        return cls(**value | tuples)
 
     @property
     def spec(self) -> DecoderSpec:
@@ -90,13 +85,10 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Mapping[str, Any]]:
     path = folder / CONFIG_FILE
     try:
         content = read_json(path.resolve())  # where the hub's client keeps them, files are links
-        if content.get("format") != FORMAT:
-            raise ValueError(f"no '{FORMAT}': gaam did not export it")
-        content = unsealed(content)
-        if (version := content.pop("format_version")) != FORMAT_VERSION:
-            raise ValueError(f"format version {version!r}, this gaam reads {FORMAT_VERSION}")
+        if {key: content.get(key) for key in FORMAT} != FORMAT:
+            raise ValueError(f"not what gaam exports: {FORMAT}")
+        content = {key: value for key, value in unsealed(content).items() if key not in FORMAT}
         about: Mapping[str, Any] = content.pop("files")[WEIGHTS_FILE]
-        del content["format"]
         return DecoderConfig.from_dict(content), about
     except FileNotFoundError as error:
         expected = f"a folder with {', '.join(OWN_FILES)}"
@@ -123,13 +115,11 @@ def read_decoder(folder: Path, *, seed: int | None = None) -> tuple[DecoderConfi
             place = config.seeds.index(seed)
             weights = {name: one[place : place + 1] for name, one in weights.items()}
             config = replace(config, seeds=(seed,))
-        ensemble = Ensemble.of(config.spec, weights, dtype=config.dtype)
-    except ConfigError:
+        return config, Ensemble(config.spec, weights, dtype=config.dtype)
+    except GaamError:
         raise
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise _unusable(path, error) from error
-    check_alone(ensemble, config.attention, folder)
-    return config, ensemble
 
 
 def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Tensor]) -> None:
@@ -138,7 +128,7 @@ def write_decoder(folder: Path, config: DecoderConfig, weights: Mapping[str, Ten
         {name: one.cpu().contiguous() for name, one in weights.items()}, {"format": "pt"}
     )
     about = {WEIGHTS_FILE: {"bytes": len(content), "sha256": digest_of(content)}}
-    text = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(config), "files": about}
+    text = {**FORMAT, **asdict(config), "files": about}
     write_file(folder / WEIGHTS_FILE, content, option="DIR")
     write_file(folder / CONFIG_FILE, sealed_text(text).encode(), option="DIR")
 

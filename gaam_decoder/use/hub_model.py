@@ -1,6 +1,6 @@
 """Exported decoders as the hub's client loads and sends them.
 
-S seeds, B batch, L layers, D hidden size, C classes.
+B batch, L layers, D hidden size, C classes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, Self
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
-from gaam_cache.errors import ConfigError
 from gaam_cache.hub.fetch import fetch
 from gaam_cache.store.files import write_file
 from gaam_decoder.use.ensemble import Ensemble
@@ -25,7 +24,7 @@ from gaam_decoder.use.exported import (
 
 
 class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["gaam"]):
-    """Decoders of several seeds, whose probabilities are averaged.
+    """Decoders of several seeds, whose probabilities are averaged: see ``from_pretrained``.
 
     Formula: ``p = 1/S sum_s softmax(head_s(attention_s(x)))``
 
@@ -35,60 +34,44 @@ class HubDecoder(nn.Module, PyTorchModelHubMixin, library_name="gaam", tags=["ga
     Shape:
         x (B, L, D), all layers of the encoder as the cache pools and stores them -> probabilities
         (B, C), float32, in the order of ``config.class_names``.
-
-    Args:
-        config: what the decoder is.
-        ensemble: its weights; None: zeros, to be loaded.
-        card: its card in Markdown, which goes with it; None: what the hub's client writes.
     """
 
-    def __init__(
-        self, config: DecoderConfig, ensemble: Ensemble | None = None, card: str | None = None
-    ) -> None:
+    def __init__(self, config: DecoderConfig, ensemble: Ensemble, card: str | None = None) -> None:
         super().__init__()
         self.config = config
         self.card = card
-        self.ensemble = ensemble or Ensemble(config.spec, len(config.seeds), dtype=config.dtype)
-        self._layers = list(config.layers)
+        self.ensemble = ensemble
         self.eval()
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """(B, L, D) -> (B, C)."""
-        logits_SBC: Tensor = self.ensemble(x_BLD[:, self._layers])
+        logits_SBC: Tensor = self.ensemble(x_BLD[:, list(self.config.layers)])
         return logits_SBC.softmax(-1).mean(0)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # without arguments for other models
+    def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
         revision: str | None = None,
-        token: str | bool | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
         map_location: str = "cpu",
-        strict: bool = True,
+        **options: Any,
     ) -> Self:
         """Load an exported decoder; of the hub the three files of one, and no others.
 
-        Options are those of the hub's client; weights that are missing or too many are refused.
+        Args:
+            pretrained_model_name_or_path: a folder, or an id.
+            revision: branch, tag or commit on the hub.
+            map_location: device.
+            **options: of the hub's client: token, cache_dir, force_download, local_files_only.
         """
-        if not strict:
-            raise ConfigError("weights are never left out", expected="strict=True", found="False")
         name = pretrained_model_name_or_path
         folder = Path(name).expanduser()
         if not (folder.is_dir() or isinstance(name, Path) or name.startswith((".", "/", "~"))):
-            options: dict[str, Any] = {
-                "force_download": force_download,
-                "local_files_only": local_files_only,
-            }
-            options |= {"token": token, "cache_dir": cache_dir}
             folder, _ = fetch(name, revision, OWN_FILES, kind="model", **options)
-        config, ensemble = read_decoder(folder)
         card = folder / CARD_FILE
         text = card.read_text("utf-8") if card.is_file() else None
-        return cls(config, ensemble, text).to(map_location)
+        return cls(*read_decoder(folder), text).to(map_location)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         write_decoder(save_directory, self.config, self.ensemble.decoder.state_dict())

@@ -13,12 +13,13 @@ import gaam_cache
 from gaam_cache import devices, plugin_code
 from gaam_cache.errors import ConfigError, GaamWarning
 from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import read_plan
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.runs.folders import is_run, plan_of
+from gaam_decoder.runs.folders import find_cache, is_run
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import WEIGHTS_FILE, RunResult
 from gaam_decoder.specs import KINDS, parse_attention, parse_head
-from gaam_decoder.use.ensemble import Ensemble, check_alone
+from gaam_decoder.use.ensemble import Ensemble
 from gaam_decoder.use.exported import CONFIG_FILE, DecoderConfig, read_decoder
 from gaam_decoder.use.predictor import Predictor
 
@@ -61,13 +62,12 @@ def load(
         if temperature:
             raise _no_rows(folder, "an exported decoder")
         config, ensemble = read_decoder(folder, seed=seed)
-        check_code(config.plugins, config.attention, config.head, folder)
+        _check_code(config.plugins, config.attention, config.head, folder)
         about = {"encoding": config.encoding, "fingerprint": config.fingerprint}
-        encoding = encoding_of(about, folder, cache)
+        encoding = _encoding_of(about, folder, cache)
     else:
         run, config, ensemble, encoding = open_run(folder, seed, cache)
-        if temperature:
-            temperatures = temperatures_of(run, config.seeds)
+        temperatures = _temperatures(run, config.seeds) if temperature else ()
     if config.signature.get("labels_shuffled"):
         _warn(f"'{folder.name}' learned from shuffled labels: its predictions mean nothing")
     try:
@@ -99,16 +99,14 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
     run = one_run(folder)
     where = str(run.path.absolute())
     if not run.finished:
-        found = run.failure
-        raise ConfigError("every seed of the run failed", found=found, where=where)
+        raise ConfigError("every seed of the run failed", found=run.failure, where=where)
     if seed is not None and seed not in run.finished:
         lost, expected = run.failed.get(seed), f"one of: {', '.join(map(str, run.finished))}"
         message = f"seed {seed} of the run failed" if lost else f"no seed {seed} in the run"
         raise ConfigError(message, expected=expected, found=lost, where=where)
-    seeds = run.finished if seed is None else (seed,)
     plugins = dict(run.recipe.get("plugins", {}))
-    check_code(plugins, run.attention, run.head, folder)
-    encoding = encoding_of(run.cache, run.path, cache)
+    _check_code(plugins, run.attention, run.head, folder)
+    encoding = _encoding_of(run.cache, run.path, cache)
     first, same = run.cache.get("first_layer", 1), run.recipe.get("eval_dtype", "same") == "same"
     config = DecoderConfig(
         attention=run.attention,
@@ -118,7 +116,7 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
         hidden_size=run.cache["hidden_size"],
         pooling=run.recipe["pool"],
         class_names=tuple(run.cache["class_names"]),
-        seeds=seeds,
+        seeds=run.finished if seed is None else (seed,),
         dtype=str(run.recipe.get("dtype", "float32")) if same else "float32",
         plugins=plugins,
         fingerprint=run.cache["fingerprint"],
@@ -133,52 +131,54 @@ def open_run(folder: Path, seed: int | None, cache: str | Path | None) -> OpenRu
             "labels_shuffled": run.shuffled,
         },
     )
+    places = [run.seeds.index(one) for one in config.seeds]
     with run.tensors(WEIGHTS_FILE) as file:
-        every = {name: torch.from_numpy(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-        if any(len(one) != len(run.seeds) for one in every.values()):
-            raise ValueError("weights that are not there for every seed")
-        places = torch.tensor([run.seeds.index(one) for one in seeds])
-        weights = {name: one[places] for name, one in every.items()}
-        ensemble = Ensemble.of(config.spec, weights, dtype=config.dtype)
-    check_alone(ensemble, run.attention, run.path)
+        weights = {n: torch.from_numpy(file.get_tensor(n)[places]) for n in file.keys()}  # noqa: SIM118
+        ensemble = Ensemble(config.spec, weights, dtype=config.dtype)
     return OpenRun(run, config, ensemble, encoding)
 
 
-def check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
+def _check_code(then: Mapping[str, str], attention: str, head: str, folder: Path) -> None:
     """Mechanisms and heads of other packages compute as they did."""
     for kind, spec in (("mechanism", parse_attention(attention)), ("head", parse_head(head))):
         now, what = plugin_code.code(KINDS[kind][0], spec.name, kind=kind), f"{kind} {spec.name}"
         if (now if " " in now else None) != then.get(what):
-            message = f"the {kind} '{spec.name}' is not the code that the run was trained with"
-            expected, where = then.get(what, "that of gaam"), str(folder.absolute())
-            raise ConfigError(message, expected=expected, found=now, where=where)
+            raise ConfigError(
+                f"the {kind} '{spec.name}' is not the code that the run was trained with",
+                expected=then.get(what, "that of gaam"),
+                found=now,
+                where=str(folder.absolute()),
+            )
 
 
-def encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:
+def _encoding_of(about: Mapping[str, Any], path: Path, cache: str | Path | None) -> Encoding:
     """How rows are encoded, as the cache says that is named, or the run at ``path``."""
     recorded = about.get("encoding")
     if cache is not None or recorded is None:
-        return Encoding.of(plan_of(about, path, cache))
+        return Encoding.of(read_plan(find_cache(about, path, cache)))
     return Encoding.from_dict(recorded)
 
 
-def temperatures_of(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
+def _temperatures(run: RunResult, seeds: Sequence[int]) -> tuple[float, ...]:
     """One for every seed, above 0, fitted on the rows that chose its epoch."""
     held = run.validation
     if held is None:
         shuffled = "a run on shuffled labels"
         raise _no_rows(run.path, shuffled if run.shuffled else f"a run of --select {run.select}")
-    found = {seed: held.temperature(run.seeds.index(seed)) for seed in seeds}
-    if lost := [seed for seed, one in found.items() if one is None]:
-        what = f"seeds {spell_numbers(lost)}, whose answers to these rows are not finite"
-        raise _no_rows(run.path, what)
-    ours = {seed: one for seed, one in found.items() if one is not None}
-    if lacking := [seed for seed, one in ours.items() if not one.fitted]:
+    values, lacking = [], []
+    for seed in seeds:
+        found = held.temperature(run.seeds.index(seed))
+        if found is None:
+            raise _no_rows(run.path, f"seed {seed}, whose answers to these rows are not finite")
+        value, fitted = found
+        values.append(value)
+        lacking += [] if fitted else [seed]
+    if lacking:
         _warn(
             f"no temperature has the smallest loss of seeds {spell_numbers(lacking)} of "
             f"'{run.path.name}': the rows that chose are all right, or no better than chance"
         )
-    return tuple(one.value for one in ours.values())
+    return tuple(values)
 
 
 def _no_rows(where: Path, found: str) -> ConfigError:

@@ -2,52 +2,134 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from gaam_cache.cache import EmbeddingCache, open_cache
+from gaam_cache.cache import open_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encode import Placed
 from gaam_cache.errors import CacheError, ConfigError, DataError, GaamWarning, NotFoundError
+from gaam_cache.messages import brief
 from gaam_cache.sources._collect import BadRows, is_blank, text_of
-from gaam_cache.sources._table import SUFFIXES, Columns, choose, open_table
+from gaam_cache.sources._table import Columns, choose, open_table
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.encoding import Encoding
-from gaam_cache.store.files import storage_errors, temporary_path
-from gaam_cache.store.plan import differences
+from gaam_cache.store.files import make_folder, storage_errors, temporary_path
+from gaam_cache.store.plan import Plan, differences
 from gaam_decoder.runs.folders import is_run
 from gaam_decoder.runs.result import read_run
+from gaam_decoder.use.load import load
 from gaam_decoder.use.predict_config import PredictConfig
-from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor
-from gaam_decoder.use.shown import Labelled, Written, result_names, results
+from gaam_decoder.use.predictor import CHUNK_ROWS, Predictions, Predictor, result_names
+from gaam_decoder.use.tables import Records, csv_lines, json_lines, listed, write_parquet
 
 Progress = Callable[[int, int, str], None]
-Write = Callable[[bytes], bool]
-"""Takes a piece of what is written to stdout; False where nobody wants more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Texts and what is said of them."""
+
+    texts: Sequence[str]
+    found: Predictions
+    num_seeds: int
+    """That were averaged."""
+    top: int
+    """Classes that are named."""
+    temperatures: Sequence[float] = ()
+    """Of the seeds; empty: none."""
+
+    def to_dict(self) -> Records:
+        """A JSON value: text, predicted, probability, agreement, ... of each."""
+        rows = zip(self.texts, self.found.rows(self.top), strict=True)
+        return [{"text": text, **row} for text, row in rows]
+
+    def in_words(self) -> str:
+        """Every text, and a line below it for every class that is named."""
+        lines = []
+        for row in self.to_dict():
+            lines.append(brief(row["text"], 60))
+            for end in ("", *(f"_{place}" for place in range(2, self.top + 1))):
+                label = brief(row[f"predicted{end}"], 60)
+                line = f"  {row[f'probability{end}']:7.2%}  {label}"
+                if not end and self.num_seeds > 1:
+                    agreeing = round(row["agreement"] * self.num_seeds)
+                    line += f"  ({agreeing} of {self.num_seeds} seeds)"
+                lines.append(line)
+        if self.temperatures:
+            lines.append(f"probabilities: {_averaged(self.num_seeds, self.temperatures)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file of results."""
+
+    out: Path | None
+    """Where it is; None: it went to stdout."""
+    rows: int
+    num_seeds: int
+    temperatures: Sequence[float] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "out": None if self.out is None else str(self.out.absolute()),
+            "rows": self.rows,
+            "seeds": self.num_seeds,
+            **({"temperatures": list(self.temperatures)} if self.temperatures else {}),
+        }
+
+    def in_words(self) -> str:
+        """One line."""
+        seeds = _averaged(self.num_seeds, self.temperatures)
+        return f"{self.rows:,} rows predicted by {seeds}: {self.out}"
+
+
+def _averaged(num_seeds: int, temperatures: Sequence[float]) -> str:
+    """Whose probabilities they are."""
+    text = "one seed" if num_seeds == 1 else f"the average of {num_seeds} seeds"
+    if not temperatures:
+        return text
+    low, high = min(temperatures), max(temperatures)
+    return f"{text}, logits of each divided by its temperature ({low:.3g} to {high:.3g})"
 
 
 class _Chunk(NamedTuple):
-    """Rows that are predicted together."""
+    """Rows that are predicted together, and what of them is read."""
 
-    records: list[dict[str, Any]]
-    places: list[str]
-    inputs: list[str | None]
-    """Of every row its text or path; None where nothing is to be encoded."""
+    records: Records
+    inputs: Any
+
+
+class _Rows(NamedTuple):
+    """What is predicted."""
+
+    names: Sequence[str]
+    """Columns that there are."""
+    total: int
+    chunks: Callable[[], Iterator[_Chunk]]
+    predictions: Callable[[Iterator[Any]], Iterator[Predictions]]
+    """Of the inputs of each chunk."""
+    suffix: str = ".csv"
+    """Of the file."""
+    schema: Any = None
+    """Of Parquet."""
 
 
 def predict(
     config: PredictConfig,
     *,
     stdin: BinaryIO | None = None,
-    write: Write = lambda piece: True,  # noqa: ARG005
+    write: Callable[[bytes], bool] = lambda piece: True,  # noqa: ARG005
     as_list: bool = False,
     progress: Progress = lambda done, total, text: None,  # noqa: ARG005
 ) -> Labelled | Written:
@@ -59,19 +141,15 @@ def predict(
     Args:
         config: what is to be predicted, and how.
         stdin: what ``-`` means.
-        write: takes the results of a file where the configuration names no ``out``.
+        write: takes the results of a file, piece by piece, where the configuration names no
+            ``out``; False: nobody wants more.
         as_list: they are a list of JSON, whatever is read.
         progress: called with (rows done, rows in all, what is going on).
 
     Returns:
         The results of texts, or what was written of a file.
     """
-    from gaam_decoder.use.load import load
-
     out = config.out
-    if out is not None and out.suffix not in SUFFIXES[:3]:
-        expected = f"a name ending in {', '.join(SUFFIXES[:3])}"
-        raise ConfigError("--out has no format", expected=expected, found=str(out))
     if out is not None and out.exists() and not config.overwrite:
         raise ConfigError(f"'{out}' is there already", expected="another --out", found="a file")
     names = ("seed", "temperature", "encoder", "device", "batch_tokens")
@@ -86,46 +164,52 @@ def predict(
         return Labelled(config.texts, found, seeds, config.top, temperatures)
     with ExitStack() as stack:
         if config.of_cache:
-            rows = _cached(config, predictor)
+            rows = _of_cache(config, predictor)
         else:
-            rows = _file(config, predictor, stack, stdin, progress)
-        to = out.suffix if out is not None else ".jsonl" if as_list or rows.json else ".csv"
-        chunks = _with_results(rows, config, progress)
+            rows = _of_file(config, predictor, stack, stdin, progress)
+        if taken := set(rows.names) & set(result_names(config.top)):
+            where = str(config.cache if config.of_cache else config.file or "stdin")
+            message = f"there is a column '{min(taken)}' already"
+            raise ConfigError(message, where=where, hint="rename the column")
+
+        def results() -> Iterator[Records]:
+            """Records of chunk after chunk, each with its results."""
+            done, waiting = 0, deque[Records]()
+
+            def inputs() -> Iterator[Any]:
+                for chunk in rows.chunks():
+                    waiting.append(chunk.records)
+                    yield chunk.inputs
+
+            progress(0, rows.total, "predicting")
+            for found in rows.predictions(inputs()):
+                said = found.rows(config.top)
+                yield [a | b for a, b in zip(waiting.popleft(), said, strict=True)]
+                done += len(said)
+                progress(done, rows.total, "predicting")
+
         if out is None:
-            for piece in _as_list(_lines(chunks, to)) if as_list else _lines(chunks, to):
+            lines = json_lines if as_list or rows.suffix == ".jsonl" else csv_lines
+            pieces = lines(results())
+            for piece in listed(pieces) if as_list else pieces:
                 if not write(piece):
                     break
         else:
             with storage_errors(out):
-                out.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(out.parent)
                 part = temporary_path(out.parent, out.name)
                 stack.callback(part.unlink, missing_ok=True)
-                if to == ".parquet":
-                    _write_parquet(part, chunks, rows, config)
+                if out.suffix == ".parquet":
+                    write_parquet(part, results(), rows.schema)
                 else:
+                    lines = json_lines if out.suffix == ".jsonl" else csv_lines
                     with part.open("wb") as file:
-                        file.writelines(_lines(chunks, to))
+                        file.writelines(lines(results()))
                 part.replace(out)
-    if rows.empty:
-        text = f"the results of {rows.empty:,} of {rows.total:,} rows are empty, as the rows are"
-        warnings.warn(text, GaamWarning, stacklevel=2)
-    return Written(out, rows.total, rows.empty, seeds, temperatures)
+    return Written(out, rows.total, seeds, temperatures)
 
 
-class _Rows(NamedTuple):
-    """What is predicted."""
-
-    chunks: Callable[[], Iterable[_Chunk]]
-    predictions: Callable[[Iterable[_Chunk]], Iterator[Predictions]]
-    """Of each chunk, those rows that have an input."""
-    total: int
-    empty: int
-    json: bool
-    schema: Any = None
-    """Of Parquet."""
-
-
-def _file(
+def _of_file(
     config: PredictConfig,
     predictor: Predictor,
     stack: ExitStack,
@@ -143,131 +227,107 @@ def _file(
     if path is None:
         if stdin is None:
             raise ConfigError("'-' means stdin", expected="an open stdin", found="none")
-        ending = f".{(config.format or 'txt').replace('text', 'txt')}"
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / f"stdin{ending}"
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "stdin.txt"
         with storage_errors(path, option="TMPDIR"), path.open("wb") as spooled:
             shutil.copyfileobj(stdin, spooled)
     elif not path.is_file():
         raise NotFoundError(f"no file '{path}'", found="a folder" if path.is_dir() else None)
     else:
         folder = path.absolute().parent
-    of_files = encoding.kind != "text"
-    recorded = encoding.rows.get("file_column") or "file"
-    reading = ExtractConfig(
-        text_columns=() if of_files else config.text_columns
-        or tuple(encoding.rows.get("text_columns") or ("text",)),
-        file_column=(config.file_column or recorded) if of_files else None,
-        delimiter=config.delimiter,
-        encoding=config.encoding,
-    )  # fmt: skip
-    if path.suffix == ".txt":  # a text a line, in a column of the usual name
-        reading = replace(reading, text_columns=() if of_files else ("text",))
     origin = "stdin" if config.file is None else str(path)
-    names = open_table(path, reading).names
-    _check_names(names, config, origin)
+    known, lines = encoding.rows, path.suffix == ".txt"
+    if encoding.kind == "text":
+        texts = tuple(known.get("text_columns") or ("text",))
+        reading = ExtractConfig(
+            text_columns=config.text_columns or (("text",) if lines else texts),
+            delimiter=known.get("delimiter"),
+        )
+    else:
+        file_column = known.get("file_column") or ("file" if lines else None)
+        reading = ExtractConfig(file_column=file_column, delimiter=known.get("delimiter"))
 
     def chunks() -> Iterator[_Chunk]:
         table = open_table(path, reading)
         columns = choose(table, reading, None, origin)
         if path.suffix != ".jsonl":  # whose objects come whole, and may differ
             columns = columns._replace(kept=tuple(table.names))
-        records = iter(table.records(columns))
-        bad, count = BadRows(origin), 0
+        records, bad, count = iter(table.records(columns)), BadRows(origin), 0
         while piece := list(islice(records, CHUNK_ROWS)):
-            inputs: list[str | None] = []
+            inputs = []
             for place, record in piece:
                 try:
-                    if isinstance(record, DataError):
-                        raise record
-                    if path.suffix == ".jsonl":
-                        _json(record)
-                    inputs.append(_input(record, columns, config, folder))
+                    inputs.append(_input(record, columns, folder))
                 except DataError as error:
                     bad.add(place, error)
             count += len(piece)
             bad.refuse(count)
-            read = [dict(one) for _, one in piece if not isinstance(one, DataError)]
-            yield _Chunk(read, [place for place, _ in piece], inputs)
+            yield _Chunk(
+                [dict(record) for _, record in piece if not isinstance(record, DataError)],
+                Placed(inputs, [place for place, _ in piece]),
+            )
 
-    total = empty = 0
+    total = 0
     for chunk in chunks():
-        total += len(chunk.inputs)
-        empty += chunk.inputs.count(None)
+        total += len(chunk.records)
         progress(total, 0, f"reading {path}")
     if not total:
         raise DataError("no rows", expected="at least one row", found="none", where=origin)
-
-    def predictions(chunks: Iterable[_Chunk]) -> Iterator[Predictions]:
-        def placed() -> Iterator[Placed]:
-            for chunk in chunks:
-                pairs = zip(chunk.inputs, chunk.places, strict=True)
-                used = [(one, place) for one, place in pairs if one is not None]
-                yield Placed([one for one, _ in used], [place for _, place in used])
-
-        return predictor.stream(placed(), origin=origin)
-
     schema = None
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
         schema = pyarrow.parquet.read_schema(path)
-    return _Rows(chunks, predictions, total, empty, path.suffix == ".jsonl", schema)
+
+    def predictions(inputs: Iterator[Placed]) -> Iterator[Predictions]:
+        return predictor.stream(inputs, origin=origin)
+
+    names = open_table(path, reading).names
+    return _Rows(names, total, chunks, predictions, path.suffix, schema)
 
 
-def _input(record: Any, columns: Columns, config: PredictConfig, folder: Path) -> str | None:
+def _input(record: Mapping[str, Any] | DataError, columns: Columns, folder: Path) -> str:
+    """What is encoded of a row: its text, or where its sound or picture is."""
+    if isinstance(record, DataError):
+        raise record
     if columns.of_files:
         cell = record[columns.inputs[0]]
         found = str(folder / cell) if isinstance(cell, str) and not is_blank(cell) else None
     else:
         found = text_of(record, columns.inputs)
-    if found is None and not config.skip_empty:
+    if found is None:
         expected = f"something in {' + '.join(columns.inputs)}"
-        hint = "remove such rows"
-        raise DataError("a row is empty", expected=expected, hint=hint)
+        raise DataError("a row is empty", expected=expected, hint="remove such rows")
     return found
 
 
-def _cached(config: PredictConfig, predictor: Predictor) -> _Rows:
+def _of_cache(config: PredictConfig, predictor: Predictor) -> _Rows:
     assert config.cache is not None
     cache = open_cache(config.cache)
-    _check_alike(config.run.expanduser(), config.cache, predictor, cache)
+    _check_alike(config.run.expanduser(), config.cache, predictor, cache.plan)
     split = cache[config.split or "test"]
     states = split.pooled(predictor.pooling)
-    kept = {name: split.column(name) for name in cache.columns}
-    names = ["row", *kept, *(["label"] if split.labelled else [])]
-    _check_names(names, config, str(config.cache))
+    columns: dict[str, Any] = {"row": range(len(split))}
+    columns |= {name: split.column(name) for name in cache.columns}
+    if split.labelled:
+        columns["label"] = [split.class_names[label] for label in split.labels]
 
     def chunks() -> Iterator[_Chunk]:
         for first in range(0, len(split), CHUNK_ROWS):
-            numbers = range(first, min(first + CHUNK_ROWS, len(split)))
-            records = [
-                {"row": row}
-                | {name: of[row] for name, of in kept.items()}
-                | ({"label": split.class_names[split.labels[row]]} if split.labelled else {})
-                for row in numbers
-            ]
-            yield _Chunk(records, [f"row {row}" for row in numbers], [""] * len(numbers))
+            rows = range(first, min(first + CHUNK_ROWS, len(split)))
+            records = [{name: of[row] for name, of in columns.items()} for row in rows]
+            yield _Chunk(records, states[first : first + len(rows)])
 
-    def predictions(chunks: Iterable[_Chunk]) -> Iterator[Predictions]:
-        for chunk in chunks:
-            first, count = chunk.records[0]["row"], len(chunk.records)
-            yield predictor.predict_states(states[first : first + count])
+    def predictions(inputs: Iterator[Any]) -> Iterator[Predictions]:
+        return map(predictor.predict_states, inputs)
 
-    return _Rows(chunks, predictions, len(split), 0, json=False)
+    return _Rows(list(columns), len(split), chunks, predictions)
 
 
-def _check_names(names: Sequence[str], config: PredictConfig, where: str) -> None:
-    """Refuse rows that have a column already which is to be added."""
-    if taken := set(names) & set(result_names(config.top, config.prefix)):
-        message = f"there is a column '{min(taken)}' already"
-        raise ConfigError(message, where=where, hint="rename the column")
-
-
-def _check_alike(run: Path, folder: Path, predictor: Predictor, cache: EmbeddingCache) -> None:
+def _check_alike(run: Path, folder: Path, predictor: Predictor, plan: Plan) -> None:
     """Rows of another cache than the run's were encoded as those of the run; else CacheError."""
-    if is_run(run) and cache.fingerprint == read_run(run).cache["fingerprint"]:
+    if is_run(run) and plan.fingerprint == read_run(run).cache["fingerprint"]:
         return
-    ours, theirs = predictor.encoding, Encoding.of(cache.plan)
+    ours, theirs = predictor.encoding, Encoding.of(plan)
     if ours is None and theirs.imported:
         text = "states of run and cache were imported: nobody here knows whether they are alike"
         warnings.warn(text, GaamWarning, stacklevel=2)
@@ -282,7 +342,7 @@ def _check_alike(run: Path, folder: Path, predictor: Predictor, cache: Embedding
             "rows of the cache are not known to be encoded as those of the run",
             expected="the cache of the run, or one of the same encoder, layers and types",
             found="\n".join(found[:8]),
-            where=f"{folder.absolute()}, fingerprint {short_digest(cache.fingerprint)}",
+            where=f"{folder.absolute()}, fingerprint {short_digest(plan.fingerprint)}",
             hint="encode the rows as those of the run were: gaam predict RUN --file FILE",
         )
 
@@ -293,111 +353,3 @@ def _numbers(encoding: Encoding) -> dict[str, Any]:
     identity = {name: value for name, value in encoding.identity.items() if name != "pooling"}
     names = ("kind", "decoders", "storage_dtype", "num_layers", "hidden_size", "first_layer")
     return {"encoder": identity} | {name: known[name] for name in names}
-
-
-def _with_results(
-    rows: _Rows, config: PredictConfig, progress: Progress
-) -> Iterator[list[dict[str, Any]]]:
-    """Records of chunk after chunk, each with its results."""
-    names = result_names(config.top, config.prefix)
-    waiting: list[_Chunk] = []
-
-    def noted() -> Iterator[_Chunk]:
-        for chunk in rows.chunks():
-            waiting.append(chunk)
-            yield chunk
-
-    done = 0
-    progress(0, rows.total, "predicting")
-    for found in rows.predictions(noted()):
-        chunk = waiting.pop(0)
-        said = iter(results(found, config.top))
-        nothing = [None] * len(names)
-        yield [
-            record | dict(zip(names, nothing if one is None else next(said), strict=True))
-            for record, one in zip(chunk.records, chunk.inputs, strict=True)
-        ]
-        done += len(chunk.records)
-        progress(done, rows.total, "predicting")
-
-
-def _lines(chunks: Iterable[list[dict[str, Any]]], to: str) -> Iterator[bytes]:
-    """CSV or JSON lines, a piece for each chunk."""
-    header: list[str] | None = None
-    for records in chunks:
-        if to == ".jsonl":
-            yield "".join(f"{_json(record)}\n" for record in records).encode()
-            continue
-        rows: list[Iterable[Any]] = []
-        if header is None:
-            header = list(records[0])
-            rows.append(header)
-        for record in records:
-            if set(record) - set(header):
-                expected, found = ", ".join(header), ", ".join(record)
-                message, hint = "rows have other fields than the first", "--out FILE.jsonl"
-                raise DataError(message, expected=expected, found=found, hint=hint)
-            rows.append([record.get(name) for name in header])
-        yield "".join(f"{','.join(map(_field, row))}\n" for row in rows).encode()
-
-
-def _json(value: Any) -> str:
-    """JSON; DataError for what it cannot say."""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
-    except ValueError as error:
-        text, hint = "a number that JSON cannot write", "remove it, or write null"
-        raise DataError(text, expected="finite numbers", found=str(error), hint=hint) from error
-
-
-def _field(value: Any) -> str:
-    """A field of CSV. The module csv of Python 3.11 quotes no carriage return."""
-    if isinstance(value, dict | list | bool):
-        value = _json(value)
-    text = "" if value is None else str(value)
-    if any(character in text for character in ',"\r\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
-
-
-def _as_list(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """JSON lines as one list, piece by piece."""
-    before = b"[\n"
-    for piece in lines:
-        if piece:
-            yield before + piece.rstrip(b"\n").replace(b"\n", b",\n")
-            before = b",\n"
-    yield b"[]\n" if before == b"[\n" else b"\n]\n"
-
-
-def _write_parquet(
-    path: Path, chunks: Iterable[list[dict[str, Any]]], rows: _Rows, config: PredictConfig
-) -> None:
-    """Columns keep their types; of JSON lines those of the first rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    added = [
-        (name, pa.string() if "predicted" in name else pa.float64())
-        for name in result_names(config.top, config.prefix)
-    ]
-    writer = None
-    try:
-        for records in chunks:
-            if writer is None:
-                names = [name for name in records[0] if name not in dict(added)]
-                schema = (
-                    rows.schema
-                    or pa.Table.from_pylist(
-                        [{name: record.get(name) for name in names} for record in records]
-                    ).schema
-                )
-                schema = pa.schema([*schema, *(pa.field(*one) for one in added)])
-                writer = pq.ParquetWriter(path, schema)
-            writer.write_table(pa.Table.from_pylist(records, schema=schema))
-    except pa.ArrowException as error:
-        found, message = " ".join(str(error).split()), "rows do not fit into columns of Parquet"
-        raise DataError(message, found=found, hint="--out FILE.jsonl") from error
-    finally:
-        if writer is not None:
-            writer.close()

@@ -12,10 +12,8 @@ from gaam_cache.messages import option_of, shortened
 
 STDIN = "-"
 """The text that means those that come by stdin."""
-FORMATS = ("text", "csv", "jsonl")
-"""Of what comes by stdin."""
-_OF_TABLES = ("prefix", "text_columns", "file_column", "delimiter", "encoding")
-_OF_ROWS = (*_OF_TABLES, "format", "allow_outside", "skip_empty")
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+"""Of files of results."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,11 +25,11 @@ class PredictConfig:
     """
 
     run: Path
-    """Folder of a finished run."""
+    """Folder of a finished run, or of what was exported of one."""
     texts: tuple[str, ...] = ()
-    """Texts, or paths of sounds or pictures; '-' alone: what comes by stdin, to its end."""
+    """Texts, or paths of sounds or pictures; '-' alone: one a line by stdin, to its end."""
     file: Path | None = None
-    """A table: CSV, JSON lines, Parquet."""
+    """A table: CSV, JSON lines, Parquet; or a text a line (.txt)."""
     cache: Path | None = None
     """Without texts and file: the cache whose rows are predicted, without an encoder. With them:
     where the cache of the run is, if the run is of an earlier version and the cache has moved."""
@@ -40,29 +38,15 @@ class PredictConfig:
     out: Path | None = None
     """CSV, JSON lines or Parquet; default: stdout."""
     overwrite: bool = False
-    """Replace ``out`` if it is there, and what another prediction has begun."""
-    format: str | None = None
-    """Of what comes by stdin: text (one a line), csv or jsonl; default: text."""
+    """Replace ``out`` if it is there."""
     seed: int | None = None
     """Whose decoder alone is used; default: all that finished, averaged."""
     temperature: bool = False
     """Divide the logits of every seed by its temperature, fitted on rows that chose its epoch."""
     top: int = 1
     """How many of the likeliest classes are named."""
-    prefix: str = ""
-    """Of the names of the columns that are added."""
     text_columns: tuple[str, ...] = ()
     """Columns joined by a space; default: those of the run."""
-    file_column: str | None = None
-    """Column of the paths of sounds or pictures; default: that of the run, or a usual name."""
-    allow_outside: bool = False
-    """Take files that lie outside of the folder of the table that names them."""
-    delimiter: str | None = None
-    """What parts the fields of a CSV file; default: a comma."""
-    encoding: str | None = None
-    """Of the characters in CSV, JSON lines and lines; default: UTF-8."""
-    skip_empty: bool = False
-    """Let rows be of which nothing is to be encoded: their results are empty."""
     encoder: str | None = None
     """Where the encoder of the run is, if it has moved."""
     device: str = "auto"
@@ -84,17 +68,15 @@ class PredictConfig:
         if STDIN in self.texts and len(self.texts) > 1:
             found = ", ".join(map(shortened, self.texts[:8]))
             raise ConfigError("'-' means that texts come by stdin", found=found)
-        if self.format is not None and self.format not in FORMATS:
-            expected, found = f"one of: {', '.join(FORMATS)}", shortened(self.format)
-            raise ConfigError("format is out of range", expected=expected, found=found)
-        idle = set() if self.of_stdin else {"format"}
-        idle |= {*_OF_ROWS[1:], "encoder", "batch_tokens"} if self.of_cache else {"split"}
-        idle |= {"out", *_OF_ROWS} if self.of_texts else set()
-        idle |= {"text_columns", "file_column", "delimiter"} if self.of_lines else set()
-        idle |= {"overwrite"} if self.out is None else set()
+        if self.out is not None and self.out.suffix not in SUFFIXES:
+            expected = f"a name ending in {', '.join(SUFFIXES)}"
+            raise ConfigError("--out has no format", expected=expected, found=str(self.out))
+        idle = {"text_columns", "encoder", "batch_tokens"} if self.of_cache else {"split"}
+        idle |= {"text_columns"} if self.texts else set()
+        idle |= {"out"} if self.of_texts else set()
         for field in fields(self):
             if field.name in idle and getattr(self, field.name) != field.default:
-                option = option_of(field.name.replace("text_columns", "text_column"))
+                option = option_of(field.name.replace("columns", "column"))
                 raise ConfigError(f"{option} plays no part here", hint=f"leave out {option}")
 
     @property
@@ -103,16 +85,6 @@ class PredictConfig:
         return not self.texts and self.file is None
 
     @property
-    def of_stdin(self) -> bool:
-        """Whether they come by stdin."""
-        return self.texts == (STDIN,)
-
-    @property
     def of_texts(self) -> bool:
         """Whether they stand on the command line."""
-        return bool(self.texts) and not self.of_stdin
-
-    @property
-    def of_lines(self) -> bool:
-        """Whether they are the lines of stdin."""
-        return self.of_stdin and self.format in (None, FORMATS[0])
+        return bool(self.texts) and self.texts != (STDIN,)

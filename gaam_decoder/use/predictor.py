@@ -80,14 +80,12 @@ class Predictions:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Self], class_names: Sequence[str]) -> Self:
+    def joined(cls, parts: Iterable[Self], class_names: Sequence[str]) -> Self:
         """Rows of several, one behind the other."""
         none_NC = np.empty((0, len(class_names)))
-        return cls(
-            probabilities_NC=np.concatenate([none_NC, *(part.probabilities_NC for part in parts)]),
-            agreement_N=np.concatenate([none_NC[:, 0], *(part.agreement_N for part in parts)]),
-            class_names=tuple(class_names),
-        )
+        found = [(none_NC, none_NC[:, 0]), *((p.probabilities_NC, p.agreement_N) for p in parts)]
+        p_NC, agreement_N = (np.concatenate(one) for one in zip(*found, strict=True))
+        return cls(probabilities_NC=p_NC, agreement_N=agreement_N, class_names=tuple(class_names))
 
     def __len__(self) -> int:
         """N."""
@@ -103,10 +101,25 @@ class Predictions:
         """Its name, of every row."""
         return [self.class_names[number] for number in self.predicted_N.tolist()]
 
-    def top(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Numbers and probabilities of the most probable classes, (N, K) each, in order."""
-        order_NC = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :count]
-        return order_NC, np.take_along_axis(self.probabilities_NC, order_NC, -1)
+    def rows(self, top: int = 1) -> list[dict[str, Any]]:
+        """Of every row what ``result_names`` says."""
+        order_NK = np.argsort(-self.probabilities_NC, axis=-1, kind="stable")[:, :top]
+        p_NK = np.take_along_axis(self.probabilities_NC, order_NK, -1)
+        names = result_names(top)
+        found = []
+        for numbers, likely, agreement in zip(
+            order_NK.tolist(), p_NK.tolist(), self.agreement_N.tolist(), strict=True
+        ):
+            named = [(self.class_names[n], p) for n, p in zip(numbers, likely, strict=True)]
+            values = [*named[0], agreement, *(value for pair in named[1:] for value in pair)]
+            found.append(dict(zip(names, values, strict=True)))
+        return found
+
+
+def result_names(top: int) -> list[str]:
+    """predicted, probability, agreement, predicted_2, probability_2, ... up to ``top``."""
+    more = [f"{name}_{k}" for k in range(2, top + 1) for name in ("predicted", "probability")]
+    return ["predicted", "probability", "agreement", *more]
 
 
 class Predictor:
@@ -119,6 +132,7 @@ class Predictor:
         class_names: in the order of the columns of probabilities.
         seeds: whose decoders are averaged.
         temperatures: by which the logits of each are divided; empty: by none.
+        encoding: how rows are encoded; None where others made the states.
     """
 
     def __init__(
@@ -128,9 +142,8 @@ class Predictor:
         encoding: Encoding,
         *,
         temperatures: Sequence[float] = (),
-        encoder: str | None = None,
         device: str = "auto",
-        batch_tokens: int | None = None,
+        **opens: Any,
     ) -> None:
         """Use ``gaam_decoder.load``."""
         self.class_names = config.class_names
@@ -138,28 +151,13 @@ class Predictor:
         self.temperatures = tuple(temperatures)
         self.pooling = config.pooling
         self.encoding = None if encoding.imported else encoding
-        """How rows are encoded; None where others made the states."""
         self._device = devices.resolve_device(device)
         self._ensemble = ensemble.to(self._device)
         self._layers = list(config.layers)
         self._shape = config.num_layers, config.hidden_size
-        self._opens: dict[str, Any] = {
-            "encoder": encoder,
-            "device": device,
-            "batch_tokens": batch_tokens,
-        }
-        self._encoding = encoding
+        self._encoding, self._opens = encoding, {"device": device, **opens}
         self._opened: RowEncoder | None = None
         self._opening = threading.Lock()
-
-    @property
-    def _rows(self) -> RowEncoder:
-        from gaam_cache.encode import RowEncoder
-
-        with self._opening:
-            if self._opened is None:
-                self._opened = RowEncoder.open(self._encoding, **self._opens)
-            return self._opened
 
     def predict(self, rows: Sequence[str]) -> list[str]:
         """The name of the most probable class of every row; see ``predictions``."""
@@ -183,7 +181,7 @@ class Predictor:
         if isinstance(rows, str):
             raise ConfigError("rows are a list", expected="[text, ...]", found="one string")
         chunks = (rows[at : at + CHUNK_ROWS] for at in range(0, len(rows), CHUNK_ROWS))
-        return Predictions.joined(list(self.stream(chunks, origin=origin)), self.class_names)
+        return Predictions.joined(self.stream(chunks, origin=origin), self.class_names)
 
     def stream(
         self, chunks: Iterable[Sequence[str] | Placed], *, origin: str = ORIGIN
@@ -196,19 +194,23 @@ class Predictor:
             chunks: of some 2,048 rows each; in smaller ones more positions are padding.
             origin: what to call where the rows are from, in messages.
         """
-        from gaam_cache.encode import Placed
+        from gaam_cache.encode import Placed, RowEncoder
 
-        waiting: deque[Sequence[str]] = deque()
+        with self._opening:
+            if self._opened is None:
+                self._opened = RowEncoder.open(self._encoding, **self._opens)
+
+        waiting = deque[Sequence[str]]()
 
         def placed() -> Iterator[Placed]:
             row = 0
             for chunk in chunks:
                 one = Placed.of(chunk, row)
+                row += len(one)
                 waiting.append(one.places)
                 yield one
-                row += len(one)
 
-        for states_NLD in self._rows.stream(placed(), pooling=self.pooling, origin=origin):
+        for states_NLD in self._opened.stream(placed(), pooling=self.pooling, origin=origin):
             places = [f"{origin}, {place}" for place in waiting.popleft()]
             yield self._predicted(states_NLD, places)
 
@@ -253,9 +255,10 @@ class Predictor:
         numbers = x_NLD[0].numel() * len(self.seeds) if len(x_NLD) else 1
         most = CPU_BATCH_SIZE if self._device.type == "cpu" else EVAL_BATCH_SIZE
         size = min(most, rows_at_once(self._device.type, numbers))
-        parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in x_NLD.split(size)]
         none_SNC = np.empty((len(self.seeds), 0, len(self.class_names)), np.float32)
-        logits_SNC = np.concatenate([none_SNC, *parts], axis=1) if len(x_NLD) else none_SNC
+        batches = x_NLD.split(size) if len(x_NLD) else []
+        parts = [self._ensemble(x.to(self._device)).cpu().numpy() for x in batches]
+        logits_SNC = np.concatenate([none_SNC, *parts], axis=1)
         return Predictions.of(
             logits_SNC, self.class_names, temperatures=self.temperatures, places=places
         )

@@ -33,9 +33,9 @@ from gaam_decoder.decoder import DecoderSpec
 from gaam_decoder.recipe import Recipe
 from gaam_decoder.specs import Spec, build
 from gaam_decoder.training.arithmetic.engine import Engine, choose_engine
+from gaam_decoder.training.data import Subset, TrainData
+from gaam_decoder.training.grid import recipes
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.items import recipes
-from gaam_decoder.training.rows.data import Subset, TrainData
 from tests.benchmarks._machine import (
     describe,
     matrix_product_flops,

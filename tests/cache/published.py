@@ -25,8 +25,8 @@ from gaam_cache.store.plan import (
 from gaam_cache.store.shard import (
     build_image,
     column_key,
+    planned_receipt,
     publish,
-    read_receipt,
     receipt_path,
     shard_attributes,
 )
@@ -142,7 +142,7 @@ def write_many(root: Path, shards: int) -> None:
     """As ``write_cache`` does with shards of two rows, but for the steps that survive a crash."""
     write_cache(root, {"train": 2 * shards}, 2, 2, number_everywhere, shard_rows=2, first=1)
     plan = read_plan(root)
-    model = read_receipt(root, "train-00000")
+    model = planned_receipt(root, plan, next(plan.shards()))
     for shard in islice(plan.shards(), 1, None):
         image, _ = build_image(
             arrays_of(shard, number_everywhere(shard)), shard_attributes(plan, shard)

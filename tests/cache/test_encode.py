@@ -355,16 +355,7 @@ def test_an_encoding_is_what_it_was_or_is_refused(config: ExtractConfig, tmp_pat
     write_csv(tmp_path / "t" / "train.csv", [("a", "goal"), ("b", "bank")])
     value = Encoding.of(extract(config).plan).to_dict()
     assert Encoding.from_dict(value).to_dict() == value
-    wrong: list[Any] = [None, [], {}, 1, "x", value | {"more": 1}]
-    for name in value:
-        wrong += [value | {name: bad} for bad in (None, 1.5, "?", [], {}, [1], {"a": 1}, -1, True)
-                  if not (name == "decoders" and type(bad) is dict)]  # fmt: skip
-        wrong.append({key: one for key, one in value.items() if key != name})
-    for part in ("encoder", "identity", "rows"):
-        for name in ("batching", "name", "pooling", "max_length", "dtype", "splits"):
-            if name in value[part]:
-                rest = {key: one for key, one in value[part].items() if key != name}
-                wrong += [value | {part: rest}, value | {part: rest | {name: 7.5}}]
-    for one in wrong:
+    less = [{key: one for key, one in value.items() if key != name} for name in value]
+    for one in (None, [], {}, 1, "x", value | {"more": 1}, *less):
         with pytest.raises(ValueError):  # noqa: PT011 whatever it says
             Encoding.from_dict(one)

@@ -19,8 +19,7 @@ import pytest
 
 from gaam_cache.inspect import is_cache
 from tests.cache.encoders.audio import sounds, spoken
-from tests.cache.hub.hub_server import folder_content
-from tests.cache.hub.hub_writes import WritableHub
+from tests.cache.hub.hub_server import Hub, folder_content
 from tests.conftest import Outcome, build_encoder, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]
@@ -171,7 +170,7 @@ def test_it_asks_before_it_sends(
         def readline(self) -> str:
             return answer
 
-    with WritableHub() as hub:
+    with Hub() as hub:
         hub.is_spoken_to(monkeypatch)
         monkeypatch.setattr(sys, "stdin", Terminal())
         outcome = gaam("export", tiny_cache, tmp_path / "o", "--push", "someone/states", "-q")

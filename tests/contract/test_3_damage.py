@@ -52,15 +52,15 @@ FILES = {
     "receipt": ("cache/shards/train-00000.json", "cache/shards/train-00001.json", READ_A_CACHE),
     "shard": ("cache/shards/train-00000-*.h5", "cache/shards/train-00001-*.h5", READ_A_CACHE),
     "test shard": ("cache/shards/test-*.h5", "other/shards/test-*.h5", "train export plant ablate"),
-    "run.json": ("runs/gaam-*/run.json", "runs/laplace-*/run.json",
+    "run.json": ("runs/gaam*/run.json", "runs/laplace*/run.json",
                  "inspect train report page report-scaled predict predict-texts predict-scaled "
                  "export ablate"),
-    "log.jsonl": ("runs/gaam-*/log.jsonl", "runs/laplace-*/log.jsonl", "page"),
-    "weights.safetensors": ("runs/gaam-*/weights*", "runs/laplace-*/weights*",
+    "log.jsonl": ("runs/gaam*/log.jsonl", "runs/laplace*/log.jsonl", "page"),
+    "weights.safetensors": ("runs/gaam*/weights*", "runs/laplace*/weights*",
                             "predict predict-texts predict-scaled export"),
-    "test.safetensors": ("runs/gaam-*/test*", "runs/laplace-*/test*",
+    "test.safetensors": ("runs/gaam*/test*", "runs/laplace*/test*",
                          "train report page report-scaled ablate"),
-    "validation.safetensors": ("runs/gaam-*/validation*", "runs/laplace-*/validation*",
+    "validation.safetensors": ("runs/gaam*/validation*", "runs/laplace*/validation*",
                                "report-scaled predict-scaled"),
 }  # fmt: skip
 """Of each kind one, another of its kind, and who computes with it."""
@@ -75,7 +75,7 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "predict": ("predict", RUN, "--cache", CACHE, "--split", "train"),
         "export": ("export", CACHE, OUT),
         "plant": ("plant", OUT, "--from", CACHE, "--rows", 80),
-        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, "--attn", "gaam", *CPU),
     },
     "runs": {
         "verify": ("verify", RUNS, "--json"),
@@ -88,7 +88,7 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "predict-texts": ("predict", RUN, "goal bank", "star", *CPU),
         "predict-scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
         "export": ("export", RUN, OUT),
-        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, "--attn", "gaam", *CPU),
     },
 }
 
@@ -107,7 +107,7 @@ def sound(
 
 def said(command: tuple[object, ...]) -> tuple[Outcome, Any]:
     """What a command leaves, and of that what it says and makes, but for times."""
-    mine, before = str(next(Path("runs").glob("gaam-*"))), set(Path("runs").iterdir())
+    mine, before = str(next(Path("runs").glob("gaam*"))), set(Path("runs").iterdir())
     outcome = run(*(mine if word == RUN else word for word in command))
     try:
         told = timeless(json.loads(outcome.out))
@@ -126,7 +126,7 @@ def test_whatever_is_damaged_is_refused_or_makes_no_difference(
 ) -> None:
     names = {file.name for file in sound.glob("runs/*/*")} - FILES.keys()
     for name in [kind] if kind in FILES else names:
-        usual = f"runs/gaam-*/{name}", f"runs/laplace-*/{name}", ""
+        usual = f"runs/gaam*/{name}", f"runs/laplace*/{name}", ""
         mine, other, readers = FILES.get(name, usual)
         commands = COMMANDS["runs" if mine.startswith("runs") else "cache"]
         must = {"verify", *readers.split()}

@@ -177,7 +177,7 @@ def test_threads_are_answered_as_one_after_another(
     What is asked is opened anew, so that the threads open its encoders; a file is predicted beside.
     """
     given = [text for _, text in random_rows(25, 7)]
-    both = [next(runs.glob(f"{name}-*")) for name in ("gaam", "mha")]
+    both = [next(runs.glob(f"{name}*")) for name in ("gaam", "mha")]
     gaam_decoder.export_run(both[1], tmp_path / "decoder")
     about: list[list[Callable[[], Any]]] = [
         [partial(load, both[1])],

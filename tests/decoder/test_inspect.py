@@ -15,8 +15,8 @@ from gaam_cache.engines._claims import Claims, this_process
 from gaam_cache.errors import NotFoundError
 from gaam_decoder import TrainConfig
 from gaam_decoder.inspect import inspect
-from gaam_decoder.runs import unfinished as checkpoint
 from gaam_decoder.runs.folders import CLAIM_FOLDER
+from gaam_decoder.training import checkpoint
 
 DEAD = 2**22 + 1
 """No process has this number."""
@@ -94,8 +94,8 @@ def test_who_is_at_work_and_what_is_damaged_is_told(config: TrainConfig) -> None
     gaam_decoder.train(config)
     found = inspect(config.runs)
     assert (found.complete, found.damage, len(found.to_dict()["runs"])) == (True, [], 2)
-    run = next(config.runs.glob("gaam-*"))
-    assert inspect(run).to_dict()["attention"] == "gaam"
+    run = next(config.runs.glob("gaam*"))
+    assert inspect(run).to_dict()["attention"] == "gaam:heads=2"
     (run / "run.json").unlink()
     found = inspect(config.runs)
     assert [Path(one["path"]) for one in found.damage] == [run]

@@ -14,8 +14,8 @@ import torch
 import gaam_decoder
 from gaam_cache.cache import ShardedArray, open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.training.rows import data, features
-from gaam_decoder.training.rows.features import Features
+from gaam_decoder.training import data, features
+from gaam_decoder.training.features import Features
 from tests.gpu.conftest import on
 from tests.gpu.test_copies import keep_busy
 

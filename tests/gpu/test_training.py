@@ -23,11 +23,11 @@ from gaam_cache.errors import ConfigError, ShortOfMemoryError
 from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.attention.gaam import GAAM
 from gaam_decoder.decoder import build_decoder
-from gaam_decoder.runs.unfinished import Checkpoint
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
+from gaam_decoder.training.checkpoint import Checkpoint
 from gaam_decoder.training.group import EVAL_BYTES, Group
-from gaam_decoder.training.room import room_for
+from gaam_decoder.training.memory import enough_memory
 from tests.decoder.training.test_group import (
     EAGER,
     VARIANTS,
@@ -240,7 +240,7 @@ class TestGpuAlone:
         free = torch.cuda.mem_get_info(gpu)[0]
         with (
             pytest.raises(ShortOfMemoryError, match="--set seed-batch=2"),
-            room_for(recipe("gaam", "linear"), [0, 1, 2, 3], str(gpu)),
+            enough_memory(recipe("gaam", "linear"), [0, 1, 2, 3], str(gpu)),
         ):
             torch.empty(2 * free, dtype=torch.uint8, device=gpu)
         assert torch.cuda.mem_get_info(gpu)[0] >= free // 2

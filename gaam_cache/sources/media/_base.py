@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from abc import ABC, abstractmethod
+import threading
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
@@ -25,13 +27,14 @@ HEAD_BYTES = 64
 """That say of which kind a file is."""
 AHEAD = 4
 """Files for every thread that are decoded and not yet asked for."""
+STORED = "gaam-rows-"
 _STORES: list[Any] = []
 """Temporary files of what tables hold themselves; they go with the process."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Blob:
-    """Bytes that are read when they are needed, and are then what they were at first."""
+class Item:
+    """One input: bytes that are read when they are needed, and are then what they were at first."""
 
     name: str
     """As the data set has it: a path, or a row of a table."""
@@ -43,27 +46,26 @@ class Blob:
     @property
     def where(self) -> str:
         """For messages."""
-        return (
-            self.name if self.offset or self.path.name.startswith("gaam-rows-") else str(self.path)
-        )
+        return self.name if self.path.name.startswith(STORED) else str(self.path)
 
-    def read(self) -> bytes:
-        """All of it.
+    @property
+    def identity(self) -> bytes:
+        """What it is made of: the digest of its bytes, and which part of them it is."""
+        return bytes.fromhex(self.sha256)
+
+    def content(self) -> bytes:
+        """All of its bytes.
 
         Raises:
-            DataError: it cannot be read, or is not what it was when its rows were read.
+            DataError: they are gone, or not what they were when the rows were read.
         """
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                content = file.read(self.size)
-        except OSError as error:
-            raise DataError(
-                "a file of the data set cannot be read", found=str(error), where=self.where
-            ) from error
+        content = b""
+        with suppress(OSError), self.path.open("rb") as file:
+            file.seek(self.offset)
+            content = file.read(self.size)
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise DataError(
-                "a file of the data set was changed while it was in use",
+                "a file of the data set was changed or removed while it was in use",
                 expected=f"SHA-256 {self.sha256:.12}...",
                 where=self.where,
                 hint="run the same again when whoever writes it is done",
@@ -71,50 +73,16 @@ class Blob:
         return content
 
 
-class Item(Protocol):
-    """One input."""
-
-    @property
-    def blob(self) -> Blob:
-        """Its bytes."""
-
-    @property
-    def identity(self) -> bytes:
-        """What it is made of: the digest of its bytes, and which part of them it is."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Media(Rows):
-    """Rows whose inputs, an ``Item`` each, are decoded when they are needed."""
+    """Rows whose inputs, an ``Item`` each, are decoded when they are needed.
 
-    def contents(self) -> Iterator[bytes]:
-        """Of every input a digest that covers all of its bytes, and which part of them it is."""
-        return (item.identity for item in self.inputs)
+    A kind of files is a class of these, in a file that is called as the kind.
+    """
 
-    def excerpt(self, row: int) -> str:
-        """Where an input lies; the beginning is cut off where that is long."""
-        where = self.inputs[row].blob.where
-        return excerpt(where if len(where) <= LONGEST_WORD else f"...{where[3 - LONGEST_WORD :]}")
-
-    def decoders(self) -> dict[str, str]:
-        """Those of its kind of files."""
-        found: dict[str, str] = plugins.load(MEDIA, self.kind, kind="kind of files").versions()
-        return found
-
-
-class Medium(ABC):
-    """A kind of inputs that lie in files; the file that defines it is called as its kind."""
-
-    rows: ClassVar[type[Media]]
-    """What its rows are."""
     suffixes: ClassVar[frozenset[str]]
     """Of the files that are looked for in folders, in lower case, with the dot; what a file holds
     is told by its content."""
-
-    @classmethod
-    def versions(cls) -> dict[str, str]:
-        """What decodes, and in which version: another one may make other numbers."""
-        return {}
 
     @classmethod
     @abstractmethod
@@ -123,21 +91,30 @@ class Medium(ABC):
 
     @classmethod
     @abstractmethod
-    def items(cls, blob: Blob, content: bytes, config: ExtractConfig) -> Sequence[Item]:
+    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[Item]:
         """Decode a file, so that nothing is found wrong later, and say of what rows it is made.
 
         Raises:
             DataError: it is empty, damaged, or of another kind.
         """
 
+    def contents(self) -> Iterator[bytes]:
+        """Of every input a digest that covers all of its bytes, and which part of them it is."""
+        return (item.identity for item in self.inputs)
 
-def media() -> dict[str, type[Medium]]:
+    def excerpt(self, row: int) -> str:
+        """Where an input lies; the beginning is cut off where that is long."""
+        where = self.inputs[row].where
+        return excerpt(where if len(where) <= LONGEST_WORD else f"...{where[3 - LONGEST_WORD :]}")
+
+
+def media() -> dict[str, type[Media]]:
     """All kinds of files that there are."""
     return {name: plugins.load(MEDIA, name, kind="kind of files") for name in plugins.names(MEDIA)}
 
 
-class Looker:
-    """Looks at the files that records name or hold; their content says their kind.
+class Files:
+    """Reads the files that records name or hold; their content says their kind.
 
     Args:
         folder: paths are relative to it.
@@ -145,115 +122,93 @@ class Looker:
         anywhere: whether they may lie outside of it.
     """
 
+    kind: Any = None
+    """The class that holds what was found: all files are of one kind."""
+
     def __init__(self, folder: Path, config: ExtractConfig, *, anywhere: bool = False) -> None:
         self._folder = folder.absolute()
         self._anywhere = anywhere or config.allow_outside
         self._config = config
         self._media = media()
-        self._medium: type[Medium] | None = None
         self._store: Any = None
+        self._storing = threading.Lock()
 
-    @property
-    def rows(self) -> type[Media]:
-        """What holds what was found."""
-        return Media if self._medium is None else self._medium.rows
-
-    def look(
+    def read(
         self, records: Iterable[Record], columns: Sequence[str]
-    ) -> Iterator[tuple[str, Any, Sequence[Item] | DataError]]:
+    ) -> Iterator[tuple[str, Any, Sequence[Any] | DataError]]:
         """Every record with the inputs that it names, in order; several threads decode them."""
         threads = max(1, len(cores()) // workers_here())
-        waiting: deque[tuple[str, Any, Future[Any]]] = deque()
-        with ThreadPoolExecutor(threads, "look") as pool:
-            try:
-                for place, record in records:
-                    named: Any = record
-                    if not isinstance(record, DataError):
-                        named = self._named(record[columns[0]], place)
-                        if isinstance(named, Blob):  # which need no second place
-                            record = {**record, columns[0]: None}
-                    waiting.append((place, record, pool.submit(self._look, named)))
-                    if len(waiting) >= AHEAD * threads:
-                        yield self._next(*waiting.popleft())
-                while waiting:
-                    yield self._next(*waiting.popleft())
-            finally:
-                pool.shutdown(cancel_futures=True)
+        left, waiting = iter(records), deque[tuple[str, Any, Future[Any]]]()
+        with ThreadPoolExecutor(threads, "decode") as pool:
+            while True:
+                while len(waiting) < AHEAD * threads and (one := next(left, None)):
+                    waiting.append((*one, pool.submit(self._inputs, *one, columns[0])))
+                if not waiting:
+                    return
+                place, record, found = waiting.popleft()
+                kind, items = found.result()
+                self.kind = self.kind or kind
+                if kind not in (None, self.kind):
+                    what = "a file is of another kind than the first"
+                    expected, other = f"a {self.kind.noun}", f"a {kind.noun}"
+                    items = DataError(what, expected=expected, found=other)
+                yield place, record, items
 
-    def _next(
-        self, place: str, record: Any, future: Future[Any]
-    ) -> tuple[str, Any, Sequence[Item] | DataError]:
-        medium, items = future.result()
-        self._medium = self._medium or medium
-        if medium not in (None, self._medium):
-            items = DataError(
-                "a file is of another kind than the first",
-                expected=f"a {self.rows.noun}",
-                found=f"a {medium.rows.noun}",
-            )
-        return place, record, items
-
-    def _named(self, cell: Any, place: str) -> Blob | str | DataError | None:
-        """What a cell holds: bytes that are kept, or a path; None where that is nothing."""
+    def _inputs(
+        self, place: str, record: Any, column: str
+    ) -> tuple[Any, Sequence[Item] | DataError]:
+        """The kind of a file, and what is in it; nothing where none is named."""
+        if isinstance(record, DataError):
+            return None, record
+        cell = record[column]
         if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
             cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
-        if isinstance(cell, bytes):
-            return self._stored(cell, place) if cell else None
-        if cell is None or (isinstance(cell, str) and not cell.strip()):
-            return None
-        if isinstance(cell, str):
-            return cell
-        found = f"{excerpt(cell)} ({type(cell).__name__})"
-        return DataError("a cell names no file", expected="a path", found=found)
-
-    def _stored(self, content: bytes, place: str) -> Blob:
-        if self._store is None:
-            self._store = tempfile.NamedTemporaryFile(prefix="gaam-rows-")  # noqa: SIM115
-            _STORES.append(self._store)
-        offset = self._store.tell()
-        self._store.write(content)
-        self._store.flush()
-        digest = hashlib.sha256(content).hexdigest()
-        path = Path(self._store.name)
-        return Blob(name=place, path=path, offset=offset, size=len(content), sha256=digest)
-
-    def _look(
-        self, named: Blob | str | DataError | None
-    ) -> tuple[type[Medium] | None, Sequence[Item] | DataError]:
-        if named is None or isinstance(named, DataError):
-            return None, named or ()
+        if not cell or (isinstance(cell, str) and not cell.strip()):
+            return None, ()
         try:
-            if isinstance(named, Blob):
-                blob, content = named, named.read()
+            if not isinstance(cell, str | bytes):
+                found = f"{excerpt(cell)} ({type(cell).__name__})"
+                raise DataError("a cell names no file", expected="a path", found=found)
+            if isinstance(cell, bytes):
+                content, file = cell, self._stored(cell, place)
             else:
-                path = self._path(named)
-                content = path.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                blob = Blob(name=named, path=path, size=len(content), sha256=digest)
+                content, file = self._named(cell)
             head = content[:HEAD_BYTES]
-            medium = next((one for one in self._media.values() if one.claims(head)), None)
-            if medium is None:
+            kind = next((one for one in self._media.values() if one.claims(head)), None)
+            if kind is None:
+                begin = head[:12].hex(" ") or "nothing"
                 raise DataError(
                     "a file is of no kind that can be read",
                     expected=f"one of: {', '.join(self._media)}",
-                    found=f"{blob.size:,} bytes that begin with {head[:12].hex(' ') or 'nothing'}",
+                    found=f"{len(content):,} bytes that begin with {begin}",
                 )
-            return medium, medium.items(blob, content, self._config)
+            file |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            return kind, kind.items(content, self._config, **file)
         except DataError as error:
-            error.details.setdefault("found", excerpt(str(getattr(named, "name", named))))
+            error.details.setdefault("found", excerpt(cell if isinstance(cell, str) else place))
             return None, error
         except (OSError, ValueError) as error:
             expected = f"a path relative to {self._folder}"
             return None, DataError("a file cannot be read", expected=expected, found=str(error))
 
-    def _path(self, named: str) -> Path:
-        path = self._folder / named
+    def _named(self, cell: str) -> tuple[bytes, dict[str, Any]]:
+        path = self._folder / cell
         real = Path(os.path.realpath(path, strict=True))
         if not self._anywhere and not real.is_relative_to(os.path.realpath(self._folder)):
             raise DataError(
                 "a file lies outside of the folder of the data set",
                 expected=f"a path relative to {self._folder}, which stays in it",
-                found=excerpt(named),
+                found=excerpt(cell),
                 hint="if the data set is to be trusted: --set allow-outside=true",
             )
-        return path
+        return path.read_bytes(), {"name": cell, "path": path}
+
+    def _stored(self, content: bytes, place: str) -> dict[str, Any]:
+        with self._storing:
+            if self._store is None:
+                self._store = tempfile.NamedTemporaryFile(prefix=STORED)  # noqa: SIM115
+                _STORES.append(self._store)
+            offset = self._store.tell()
+            self._store.write(content)
+            self._store.flush()
+        return {"name": place, "path": Path(self._store.name), "offset": offset}

@@ -15,7 +15,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.config_checks import PUBLISHED_SECONDS
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import install
-from gaam_cache.sources.media._base import Blob, Media, Medium
+from gaam_cache.sources.media._base import Item, Media
 
 RULES = "mono by the mean"
 """What we make of what libsndfile reads; to be changed with it, for it decides numbers."""
@@ -26,10 +26,9 @@ STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Sound:
+class _Sound(Item):
     """All of a file, or a piece of it."""
 
-    blob: Blob
     rate: int
     """Of the file, in Hz."""
     start: int
@@ -48,7 +47,7 @@ class _Sound:
     def identity(self) -> bytes:
         """The digest of the file, and which samples of it where that is not all."""
         part = "" if self.frames == self.whole else f"{self.start}-{self.stop}"
-        return bytes.fromhex(self.blob.sha256) + part.encode()
+        return bytes.fromhex(self.sha256) + part.encode()
 
     def samples(self) -> NDArray[np.float32]:
         """Decoded: float32 (frames,), the mean of all channels.
@@ -58,24 +57,23 @@ class _Sound:
             ConfigError: what decodes sounds is not installed.
         """
         if self.frames == self.whole:
-            return _decoded(self.blob.read(), self.blob.where)[1]
-        return _decoded_file(self.blob)[self.start : self.stop]
+            return _decoded(self.content(), self.where)[1]
+        # of a file of which pieces are rows, these follow one another
+        file = Item(
+            name=self.name, path=self.path, offset=self.offset, size=self.size, sha256=self.sha256
+        )
+        return _decoded_file(file)[self.start : self.stop]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Sounds(Media):
-    kind: ClassVar[str] = "audio"
-    noun: ClassVar[str] = "sound"
-
-
-class Audio(Medium):
+class Audio(Media):
     """Sounds. Of several channels the mean is heard.
 
     libsndfile says what is damaged as far as it sees it: what a file of PCM has lost at its end
     nobody can see.
     """
 
-    rows: ClassVar[type[Media]] = _Sounds
+    kind: ClassVar[str] = "audio"
+    noun: ClassVar[str] = "sound"
     suffixes: ClassVar[frozenset[str]] = frozenset(
         {".wav", ".wave", ".rf64", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".mp2"}
         | {".aif", ".aiff", ".aifc", ".au", ".snd", ".caf"}
@@ -88,18 +86,18 @@ class Audio(Medium):
         return mpeg or (head.startswith(STARTS) and head[8:12] != b"WEBP")
 
     @classmethod
-    def items(cls, blob: Blob, content: bytes, config: ExtractConfig) -> Sequence[_Sound]:
+    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Sound]:
         """All of a sound, its beginning, or its pieces, as the configuration says."""
-        rate, x_T = _decoded(content, blob.where)
+        rate, x_T = _decoded(content, Item(**file).where)
         seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
         return [
-            _Sound(blob=blob, rate=rate, start=start, stop=stop, whole=len(x_T))
+            _Sound(**file, rate=rate, start=start, stop=stop, whole=len(x_T))
             for start, stop in _parts(len(x_T), rate, seconds, split=config.clip_mode == "split")
         ]
 
     @classmethod
-    def versions(cls) -> dict[str, str]:
-        """Of what decodes sounds: soundfile and libsndfile."""
+    def decoders(cls) -> dict[str, str]:
+        """Soundfile and libsndfile."""
         module = _soundfile()
         return {
             "gaam": RULES,
@@ -147,9 +145,8 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
 
 
 @lru_cache(maxsize=2)
-def _decoded_file(blob: Blob) -> NDArray[np.float32]:
-    """Of a file of which pieces are rows: these follow one another."""
-    return _decoded(blob.read(), blob.where)[1]
+def _decoded_file(file: Item) -> NDArray[np.float32]:
+    return _decoded(file.content(), file.where)[1]
 
 
 def _parts(frames: int, rate: int, seconds: float | None, *, split: bool) -> list[tuple[int, int]]:

@@ -14,40 +14,27 @@ from numpy.typing import NDArray
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.messages import install
-from gaam_cache.sources.media._base import Blob, Media, Medium
+from gaam_cache.sources.media._base import Item, Media
 
 RULES = "upright, on white, the upper 8 of 16 bits"
 """What we make of what Pillow reads; to be changed with it, for it decides numbers."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "MPO")
 """Nothing else is tried, such as what would start another program."""
-STARTS: tuple[bytes, ...] = (
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"GIF8",
-    b"BM",
-    b"II*\0",
-    b"MM\0*",
-    b"II+\0",
-    b"MM\0+",
+STARTS = (
+    *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    *(b"P%d" % number for number in range(1, 7)),
 )
-STARTS += tuple(b"P%d" % number for number in range(1, 7))
 MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"})
 """Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Picture:
+class _Picture(Item):
     """A picture."""
 
-    blob: Blob
     width: int
     """In pixels, when it is held upright."""
     height: int
-
-    @property
-    def identity(self) -> bytes:
-        """The digest of the file."""
-        return bytes.fromhex(self.blob.sha256)
 
     def pixels(self) -> NDArray[np.uint8]:
         """What is seen: shape (height, width, 3), RGB.
@@ -55,16 +42,10 @@ class _Picture:
         Raises:
             DataError: the file was changed, or cannot be decoded.
         """
-        return _decoded(self.blob.read(), self.blob.where)
+        return _decoded(self.content(), self.where)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Pictures(Media):
-    kind: ClassVar[str] = "vision"
-    noun: ClassVar[str] = "picture"
-
-
-class Vision(Medium):
+class Vision(Media):
     """Pictures.
 
     A picture is what is seen of it: 8 bits of red, green and blue, turned upright as its EXIF
@@ -75,7 +56,8 @@ class Vision(Medium):
     meant to be. So are animations and files of several pages.
     """
 
-    rows: ClassVar[type[Media]] = _Pictures
+    kind: ClassVar[str] = "vision"
+    noun: ClassVar[str] = "picture"
     suffixes: ClassVar[frozenset[str]] = frozenset(
         {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".webp", ".bmp", ".tif", ".tiff"}
         | {".ppm", ".pgm", ".pbm", ".pnm"}
@@ -87,14 +69,14 @@ class Vision(Medium):
         return head.startswith(STARTS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
     @classmethod
-    def items(cls, blob: Blob, content: bytes, config: ExtractConfig) -> Sequence[_Picture]:  # noqa: ARG003
+    def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Picture]:  # noqa: ARG003
         """One picture."""
-        height, width, _ = _decoded(content, blob.where).shape
-        return [_Picture(blob=blob, width=width, height=height)]
+        height, width, _ = _decoded(content, Item(**file).where).shape
+        return [_Picture(**file, width=width, height=height)]
 
     @classmethod
-    def versions(cls) -> dict[str, str]:
-        """Of what makes pixels of bytes, where there is more than one right way to do it."""
+    def decoders(cls) -> dict[str, str]:
+        """Pillow, and its decoders where there is more than one right way to make pixels."""
         _pillow()
         from PIL import features
 

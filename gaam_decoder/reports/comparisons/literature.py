@@ -75,8 +75,7 @@ def dataset_of(about: dict[str, Any]) -> dict[str, Any] | None:
 def published(row: Row, about: dict[str, Any]) -> Published | None:
     """What was published for the mechanism of a row on the data set of its cache."""
     dataset = dataset_of(about)
-    layers = len(row.recipe["layers"].split(",")) if row.recipe.get("layers") else about["layers"]
-    name, differs = _mechanism(row.attention, layers)
+    name, differs = _mechanism(row.attention)
     if dataset is None or name not in dataset["mechanisms"] or row.recipe.get("layers"):
         return None
     if row.on_training_rows or row.shuffled or row.drawn:
@@ -134,12 +133,12 @@ def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
     return lines
 
 
-def _mechanism(attention: str, layers: int) -> tuple[str, list[str]]:
+def _mechanism(attention: str) -> tuple[str, list[str]]:
     """Name in the published tables, and how theirs differs; '' where they have none."""
     name, _, tail = attention.partition(":")
     options = {key: value for key, _, value in (part.partition("=") for part in tail.split(","))}
     options.pop("", None)
-    given = options.get("heads", str(_default_heads(layers)))
+    given = options.get("heads", str(PUBLISHED_HEADS))  # others are spelled out
     if name == "gaam" and options.keys() <= {"heads"} and given.isdecimal():
         heads = int(given)
         if heads == 1:
@@ -158,12 +157,6 @@ def _mechanism(attention: str, layers: int) -> tuple[str, list[str]]:
     if name == "gqgaam" and init != NORMAL:
         reasons.append(f"grouped queries start Xavier-uniform here (init={NORMAL}: theirs)")
     return name, reasons
-
-
-def _default_heads(layers: int) -> int:
-    """The largest divisor up to 8 that leaves groups of two layers or more, as gaam chooses."""
-    fitting = (h for h in range(PUBLISHED_HEADS, 1, -1) if layers % h == 0 and layers // h >= 2)
-    return next(fitting, 1)
 
 
 def _plain(text: str) -> str:

@@ -71,12 +71,6 @@ class Group:
     left_out: int
     """Rows that are not as good, which are compared with nothing."""
 
-    @property
-    def smallest(self) -> float | None:
-        """Smallest corrected p: of no difference at all, over seeds and rows."""
-        tested = [pair.claim.p_holm for pair in self.pairs if pair.claim.p_holm is not None]
-        return min(tested, default=None)
-
 
 class PairFamily:
     """All pairs of a report, which are corrected for one another."""

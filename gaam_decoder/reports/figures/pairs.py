@@ -1,4 +1,4 @@
-"""Differences of all pairs as a matrix, and mean ranks on a line."""
+"""Differences of all pairs as a matrix."""
 
 from __future__ import annotations
 
@@ -56,48 +56,4 @@ def matrix(
     axes.tick_params(length=0)
     axes.set_xlabel("row minus column")
     axes.spines[["left", "bottom"]].set_visible(False)
-    return figure
-
-
-def critical_difference(
-    mean_ranks: Sequence[float], labels: Sequence[str], distance: float,
-    alike: Sequence[Sequence[int]],
-) -> Figure:  # fmt: skip
-    """Mean ranks on a line, the best at the left, and bars that join what does not differ.
-
-    Args:
-        mean_ranks: of the K mechanisms.
-        labels: their names.
-        distance: critical difference of two ranks.
-        alike: places in each group that a bar joins.
-    """
-    count = len(labels)
-    order = sorted(range(count), key=lambda place: mean_ranks[place])
-    short = distinct(labels, 20)
-    half = -(-count // 2)
-    deep = 0.35 * len(alike) + 0.5
-    figure = new_figure(0.7 + 0.2 * (half + deep))
-    axes = figure.add_subplot()
-    axes.plot([1, count], [0, 0], color=PALETTE["ink"], lw=0.8)
-    for tick in range(1, count + 1):
-        axes.plot([tick, tick], [0, 0.2], color=PALETTE["ink"], lw=0.8)
-        axes.text(tick, 0.3, str(tick), ha="center", va="bottom")
-    axes.plot([1, 1 + distance], [1.6, 1.6], color=PALETTE["accent"], lw=2)
-    axes.text(1, 1.75, f"critical difference {distance:.2f}", ha="left", va="bottom")
-    for number, group in enumerate(alike):
-        ends = [mean_ranks[group[0]], mean_ranks[group[-1]]]
-        level = -0.35 * (number + 1.0)
-        axes.plot(ends, [level, level], color=PALETTE["accent"], lw=2.5, solid_capstyle="butt")
-    for number, place in enumerate(order):
-        left = number < half
-        below = -deep - (number if left else count - 1 - number) - 0.3
-        end = 0.8 if left else count + 0.2
-        rank = mean_ranks[place]
-        axes.plot([rank, rank, end], [0, below, below], color=PALETTE["muted"], lw=0.8)
-        side = "right" if left else "left"
-        axes.text(end + (-0.05 if left else 0.05), below, short[place], ha=side, va="center")
-    room = 0.35 * count + 0.6
-    axes.set_xlim(0.8 - room, count + 0.2 + room)
-    axes.set_ylim(-deep - half - 0.2, 2.7)
-    axes.set_axis_off()
     return figure

@@ -66,7 +66,7 @@ def _section(table: Table, number: int, detailed: int) -> Iterator[str]:
         by_kind.setdefault(picture.kind, []).append(figure(picture, f"{key}p{count}"))
     yield f'<section aria-labelledby="{key}"><h2 id="{key}">{escape(table.title())}</h2>'
     if lead := conclusion(table):
-        yield f'<p class="lead">{escape(lead[0].upper() + lead[1:])}.</p>'
+        yield f'<p class="lead">{escape(lead)}.</p>'
     if table.rows:
         yield _facts(table)
     yield from (f'<p class="warn">{escape(text)}</p>' for text in warnings(table))

@@ -68,7 +68,7 @@ class Latex(Format):
     def _lines(self, table: Table) -> list[str]:
         lines = []
         if lead := conclusion(table):
-            lines += ["", rf"\noindent {_escape(lead[0].upper() + lead[1:])}."]
+            lines += ["", rf"\noindent {_escape(lead)}."]
         further = sections(table)
         of_numbers = [s for found in further for s in found.sheets if set(s.header) - set(s.words)]
         for sheet in [*sheets(table), *of_numbers]:

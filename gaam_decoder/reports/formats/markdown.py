@@ -38,7 +38,7 @@ class Markdown(Format):
     def _text(self, table: Table) -> str:
         parts = [f"**{plain(table.title())}**", ""]
         if lead := conclusion(table):
-            parts += [plain(lead[0].upper() + lead[1:]), ""]
+            parts += [plain(lead), ""]
         if table.rows:
             parts += _pipes(accuracies(table))
         if hidden := left_out(table):

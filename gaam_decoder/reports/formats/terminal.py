@@ -1,4 +1,4 @@
-"""A table for the terminal that stays whole in 80 columns."""
+"""What a person reads first: one screen of 80 columns or more."""
 
 from __future__ import annotations
 
@@ -6,26 +6,50 @@ import os
 from collections.abc import Sequence
 from typing import TextIO
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from gaam_cache.messages import brief
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes
+from gaam_cache.messages import brief, visible
+from gaam_decoder.reports.notes.claims import conclusion
+from gaam_decoder.reports.notes.notes import caused
 from gaam_decoder.reports.table import final_models, layout
 from gaam_decoder.reports.table.base import SEPARATE, Format, Table
-from gaam_decoder.reports.writing import learned_table, sheets, terminal_tables
-from gaam_decoder.reports.writing.drawn import cell, empty, fitting, of_sheet, say
+from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.table.scaled import SCALED
+from gaam_decoder.reports.writing import sheets
 from gaam_decoder.reports.writing.section import Section, sections
 
 PLAIN_WIDTH = 120
 """Width where the output is no terminal and COLUMNS does not say."""
 LEAST_WIDTH = 80
 """On a narrower screen lines wrap: in a narrower table numbers would be cut."""
+MOST_NOTES = 6
+LONGEST_NAME = 20
+LONGEST_PART = 60
+"""Characters of each line in the column of decoders, which it may fold."""
 ALIASES = ("text", "txt", "table", "console")
+COLUMNS = {
+    "sd": "sd",
+    "95% CI + rows": "95% CI",
+    "seeds": "seeds",
+    "difference": "diff",
+    "of difference": "95% CI",
+    "p Holm": "p\nHolm",
+    "verdict": "verdict",
+    "parameters (attn / total)": "params\nattn/all",
+    "s/seed": "s per\nseed",
+}
+"""Beside the score, with the header of each; intervals are over seeds and test rows."""
+DISPENSABLE = ("s/seed", "parameters (attn / total)", "p Holm", "seeds", "sd")
+"""What goes first where the screen is too narrow."""
+HOW = "95% intervals are over seeds and test rows; verdicts are corrected (Holm)"
 
 
 class Terminal(Format):
-    """Tables drawn by rich; head, options and settings stand below the name of the mechanism."""
+    """The answer, one table drawn by rich, and at most six notes that these runs caused."""
 
     def write(self, tables: Sequence[Table], stream: TextIO) -> None:
         """Write the tables; width and colour follow the stream."""
@@ -35,63 +59,144 @@ class Terminal(Format):
         for number, table in enumerate(tables):
             if number:
                 console.print()
-            self._write(table, console)
+            _write(table, console)
         if len(tables) > 1:
-            say(console, f"{len(tables)} separate tables: {SEPARATE}")
-
-    def _write(self, table: Table, console: Console) -> None:
-        say(console, table.title(), style="bold")
-        if lead := conclusion(table):
-            say(console, lead)
-        if table.rows:
-            console.print(fitting(*terminal_tables.accuracies(table), console), "")
-        if hidden := layout.left_out(table):
-            say(console, hidden)
-        for line in final_models.lines(table):
-            say(console, line)
-        compared = sheets.differences(table)
-        if compared:
-            say(console, compared.caption, style="bold")
-            console.print(fitting(*terminal_tables.differences(table, compared), console), "")
-            for claim in claims(table):
-                say(console, f"- {claim}")
-        if heads := {row.head for row in table.rows if not table.shows_head(row)}:
-            say(console, f"head: {brief(heads.pop())}")
-        for note in notes(table):
-            say(console, note)
-        _write_learned(table, console)
-        for section in sections(table):
-            _write_section(section, console)
+            _say(console, f"{len(tables)} separate tables: {SEPARATE}")
 
 
-def _write_learned(table: Table, console: Console) -> None:
-    if not any(row.learned for row in table.rows):
-        return
-    rich_table = empty([*learned_table.HEADER[:-1], "sd of\nmedians"])
-    rich_table.columns[1].justify = "left"
-    names = terminal_tables.names(table)
-    for place in table.places:
-        if lines := learned_table.cells(table.rows[place]):
-            stacked = ["\n".join(column) for column in zip(*lines, strict=True)]
-            rich_table.add_row(*map(cell, [names[place], *stacked]))
-    console.print()
-    say(console, learned_table.TITLE, style="bold")
-    console.print(rich_table, "")
-    say(console, "sd of medians: over seeds, of each seed's median")
-    for note in learned_table.notes(table.rows):
-        say(console, note)
+def _write(table: Table, console: Console) -> None:
+    _say(console, table.title(), style="bold")
+    _say(console, conclusion(table) + ".")
+    if table.rows:
+        console.print(_drawn(*_cells(table), console), "")
+    heads = {row.head for row in table.rows if not table.shows_head(row)}
+    head = f", head {brief(heads.pop())}" if heads else ""
+    how = sheets.accuracies(table).caption + head + f"; {HOW}" if table.rows else ""
+    how += SCALED if table.temperature and SCALED not in how else ""
+    how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
+    for line in filter(None, [how, layout.left_out(table), *final_models.lines(table)]):
+        _say(console, line)
+    notes = caused(table)
+    for note in notes[:MOST_NOTES]:
+        _say(console, f"- {note}")
+    further = sections(table)
+    for section in further:
+        _write_section(section, table, console)
+    more = f"{len(notes) - MOST_NOTES} more notes, " if len(notes) > MOST_NOTES else ""
+    names = ", ".join(one.name for one in further if not one.verbatim)
+    if more or names:
+        _say(console, f"more in --format html, markdown and json: {more}{names}")
+    for section in further:
+        if section.verbatim:
+            _say(console, f"{section.heading.lower()}: {section.verbatim}")
 
 
-def _write_section(section: Section, console: Console) -> None:
-    """A folded one is its first line; --format html or markdown shows all of it."""
-    if section.verbatim:
-        say(console, f"{section.heading.lower()}: {section.verbatim}")
-        return
-    say(console, f"{section.heading}: {section.lead}")
-    if section.folded:
-        return
-    for sheet in section.sheets:
-        say(console, sheet.caption, style="bold")
-        console.print(of_sheet(sheet), "")
-    for line in section.lines:
-        say(console, f"- {line}")
+def _write_section(section: Section, table: Table, console: Console) -> None:
+    """What a sweep was for, in one line, and pairs whole where they were asked for."""
+    asked = section.name == "pairs" and table.pairs and table.pairs.family.axis != "attn"
+    if asked or not section.folded:
+        _say(console, f"{section.heading}: {section.lead}")
+    for sheet in section.sheets if asked else ():
+        rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+        for name in sheet.header:
+            words = name in sheet.words
+            justify = "left" if words else "right"
+            rich_table.add_column(_text(name), justify=justify, no_wrap=not words)  # type: ignore[arg-type]
+        for line in sheet.lines:
+            rich_table.add_row(*map(_text, line))
+        _say(console, sheet.caption, style="bold")
+        console.print(rich_table, "")
+
+
+def _cells(table: Table) -> tuple[dict[str, str], list[tuple[str, dict[str, str]]]]:
+    """Headers by column, and of every row that is shown its name and cells by column."""
+    column = table.unit.column
+    shown = {column: column.replace("accuracy", "acc").replace(" ", "\n", 1), **COLUMNS}
+    compared = sheets.differences(table)
+    made = iter(compared.dicts() if compared else ())
+    lines = []
+    settings = table.settings()
+    for place, cells in zip(table.places, sheets.accuracies(table).dicts(), strict=True):
+        row = table.rows[place]
+        counts = (row.parameters["attention"], row.parameters["total"])
+        cells["parameters (attn / total)"] = "/".join(map(_short, counts))
+        if row.failed:
+            cells["seeds"] = f"{len(row.scores.seeds)}/{len(row.seeds)}"
+        if table.comparisons[place] is not None:
+            difference = next(made)
+            cells |= {k: difference[k] for k in ("difference", "p Holm", "verdict")}
+            cells["of difference"] = difference["95% CI + rows"]
+        lines.append((_label(row, table, settings[place]), cells))
+    if compared is None:
+        shown = {k: v for k, v in shown.items() if k in lines[0][1]} if lines else shown
+    return shown, lines
+
+
+def _drawn(
+    shown: dict[str, str], lines: list[tuple[str, dict[str, str]]], console: Console
+) -> RichTable:
+    """The table with as many columns as fit."""
+    shown = dict(shown)
+    for name in DISPENSABLE:
+        names = max(_width(name) for name, _ in lines)
+        columns = [
+            max(_width(header), *(_width(cells.get(key, "")) for _, cells in lines)) + 2
+            for key, header in shown.items()
+        ]
+        if names + 2 + sum(columns) <= console.width:
+            break
+        shown.pop(name, None)
+    rich_table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0, 0, 1))
+    rich_table.add_column("decoder", overflow="fold")
+    for key, header in shown.items():
+        justify = "left" if key == "verdict" else "right"
+        rich_table.add_column(_text(header, keep="\n"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name, cells in lines:
+        values = [cells.get(key, "") for key in shown]
+        rich_table.add_row(*(_text(value, keep="\n") for value in (name, *values)))
+    return rich_table
+
+
+def _label(row: Row, table: Table, settings: str) -> str:
+    """Name of a decoder, and below it whatever tells it from the others of the table."""
+    name, _, options = row.attention.partition(":")
+    below = [*options.split(","), *settings.split(", ")]
+    if row.on_training_rows:
+        below += ["tested on its own", "training rows"]
+    if row.select == "test":
+        below += ["select=test:", "optimistic"]
+    elif len({r.select for r in table.rows}) > 1:
+        below.append(f"select={row.select}")
+    if table.shows_head(row):
+        below.insert(0, f"+ {row.head}")
+    parts = [brief(part, LONGEST_PART) for part in [name, *below] if part]
+    lines = parts[:1]
+    for part in parts[1:]:  # what fits beside the name stands there
+        joint = ":" if len(lines) == 1 and part in options.split(",") else " "
+        if len(lines[-1]) + len(joint) + len(part) <= LONGEST_NAME and lines[-1][:1] != " ":
+            lines[-1] += joint + part
+        else:
+            lines.append(f"  {part}")
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _say(console: Console, text: str, *, style: str | None = None) -> None:
+    """A line that wraps at words, at the width of a table where the screen is wider."""
+    console.print(_text(text), style=style, soft_wrap=not console.is_terminal)
+
+
+def _text(text: str, *, keep: str = "") -> Text:
+    """Text as it is: nothing in it is markup, an emoji code, or anything else but text."""
+    return Text(visible(text, keep=keep))
+
+
+def _short(count: int) -> str:
+    """``591360`` as ``591k``."""
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.{0 if count >= 100 * size else 1}f}{letter}"
+    return str(count)

@@ -13,40 +13,67 @@ from gaam_decoder.reports.writing.unit import DEFAULT, Unit
 from gaam_decoder.stats.claims import Claim
 from gaam_decoder.stats.paired import DRAWS, EXACT_SEEDS, FEW
 
-LEAD = "what one may conclude: "
 NAMED = 3
 """Decoders that the conclusion names; of more, it counts the rest."""
 
 
 def conclusion(table: Table) -> str:
-    """One sentence."""
+    """The answer in one sentence, without its full stop."""
     if not table.rows:
-        return f"{LEAD}nothing of accuracies, for nothing was evaluated"
+        return "Nothing is said of accuracies, for nothing was evaluated"
     made = [(label, c) for label, c in zip(table.labels(), table.comparisons, strict=True) if c]
     if not made:
-        return LEAD + _alone(table)
+        return _alone(table)
     most = max(len(c.seeds) for _, c in made)
     silent = [label for label, c in made if c.claim.no_claim]
     if most < stats.LEAST_SEEDS and not silent:
         return (
-            f"{LEAD}nothing yet of differences: {counted_seeds(most)}, and a claim needs "
+            f"Nothing is said of differences yet: {counted_seeds(most)}, and a claim needs "
             f"{stats.LEAST_SEEDS}"
         )
     baseline, margin = brief(str(table.baseline)), table.unit.margin(table.margin)
-    parts = []
-    for verdict, text in (
-        ("better", f"better than '{baseline}'"),
-        ("worse", f"worse than '{baseline}'"),
-        ("equivalent", f"equivalent to '{baseline}' within {margin}"),
-        ("undecided", "undecided"),
-    ):
-        if names := [label for label, c in made if c.claim.verdict == verdict]:
-            verb = "is" if len(names) == 1 else "are"
-            parts.append(f"{_named(names)} {verb} {text}")
+    of = {
+        verdict: [label for label, c in made if c.claim.verdict == verdict]
+        for verdict in ("better", "worse", "equivalent", "undecided")
+    }
+    parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if of[v]]
+    if not parts and (of["equivalent"] or of["undecided"]):
+        parts.append(f"no mechanism is shown to differ from '{baseline}'{_spread(made, table)}")
+    if of["equivalent"]:
+        parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
+    if of["undecided"] and len(of["undecided"]) == len(made):
+        parts[0] += _would_tell(made, table)
+    elif of["undecided"]:
+        parts.append(f"{_named(of['undecided'])} undecided{_would_tell(made, table)}")
     if silent:
-        parts.append(f"of {_named(silent)} no claim is made")
-    lead = LEAD if table.score == DEFAULT else f"{LEAD}by {table.unit.score.title}, "
-    return lead + "; ".join(parts) + _conditions(table, [c for _, c in made])
+        parts.append(f"of {_named(silent, '')} no claim is made")
+    by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
+    text = by + "; ".join(parts) + _conditions(table, [c for _, c in made])
+    # names stay as they are written; ours is the first word only where no name begins
+    return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
+
+
+def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
+    """How large the differences are, and how wide the widest interval is."""
+    unit, claims_ = table.unit, [c.claim for _, c in made]
+    low, high = (f([c.difference for c in claims_]) for f in (min, max))
+    text = f": differences of {unit.difference(low)} to {unit.difference(high)}"
+    if len(claims_) == 1:
+        text = f": a difference of {unit.difference(low)}"
+    text += " points" if unit.score.percent else ""
+    if widths := [c.interval[1] - c.interval[0] for c in claims_ if c.interval]:
+        text += f", interval{'s up to' * (len(widths) > 1)} {unit.size(max(widths))} wide"
+    return text
+
+
+def _would_tell(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
+    """What more it takes, where the number of test rows is what lacks."""
+    undecided = [c.claim for _, c in made if c.claim.verdict == "undecided"]
+    needed = [c.rows_to_decide for c in undecided if c.seeds_to_decide is None]
+    if len(needed) < len(undecided) or None in needed:
+        return ""
+    most = max(filter(None, needed), default=0)
+    return f": {table.num_test_rows:,} test rows cannot tell, about {most:,} could"
 
 
 def _alone(table: Table) -> str:
@@ -56,14 +83,12 @@ def _alone(table: Table) -> str:
         of = "" if table.score == DEFAULT else f"{unit.score.title} "
         sign = "%" if unit.score.percent else ""
         return (
-            f"other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
+            f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
             f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table, [])
         )
     if table.pairs and table.pairs.there:
-        return (
-            "nothing of differences to a baseline, for there is none; every pair is compared below"
-        )
-    return "nothing of differences, for nothing is compared"
+        return "There is no baseline; every pair is compared below"
+    return "Nothing is said of differences, for nothing is compared"
 
 
 def _conditions(table: Table, made: Sequence[Comparison]) -> str:
@@ -86,11 +111,12 @@ def _conditions(table: Table, made: Sequence[Comparison]) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
-def _named(names: Sequence[str]) -> str:
+def _named(names: Sequence[str], verb: str | None = None) -> str:
     more = len(names) - NAMED
-    if more > 1:
-        return f"{', '.join(names[:NAMED])} and {more} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    text = f"{', '.join(names[:NAMED])} and {more} more"
+    if more <= 1:
+        text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{text} {verb if verb is not None else 'is' if len(names) == 1 else 'are'}".strip()
 
 
 def counted_seeds(count: int) -> str:

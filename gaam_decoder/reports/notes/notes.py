@@ -11,7 +11,7 @@ from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import literature
 from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, counterpart
 from gaam_decoder.reports.notes import claims, tuned
-from gaam_decoder.reports.notes.probe import probes
+from gaam_decoder.reports.notes.probe import beaten, probes
 from gaam_decoder.reports.notes.selected import selected
 from gaam_decoder.reports.notes.shuffled import leaks, shuffled
 from gaam_decoder.reports.notes.weaknesses import (
@@ -46,37 +46,56 @@ VERSIONS = ("python", "torch", "numpy", "device")
 
 
 def notes(table: Table) -> list[str]:
-    """All notes of a table, what weighs most first."""
+    """All notes of a table: what these runs caused, then how numbers are made."""
+    return [*caused(table), *_explained(table)]
+
+
+def caused(table: Table) -> list[str]:
+    """What these runs caused and a reader must know, what weighs most first."""
     if not table.rows:
-        return [*selected(table), *_provenance(table)]
+        return list(selected(table))
+    return [
+        *selected(table),
+        *on_training_rows(table),
+        *[f"select test: {SELECT_NOTES['test']}"] * any(r.select == "test" for r in table.rows),
+        *leaks(table),
+        *failures(table),
+        *of_one_class(table),
+        *few_rows(table),
+        *shared_texts(table),
+        *_left_out(table),
+        *scaled.warnings(table),
+        *beaten(table),
+        *tuned.doubts(table),
+        *few_choose(table),
+        *pairs_of_layers(table),
+        *shuffled(table),
+        *drawn(table),
+        *weighted(table),
+        *(() if _controlled(table) else controls(table.rows)),
+    ]
+
+
+def _explained(table: Table) -> list[str]:
+    """How the numbers were made."""
+    if not table.rows:
+        return list(_provenance(table))
     shown = {
         row.attention: found
         for row, found in zip(table.rows, table.published, strict=True)
         if found is not None
     }
-    selects = sorted({row.select for row in table.rows})
+    selects = sorted({row.select for row in table.rows} - {"test"})
     return [
-        *selected(table),
-        *on_training_rows(table),
         *(f"select {brief(s, 40)}: {SELECT_NOTES.get(s, 'not known here')}" for s in selects),
-        *failures(table),
-        *of_one_class(table),
-        *few_rows(table),
-        *few_choose(table),
-        *shared_texts(table),
-        *weighted(table),
-        *drawn(table),
         *fitted_states(table),
-        *pairs_of_layers(table),
         f"majority class alone: {_of_accuracy(table)}{percent(table.majority_accuracy)}%",
-        *controls(table.rows),
+        *(controls(table.rows) if _controlled(table) else ()),
         *tuned.notes(table),
-        *shuffled(table),
         *probes(table),
         *_intervals(table),
         *_comparisons(table),
         *scaled.notes(table),
-        *scaled.warnings(table),
         *literature.notes(table.cache, shown),
         *_provenance(table),
     ]
@@ -103,8 +122,7 @@ def warnings(table: Table) -> list[str]:
         found.append(f"{why[0].upper()}{why[1:]}.")
     found += leaks(table)
     found += scaled.warnings(table)
-    stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
-    if stepped and not any(row.attention in CONTROLS and row.scores.seeds for row in stepped):
+    if not _controlled(table):
         found.append(
             "No control: without 'none' or 'scalar-mix' nothing shows what attention adds."
         )
@@ -112,6 +130,12 @@ def warnings(table: Table) -> list[str]:
     if any(c is not None and len(c.seeds) < stats.LEAST_SEEDS for c in table.comparisons):
         found.append(f"Fewer than {stats.LEAST_SEEDS} paired seeds: no claim is made.")
     return found
+
+
+def _controlled(table: Table) -> bool:
+    """Whether a control finished, or nothing is trained by steps."""
+    stepped = [row for row in table.rows if not (row.fitted or row.shuffled)]
+    return not stepped or any(r.attention in CONTROLS and r.scores.seeds for r in stepped)
 
 
 def _of_accuracy(table: Table) -> str:
@@ -158,8 +182,8 @@ def _intervals(table: Table) -> Iterator[str]:
         )
 
 
-def _comparisons(table: Table) -> Iterator[str]:
-    found = [comparison for comparison in table.comparisons if comparison is not None]
+def _left_out(table: Table) -> Iterator[str]:
+    """What is compared with nothing, and why."""
     if table.baseline is None:
         if len(table.rows) > 1:
             yield (
@@ -190,11 +214,15 @@ def _comparisons(table: Table) -> Iterator[str]:
             f"not compared, because all seeds of '{baseline}' with the same head and recipe "
             f"failed: {', '.join(without)}"
         )
+
+
+def _comparisons(table: Table) -> Iterator[str]:
+    found = [comparison for comparison in table.comparisons if comparison is not None]
     if not found:
         return
     yield (
-        f"differences to '{baseline}' in {table.unit.of_differences}, paired by seed (same head "
-        "initialisation, same order of rows), within the same head and recipe"
+        f"differences to '{brief(str(table.baseline))}' in {table.unit.of_differences}, paired by "
+        "seed (same head initialisation, same order of rows), within the same head and recipe"
     )
     dropped = {
         label: c.dropped for label, c in zip(table.labels(), table.comparisons, strict=True) if c

@@ -20,39 +20,36 @@ def notes(table: Table) -> Iterator[str]:
             "the best mean validation accuracy is shown; no test score chooses (--all shows all)"
         )
         yield from _seeds(table)
+    for label, row in tuned:
+        yield f"{label}: {_by_fold(row.tunings) if row.folds > 1 else _grid(row.tunings[0])}"
+
+
+def doubts(table: Table) -> Iterator[str]:
+    """Which rows may do better, and where nothing could choose."""
     if table.unchosen:
         labels = table.labels()
         names = ", ".join(labels[place] for place in table.unchosen)
         yield (
-            f"not chosen among: {names}: no seed with "
-            "a validation accuracy is in all of them; nor may the test accuracies above choose"
+            f"not chosen among: {names}: no seed with a validation accuracy is in all of them; nor "
+            "may the test accuracies above choose"
         )
-    for label, row in tuned:
-        yield f"{label}: {_by_fold(row.tunings) if row.folds > 1 else _grid(row.tunings[0])}"
+    if short := [label for label, row in labelled(table) if row.too_short]:
+        yield f"under-trained, the best epoch is the last (more --epochs): {', '.join(short)}"
+    edges: dict[str, list[str]] = {}
+    for label, row in labelled(table):
+        for name in row.at_edge:
+            edges.setdefault(name, []).append(label)
+    for name, labels in edges.items():
+        option = name.replace("_", "-")
+        yield f"under-trained, {option} is at the edge of its grid: {', '.join(labels)}"
     alike = (row for row in table.rows if row.select == "val" and not row.fitted | row.shuffled)
-    grids = {row.tunings and row.tunings[0].grid for row in alike}
-    if tuned and len(grids) > 1:
+    if len({row.tunings and row.tunings[0].grid for row in alike}) > 1 and any(
+        row.tunings for row in table.rows
+    ):
         yield (
             "not all rows had the same grid: what was tried more often has had more chances, "
             "and what was tried once may only need another rate"
         )
-    for label, row in labelled(table):
-        if late := row.still_learning:
-            where = f"in {len(late)} of {len(row.scores.seeds)} finished seeds"
-            yield (
-                f"{label} is under-trained: {where} the best epoch is the last: more --epochs may "
-                "do better"
-                if row.too_short
-                else f"{label}: {where} the best epoch is the last, no more than chance has it "
-                "where nothing more is learned"
-            )
-        for name in row.at_edge:
-            values = {tuning.chosen[name] for tuning in row.tunings if name in tuning.at_edge}
-            spelt = ", ".join(map(_spell, sorted(values)))
-            yield (
-                f"{label} is under-trained: {_option(name)} {spelt} is the edge of its grid: a "
-                "value beyond it may do better"
-            )
 
 
 def _seeds(table: Table) -> Iterator[str]:
@@ -99,10 +96,6 @@ def _by_fold(tunings: Sequence[Tuning]) -> str:
 def counted_folds(count: int) -> str:
     """``1 fold`` or ``2 folds``."""
     return f"{count} fold{'s' * (count != 1)}"
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _spell(value: float) -> str:

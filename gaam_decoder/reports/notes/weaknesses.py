@@ -68,14 +68,17 @@ def of_one_class(table: Table) -> Iterator[str]:
     """Which seeds say nothing of a row that they are given."""
     if table.num_test_rows < FEW_ROWS:
         return
-    for label, row in labelled(table):
-        if row.scores.one_class and not row.shuffled:
-            seeds = row.scores.one_class
-            yield (
-                f"{label} seed {counted(seeds)} predicts one class for every test row"
-                f"{' of a fold' if row.folds > 1 else ''}, as where training never began or "
-                "collapsed; mean and sd count it"
-            )
+    found = [
+        f"{label} seed {counted(row.scores.one_class)}"
+        for label, row in labelled(table)
+        if row.scores.one_class and not row.shuffled
+    ]
+    if found:
+        fold = " of a fold" * any(row.folds > 1 for row in table.rows)
+        yield (
+            f"predicts one class for every test row{fold}, as where training never began or "
+            f"collapsed (mean and sd count it): {'; '.join(found)}"
+        )
 
 
 def few_rows(table: Table) -> Iterator[str]:

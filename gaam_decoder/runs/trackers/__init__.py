@@ -53,23 +53,21 @@ def check_tracker(name: str) -> None:
     try:
         tracker.check()
     except ImportError as error:
-        raise ConfigError(
-            f"--set track={name} needs {tracker.needs}",
-            expected="a package that is installed",
-            found=str(error),
-            hint=f"pip install {tracker.needs}, or leave track out",
-        ) from error
+        text, hint = f"--set track={name} needs {tracker.needs}", f"pip install {tracker.needs}"
+        raise ConfigError(text, found=str(error), hint=f"{hint}, or leave track out") from error
 
 
 def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult]) -> None:
     """Write the curves of seeds that are finished, a warning where that fails: they are trained."""
     if name == "none":
         return
+
+    def numbers(entry: Mapping[str, object]) -> dict[str, float]:
+        found = {key: entry.get(key) for key in CURVES}
+        return {k: v for k, v in found.items() if isinstance(v, int | float) and math.isfinite(v)}
+
     curves = {
-        result.seed: [
-            (entry["epoch"], {key: entry[key] for key in CURVES if _is_number(entry.get(key))})
-            for entry in result.log
-        ]
+        result.seed: [(entry["epoch"], numbers(entry)) for entry in result.log]
         for result in results
     }
     try:
@@ -82,7 +80,3 @@ def track_seeds(name: str, runs: Path, work: str, results: Iterable[SeedResult])
             GaamWarning,
             stacklevel=2,
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

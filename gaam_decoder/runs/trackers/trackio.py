@@ -36,11 +36,11 @@ class Trackio(RunTracker):
         """Log ``NAME seed N``; what Trackio prints is no result, and goes to stderr."""
         folder.mkdir(parents=True, exist_ok=True)
         before = dict(os.environ)
-        os.environ |= ALONE | {"TRACKIO_DIR": str(folder.absolute())}
-        for key in before:
-            if key.startswith(REMOTE) and key not in ALONE and key != "TRACKIO_DIR":
-                del os.environ[key]
         try:
+            for key in before:
+                if key.startswith(REMOTE):
+                    del os.environ[key]
+            os.environ |= ALONE | {"TRACKIO_DIR": str(folder.absolute())}
             with contextlib.redirect_stdout(sys.stderr):
                 _log(name, curves)
         finally:

@@ -17,7 +17,7 @@ from gaam_cache.devices import check_arithmetic, has_bfloat16
 from gaam_decoder.decoder import Decoder, DecoderSpec, build_decoder
 from gaam_decoder.recipe import Dtype, Recipe
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
-from gaam_decoder.training.rows.free_memory import free_on
+from gaam_decoder.training.memory import free_on
 
 COMPILER_SECONDS = 20.0
 """What compiling a step and an evaluation may cost, generously."""
@@ -57,9 +57,8 @@ class Engine:
 
     def in_words(self) -> str:
         """Half a line for people."""
-        together = (
-            f"up to {self.seed_batch} seeds together" if self.seed_batch > 1 else "one by one"
-        )
+        most = self.seed_batch
+        together = f"up to {most} seeds together" if most > 1 else "one by one"
         how = "compiled" if self.compiled else "not compiled"
         return f"{together}, {how}, {self.dtype}, {self.device} ({self.why})"
 
@@ -100,15 +99,6 @@ def choose_engine(
     """How to run ``num_seeds`` seeds of a decoder over ``num_rows`` rows.
 
     A pure function of its arguments, the free memory and whether a compiler is there.
-
-    Args:
-        spec: the decoder.
-        recipe: epochs, size of a batch and type of matrix products count.
-        device: what computes.
-        num_seeds: all that are to be trained.
-        num_rows: training rows.
-        seed_batch: most seeds together; None is what memory allows.
-        compile: as ``TrainConfig`` has it.
     """
     with torch.device("meta"):
         decoder = build_decoder(spec, seed=0)

@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 
-from gaam_decoder.decoder import Decoder
+from gaam_decoder.decoder import Decoder, DecoderSpec
 from gaam_decoder.losses._base import Loss
 from gaam_decoder.losses._weighted import weighted_mean
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.arithmetic import compiled
 from gaam_decoder.training.arithmetic.adamw import adamw, bias_corrections_at, clipped
+from gaam_decoder.training.arithmetic.engine import LOWER, Engine
 from gaam_decoder.training.arithmetic.scaling import unscaled
 from gaam_decoder.training.arithmetic.state import Batch, Stacked, State, Weights
+from gaam_decoder.training.memory import keep_freed_memory
 
 
 class Found(NamedTuple):
@@ -193,3 +197,51 @@ def _each(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_each(function, value) for value in tree)
     return None if tree is None else function(tree)
+
+
+class Steps:
+    """The steps of one decoder, by number of seeds, for the next group.
+
+    Groups, learning rates and folds differ in tensors only and share what was compiled. Those of
+    the last decoder are dropped when another one comes.
+    """
+
+    def __init__(self) -> None:
+        self._for: Any = None
+        self._by_size: dict[int, tuple[Step, compiled.Compiler]] = {}
+
+    def get(
+        self,
+        spec: DecoderSpec,
+        recipe: Recipe,
+        engine: Engine,
+        decoder: Decoder,
+        loss_of: Loss,
+        num_seeds: int,
+    ) -> tuple[Step, compiled.Compiler]:
+        """The step for so many seeds of a decoder like this, and what runs it."""
+        about = (
+            *(spec, recipe.loss, recipe.weight_decay, recipe.clip_grad_norm, recipe.clip_order),
+            *(recipe.loss_scale, recipe.eval_dtype, recipe.class_weights, decoder.dtype),
+            *(engine.device, engine.dtype, engine.compiled),
+        )
+        if about != self._for:
+            self._for, self._by_size = about, {}
+            keep_freed_memory()
+            if engine.compiled:
+                compiled.forget()
+        if num_seeds not in self._by_size:
+            compiler = compiled.Compiler(asked=engine.compiled, device_type=engine.kind)
+            lower = LOWER.get(engine.dtype)
+            step = Step(
+                decoder,
+                loss_of,
+                compiler.run,
+                weight_decay=recipe.weight_decay,
+                clip_grad_norm=recipe.clip_grad_norm,
+                clip_first=recipe.clip_order == "clip-first",
+                autocast=lower,
+                eval_autocast=lower if recipe.eval_dtype == "same" else None,
+            )
+            self._by_size[num_seeds] = step, compiler
+        return self._by_size[num_seeds]

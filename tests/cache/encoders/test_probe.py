@@ -29,32 +29,8 @@ SIZES = {
 }
 
 
-def phi3_long_rope(switch: int) -> Any:
-    scaling = {
-        "rope_type": "longrope",
-        "rope_theta": 10000.0,
-        "original_max_position_embeddings": switch,
-        "short_factor": [1.0] * 4,
-        "long_factor": [4.0] * 4,
-    }
-    return transformers.Phi3Config(
-        **SIZES,
-        num_key_value_heads=2,
-        rope_parameters=scaling,
-        original_max_position_embeddings=switch,
-    )
-
-
 def saved(config: Any, folder: Path) -> Path:
     return architectures.save(architectures.draw(config), folder)
-
-
-@pytest.mark.parametrize("switch", [2, 63, 64, 100])
-def test_wherever_positions_switch_it_is_seen(switch: int, tmp_path: Path) -> None:
-    folder = saved(phi3_long_rope(switch), tmp_path / "encoder")
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder), max_length=130))
-    encoder.load()
-    assert encoder.batching == "equal lengths"
 
 
 @pytest.mark.parametrize("pad", [0, 2, 3], ids=["padding", "first of a text", "last of a text"])
@@ -99,16 +75,6 @@ def test_a_tokenizer_may_name_no_maximum_and_no_pad_token(named: bool, tmp_path:
     together = encoder.encode(longest)["mean"]
     for row, ids in enumerate(longest):
         torch.testing.assert_close(together[row], encoder.encode([ids])["mean"][0])
-
-
-def test_a_text_beyond_the_vocabulary_is_refused_by_token(
-    encoders: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = saved(transformers.BertConfig(**SIZES | {"vocab_size": 9}), tmp_path / "small")
-    encoder = TextEncoder.open(ExtractConfig(encoder=str(folder)))
-    encoder.load()
-    with pytest.raises(ConfigError, match=r"token 19(.|\n)*embeddings for 9"):
-        encoder.encode([[2, 19, 3]])
 
 
 def test_lengths_reach_beyond_every_window_that_a_configuration_names() -> None:

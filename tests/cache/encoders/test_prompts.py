@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,10 @@ from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import DataError
 from gaam_cache.store.plan import read_plan
 from tests.cache.encoders.tokenizers_of import KINDS, save
-from tests.conftest import Outcome
 
 MAX_LENGTH = 64
 POOLS = tuple(plugins.names("gaam_cache.encoders.poolings"))
+
 TEXTS = [
     "goal",
     "Hello world",
@@ -43,41 +41,17 @@ TEXTS = [
     "x" * 150,
     "👍 " * 40,
 ]
-PROMPTS = [
-    None,
-    "Topic of this news item: {text}",
-    "Topic:{text}",
-    "{text} is news",
-    "{text}!",
-    "pre{text}post",
-    " {text} ",
-    "«{text}» {curly} {0} {{}}",
-    "👍{text}👍🏽",
-    "cafe{text}\u0301",
-    "שלום {text} عالم",
-    "Read:\n\n{text}\n\nTopic:",
+CASES = [
+    ("text", None),
+    ("text", "Topic of this news item: {text}"),
+    ("text", "pre{text}post"),
+    ("text", "«{text}» {curly} {0} {{}}"),
+    ("text", "cafe{text}\u0301"),
+    ("text", "שלום {text} عالم"),
+    ("all", None),
+    ("all", "Read:\n\n{text}!"),
 ]
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module")
-def alone(folder: Path) -> Alone:
-    return Alone(folder)
-
-
-def config_for(folder: Path, root: Path, texts: list[str], **options: Any) -> ExtractConfig:
-    root.mkdir(exist_ok=True)
-    lines = [json.dumps({"text": text, "label": "ab"[i % 2]}) for i, text in enumerate(texts)]
-    (root / "train.jsonl").write_text("\n".join(lines))
-    return ExtractConfig(
-        encoder=str(folder), dataset=str(root / "train.jsonl"), splits=("train",), pool=POOLS,
-        out=root / "cache", batch_tokens=200, storage_dtype="float32", max_length=MAX_LENGTH,
-        **options,
-    )  # fmt: skip
+"""What is pooled, and the prompt."""
 
 
 class Alone:
@@ -112,81 +86,68 @@ class Alone:
         return {"mean": x.mean(1), "last": x[:, -1], "first": x[:, 0], "max": x.max(1)}
 
 
-@pytest.mark.parametrize(
-    ("over", "prompt"),
-    [*(("text", prompt) for prompt in PROMPTS), *(("all", prompt) for prompt in PROMPTS[:3])],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_states_are_those_of_transformers_for_every_tokenizer_prompt_and_text(
-    over: str, prompt: str | None, alone: Alone, folder: Path, tmp_path: Path
+    kind: str, tmp_path: Path
 ) -> None:
-    tokens = [alone.tokens(prompt, text) for text in TEXTS]
-    texts = [text for text, (_, places) in zip(TEXTS, tokens, strict=True) if places]
-    tokens = [(ids, places) for ids, places in tokens if places]
-    assert len(texts) >= len(TEXTS) - 1
-    config = config_for(folder, tmp_path / "rows", texts, prompt=prompt, pool_over=over)
-    summary = gaam_cache.extract(config)
-    assert summary.truncated >= 1
-    assert summary.padding_share > 0
-    split = gaam_cache.open_cache(config.out)["train"]
-    assert split.num_tokens.tolist() == [len(ids) for ids, _ in tokens]
-    pooled = {pool: split.pooled(pool)[:] for pool in POOLS}
-    for row, (ids, places) in enumerate(tokens):
-        assert places == list(range(places[0], places[-1] + 1))
-        where = places if over == "text" else list(range(len(ids)))
-        for pool, expected in alone.states(ids, where).items():
-            np.testing.assert_allclose(
-                pooled[pool][row], expected, rtol=1e-5, atol=1e-5, err_msg=texts[row]
+    alone = Alone(folder := save(kind, tmp_path / "encoder"))
+    for over, prompt in CASES:
+        tokens = [(text, *alone.tokens(prompt, text)) for text in TEXTS]
+        tokens = [one for one in tokens if one[2]]
+        assert len(tokens) >= len(TEXTS) - 1
+        encoder = TextEncoder.open(
+            ExtractConfig(
+                encoder=str(folder), pool=POOLS, max_length=MAX_LENGTH, prompt=prompt,
+                pool_over=over,
             )
-    if prompt is None or folder.name.startswith(next(iter(KINDS))):  # each of them once
-        verified = gaam_cache.verify(config.out, recompute_rows=len(texts))
-        assert verified.good, verified.in_words()
+        )  # fmt: skip
+        encoder.load()
+        inputs = encoder.prepare([text for text, _, _ in tokens])
+        assert any(inputs.truncated)
+        assert list(inputs.lengths) == [len(ids) for _, ids, _ in tokens]
+        for first in range(0, len(tokens), 5):
+            row_B = np.arange(first, min(first + 5, len(tokens)))
+            pooled = encoder.encode(inputs.batch(row_B))
+            for place, row in enumerate(row_B):
+                text, ids, places = tokens[row]
+                assert places == list(range(places[0], places[-1] + 1))
+                where = places if over == "text" else list(range(len(ids)))
+                for pool, expected in alone.states(ids, where).items():
+                    np.testing.assert_allclose(
+                        pooled[pool][place], expected, rtol=1e-5, atol=1e-5, err_msg=text
+                    )
 
 
-@pytest.mark.parametrize("prompt", [None, "news: {text}"])
-def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(
-    prompt: str | None, tmp_path: Path
-) -> None:
+def config_for(folder: Path, root: Path, texts: list[str], **options: Any) -> ExtractConfig:
+    root.mkdir(exist_ok=True)
+    lines = [json.dumps({"text": text, "label": "ab"[i % 2]}) for i, text in enumerate(texts)]
+    (root / "train.jsonl").write_text("\n".join(lines))
+    return ExtractConfig(
+        encoder=str(folder), dataset=str(root / "train.jsonl"), splits=("train",),
+        out=root / "cache", **options,
+    )  # fmt: skip
+
+
+def test_a_text_of_which_nothing_is_left_is_refused_with_its_row(tmp_path: Path) -> None:
     folder = save("wordpiece", tmp_path / "encoder")
-    texts = ["goal", "vote", "\ue000", "star"]
-    config = config_for(folder, tmp_path / "rows", texts, prompt=prompt, pool_over="text")
-    with pytest.raises(DataError, match="has no tokens that could be pooled") as caught:
-        gaam_cache.extract(config)
-    assert "train.jsonl" in str(caught.value)
-    assert "row 3" in str(caught.value)
+    for prompt in (None, "news: {text}"):
+        texts = ["goal", "vote", "\ue000", "star"]
+        root = tmp_path / f"with {prompt}"
+        config = config_for(folder, root, texts, prompt=prompt, pool_over="text")
+        with pytest.raises(DataError, match="has no tokens that could be pooled") as caught:
+            gaam_cache.extract(config)
+        assert "train.jsonl, row 3" in str(caught.value)
 
 
-def test_only_a_prompt_that_is_there_is_in_the_fingerprint(folder: Path, tmp_path: Path) -> None:
-    def identity(**options: Any) -> dict[str, Any]:
-        return TextEncoder.open(ExtractConfig(encoder=str(folder), **options)).identity()
-
-    plain = identity()
-    assert not {"prompt", "pool_over"} & plain.keys()
-    assert identity(prompt="{text}") == plain
-    assert identity(prompt="a {text}") == plain | {"prompt": "a {text}"}
-    assert identity(pool_over="text") == plain | {"pool_over": "text"}
-    for written in ("a {text}\nb", "a {text}\nb\n", "a {text}\nb\r\n"):
-        (tmp_path / "prompt.txt").write_bytes(written.encode())
-        found = identity(prompt_file=tmp_path / "prompt.txt")
-        assert found == plain | {"prompt": "a {text}\nb"}
-    (tmp_path / "prompt.txt").write_text("a {text}\n\n")
-    assert identity(prompt_file=tmp_path / "prompt.txt")["prompt"] == "a {text}\n"
-
-
-def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(
-    tmp_path: Path, gaam: Callable[..., Outcome]
-) -> None:
+def test_a_cache_with_a_prompt_is_verified_and_taken_up_without_the_file(tmp_path: Path) -> None:
     folder = save("unigram", tmp_path / "encoder")
-    prompt = tmp_path / "prompt.txt"
-    text = f"Topic, {'long ' * 60}long; of \"this\":\n{{text}} 'news'\t👍 / ~"
-    prompt.write_text(text)
-    texts = ["goal", "vote on the price"]
-    config = config_for(folder, tmp_path / "rows", texts, prompt_file=prompt, pool_over="text")
-    config = replace(config, max_length=None)
+    text = "Topic, of \"this\":\n{text} 'news'\t👍 / ~"
+    prompt, texts = tmp_path / "prompt.txt", ["goal", "vote on the price"]
+    prompt.write_text(f"{text}\n")  # one line end at its end is not of it
+    config = config_for(folder, tmp_path, texts, prompt_file=prompt, pool_over="text")
     gaam_cache.extract(config)
-    before = read_plan(config.out).fingerprint
+    assert read_plan(config.out).fingerprint_fields["encoder"]["prompt"] == text
     prompt.unlink()
     assert gaam_cache.verify(config.out, recompute_rows=2).good
-    assert gaam_cache.extract(replace(config, prompt_file=None, prompt=text)).rows_made == 0
-    assert read_plan(config.out).fingerprint == before
-    said = gaam("verify", config.out, "--recompute", 2)
-    assert said.code == 0, said.err
+    again = config_for(folder, tmp_path, texts, prompt=text, pool_over="text")
+    assert gaam_cache.extract(again).rows_made == 0

@@ -13,7 +13,6 @@ import transformers
 import gaam_cache
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.errors import ConfigError
 from tests.conftest import ARCHITECTURES, needs_minilm
 from tests.contract.test_1_states import POOLINGS, pooled
 from tests.tiny import WORDS, write_csv
@@ -108,9 +107,3 @@ def test_all_hidden_states_are_there_and_the_others_keep_their_bits(
     outline = TextEncoder.open_outline(zero)
     outline.outline()
     assert (outline.num_layers, outline.hidden_size) == (4, 32)
-
-
-def test_a_cache_with_layer_zero_is_another_cache(tiny_config: ExtractConfig) -> None:
-    gaam_cache.extract(tiny_config)
-    with pytest.raises(ConfigError, match=r"encoder\.layers"):
-        gaam_cache.extract(replace(tiny_config, layer_zero=True))

@@ -9,8 +9,20 @@ import pytest
 import transformers
 
 from gaam_cache.encoders._tokens import TokenIds, Tokens
-from tests.conftest import ARCHITECTURES
+from gaam_cache.errors import ConfigError
 from tests.tiny import WORDS
+
+
+class Drawing:
+    """A tokenizer that ends every text with another token."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer, self.drawn = tokenizer, 0
+
+    def __call__(self, rows: list[str], **options: Any) -> dict[str, list[list[int]]]:
+        self.drawn += 1
+        ids = self.tokenizer(rows, **options)["input_ids"]
+        return {"input_ids": [[*one, self.drawn] for one in ids]}
 
 
 def ragged(rng: np.random.Generator, most: int) -> list[list[int]]:
@@ -71,21 +83,16 @@ def held_to_the_library(tokenizer: Any, texts: list[str], max_length: int) -> No
         assert found.truncated[number] == (len(whole) > max_length)
 
 
-SLOW = {
-    "byt5": transformers.ByT5Tokenizer,
-    "canine": transformers.CanineTokenizer,
-    "perceiver": transformers.PerceiverTokenizer,
-}
+def test_arrays_of_tokenizers_in_python_and_of_fast_ones(encoders: dict[str, Path]) -> None:
+    fast = [transformers.AutoTokenizer.from_pretrained(folder) for folder in encoders.values()]
+    for tokenizer in (transformers.ByT5Tokenizer(), transformers.CanineTokenizer(), *fast):
+        for seed, max_length in enumerate((4, 17, 60)):
+            held_to_the_library(tokenizer, texts_of(seed), max_length)
 
 
-@pytest.mark.parametrize("name", sorted(SLOW))
-def test_arrays_of_tokenizers_in_python(name: str) -> None:
-    for seed, max_length in enumerate((4, 17, 512)):
-        held_to_the_library(SLOW[name](), texts_of(seed), max_length)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_arrays_of_fast_tokenizers(architecture: str, encoders: dict[str, Path]) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(encoders[architecture])
-    for seed, max_length in enumerate((3, 17, 60)):
-        held_to_the_library(tokenizer, texts_of(seed), max_length)
+def test_a_tokenizer_that_draws_its_tokens_is_refused(encoders: dict[str, Path]) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoders["bert"])
+    tokens = Tokens(tokenizer, transformers.BertConfig(), encoders["bert"])
+    tokens.tokenizer = Drawing(tokenizer)
+    with pytest.raises(ConfigError, match="tokens at random"):
+        tokens.prepare(["goal", "bank"], 9)

@@ -60,14 +60,6 @@ def test_two_extractions_give_equal_bytes_whatever_was_drawn_before(
     assert shard_bytes(first.out) == shard_bytes(second.out)
 
 
-def test_trained_and_untrained_caches_are_never_mixed(tiny_config: ExtractConfig) -> None:
-    gaam_cache.extract(untrained(tiny_config))
-    with pytest.raises(ConfigError, match=r"holds another cache(.|\n)*encoder\.untrained\.seed"):
-        gaam_cache.extract(tiny_config)
-    with pytest.raises(ConfigError, match=r"encoder\.untrained\.seed +now 1, in the folder 0"):
-        gaam_cache.extract(untrained(tiny_config, 1))
-
-
 def test_no_weights_need_be_there(
     tiny_config: ExtractConfig, encoders: dict[str, Path], tmp_path: Path
 ) -> None:

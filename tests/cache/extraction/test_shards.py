@@ -22,7 +22,7 @@ DAMAGE: dict[str, Callable[[Path, Path], object]] = {
     "it was changed": lambda file, receipt: receipt.write_text(
         receipt.read_text().replace("20", "21", 1)
     ),
-    "bad file name": lambda file, receipt: receipt.write_bytes(
+    "or to other rows": lambda file, receipt: receipt.write_bytes(
         receipt.with_name("train-00001.json").read_bytes()
     ),
 }

@@ -1,13 +1,14 @@
 """A small server that speaks the protocol of the Hugging Face hub, on 127.0.0.1.
 
-It has what ``huggingface_hub`` and ``datasets`` ask of the real one when they read: information on
-a repository, its tree, HEAD and GET of a file at a revision, large files by way of a redirect to
-another host (here: another port), byte ranges, error codes in ``X-Error-Code``. Faults are made on
-request. Every request is kept.
+It has what ``huggingface_hub`` and ``datasets`` ask of the real one: information on a repository,
+its tree, files at a revision and ranges of them; and to write, who a token is, new repositories,
+the check of a card, uploads of large files, and commits, which are all or nothing. Faults are made
+on request. Every request is kept.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -16,33 +17,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-LARGE = (".safetensors", ".bin", ".parquet", ".arrow")
-"""Files that the hub keeps as LFS objects: a redirect leads to them."""
-API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(\w[\w-]*)/([^/]+)(?:/(.*))?)?")
+import huggingface_hub
+import pytest
+import yaml
+
+LARGE = (".safetensors", ".h5", ".bin", ".parquet")
+"""Files that are known by their SHA-256, and are sent before a commit names them."""
+GIT_ATTRIBUTES = b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
+"""What the hub puts into a new repository."""
+API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(\w+)/([^/]+)(?:/(.*))?)?")
 RESOLVE = re.compile(r"/(?:(datasets)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+BATCH = re.compile(r"/(?:datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
+Fault = int | Literal["cut"] | None
+"""A status that is all of an answer; or an answer that is cut off, a request that is not heard."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One request that came in."""
+class Request(NamedTuple):
+    """One request that came in; the path without its query."""
 
     method: str
     path: str
-    """Path without the query; in the store /store/<repository>/<path of the file>."""
     headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What goes wrong with a request."""
-
-    status: int | None = None
-    """Answer with this status and no more."""
-    cut_at: int | None = None
-    """Announce the whole body, send so many bytes of the file at most, close the connection."""
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Repository:
 
     def commit(self, files: Mapping[str, bytes], branch: str = "main") -> str:
         """Make ``files`` the content of ``branch``; returns the commit."""
-        listing = "".join(f"{name} {_sha1(files[name])}\n" for name in sorted(files))
+        listing = "".join(f"{name} {_etag(name, files[name])}\n" for name in sorted(files))
         commit = hashlib.sha1(f"{listing}{len(self.commits)}".encode()).hexdigest()
         self.commits[commit] = dict(files)
         self.branches[branch] = commit
@@ -70,63 +68,51 @@ def folder_content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def _sha1(content: bytes) -> str:
+def _etag(name: str, content: bytes) -> str:
+    if name.endswith(LARGE):
+        return hashlib.sha256(content).hexdigest()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 class Hub:
-    """The server; a context manager."""
+    """The server; a context manager. Whoever has the token writes to repositories of 'someone'."""
 
     def __init__(self) -> None:
         self.models: dict[str, Repository] = {}
         self.datasets: dict[str, Repository] = {}
         self.requests: list[Request] = []
-        self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self.fault: Callable[[Request], Fault] = lambda request: None
         """Asked about every request."""
-        self.store: dict[str, tuple[str, bytes]] = {}
-        """Large files: repository and SHA-256 -> path and content."""
-        self._servers: list[ThreadingHTTPServer] = []
+        self.uploaded: dict[str, bytes] = {}
+        """Large files by SHA-256, in a commit or not."""
 
     def __enter__(self) -> Hub:
-        for handler in self.handlers():
-            kind = type(handler.__name__, (handler,), {"hub": self})
-            server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-            server.daemon_threads = True
-            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-            self._servers.append(server)
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        """What HF_ENDPOINT is set to."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        for server in self._servers:
-            server.shutdown()
-            server.server_close()
-        self._servers.clear()
-
-    def handlers(self) -> tuple[type[_Handler], type[_Handler]]:
-        """What answers at the endpoint and where large files lie."""
-        return ApiHandler, StoreHandler
-
-    def _address(self, server: ThreadingHTTPServer) -> str:
-        return f"http://127.0.0.1:{server.server_address[1]}"
-
-    @property
-    def endpoint(self) -> str:
-        """What HF_ENDPOINT is set to."""
-        return self._address(self._servers[0])
-
-    @property
-    def store_address(self) -> str:
-        """Where redirects of large files lead."""
-        return self._address(self._servers[1])
+        self._server.shutdown()
+        self._server.server_close()
 
     def asked(self, name: str) -> set[str]:
         """Files of a repository that anyone asked about or for."""
         matches = [RESOLVE.fullmatch(request.path) for request in self.requests]
         return {match[4] for match in matches if match and match[2] == name}
+
+    def is_spoken_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """This process talks to it as somebody, over LFS, and waits for nothing."""
+        constants = huggingface_hub.constants
+        where = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, self.endpoint)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", where)
+        monkeypatch.setattr(constants, "ENDPOINT", self.endpoint)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+        monkeypatch.setenv("HF_TOKEN", "token-of-someone")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -137,42 +123,60 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         pass
 
-    def do_HEAD(self) -> None:
-        self._handle()
-
-    def do_GET(self) -> None:
-        self._handle()
-
-    def do_POST(self) -> None:
-        self._handle()
-
     def _handle(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        self.body = self.rfile.read(length)
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.url = unquote(urlsplit(self.path).path)
-        request = Request(
-            method=self.command, path=self._named(self.url), headers=dict(self.headers)
-        )
+        request = Request(self.command, self.url, dict(self.headers))
         self.hub.requests.append(request)
-        self.fault = self.hub.fault(request) or Fault()
-        if self.fault.status is not None:
-            self._refuse(self.fault.status)
+        self.fault = self.hub.fault(request)
+        if isinstance(self.fault, int):
+            self._refuse(self.fault)
+        elif self.fault == "cut" and self.command in ("POST", "PUT"):
+            self.close_connection = True
+            self.connection.close()
         else:
             self._answer()
 
-    def _named(self, path: str) -> str:
-        return path
+    do_HEAD = do_GET = do_POST = do_PUT = _handle  # noqa: N815
 
     def _answer(self) -> None:
-        raise NotImplementedError
+        if self.url.startswith("/store/"):
+            self.hub.uploaded[hashlib.sha256(self.body).hexdigest()] = self.body
+            self._send(b"")
+        elif self.url == "/api/whoami-v2":
+            if self._may_write("someone/"):
+                self._json({"name": "someone", "type": "user", "orgs": [], "auth": {}})
+        elif self.url == "/api/validate-yaml":
+            assert isinstance(
+                yaml.safe_load(json.loads(self.body)["content"].split("---\n")[1]), dict
+            )
+            self._json({"errors": [], "warnings": []})
+        elif self.url == "/api/repos/create":
+            self._create()
+        elif match := BATCH.fullmatch(self.url):
+            if self._may_write(match[1]):
+                self._batch()
+        elif match := API.fullmatch(self.url):
+            kind, name, what, revision, path = match.groups()
+            if what in ("preupload", "commit") and not self._may_write(name):
+                return
+            if found := self._find(kind, name, revision):
+                answer = {None: self._info, "revision": self._info, "tree": self._tree}
+                answer |= {"preupload": self._preupload, "commit": self._commit}
+                answer[what](name, *found, path or "")
+        elif match := RESOLVE.fullmatch(self.url):
+            kind, name, revision, path = match.groups()
+            if found := self._find(kind or "models", name, revision):
+                self._resolve(*found, path)
+        else:
+            self._refuse(404)
 
-    def _refuse(self, status: int, code: str = "", message: str = "") -> None:
-        headers = {"X-Error-Code": code, "X-Error-Message": message}
-        body = json.dumps({"error": message or "something went wrong"}).encode()
-        self._send(body, status, {key: value for key, value in headers.items() if value})
+    def _refuse(self, status: int, code: str = "", message: str = "something is wrong") -> None:
+        headers = {"X-Error-Code": code, "X-Error-Message": message} if code else {}
+        self._send(json.dumps({"error": message}).encode(), status, headers)
 
-    def _json(self, value: Any) -> None:
-        self._send(json.dumps(value).encode(), 200, {"Content-Type": "application/json"})
+    def _json(self, value: Any, status: int = 200) -> None:
+        self._send(json.dumps(value).encode(), status, {"Content-Type": "application/json"})
 
     def _send(
         self, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
@@ -183,70 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def _send_file(self, content: bytes, headers: dict[str, str]) -> None:
-        """The whole file or the range that is asked for, with the fault of this request."""
-        start, status = 0, 200
-        headers["Accept-Ranges"] = "bytes"
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        stop = len(content)
-        if asked:
-            start, status = int(asked[1]), 206
-            stop = min(int(asked[2]) + 1, stop) if asked[2] else stop
-            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(content)}"
-        body = content[start:stop]
-        if self.fault.cut_at is None or self.command == "HEAD":
-            self._send(body, status, headers)
-            return
-        self.send_response(status)
-        for key, value in headers.items():
-            self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: max(0, self.fault.cut_at - start)])
-        self.close_connection = True
-
-
-class StoreHandler(_Handler):
-    """Where the large files lie: knows hashes, and nobody's name."""
-
-    def _named(self, path: str) -> str:
-        key = path.removeprefix("/")
-        return f"/store/{key.rpartition('/')[0]}/{self.hub.store.get(key, ('unknown', b''))[0]}"
-
-    def _answer(self) -> None:
-        name = self.url.removeprefix("/")
-        if name not in self.hub.store:
-            self._refuse(404)
-        else:
-            self._send_file(self.hub.store[name][1], {"ETag": f'"{name.rpartition("/")[2]}"'})
-
-
-class ApiHandler(_Handler):
-    def _answer(self) -> None:
-        if match := API.fullmatch(self.url):
-            kind, name, what, revision, path = match.groups()
-            found = self._find(kind, name, revision)
-            if found is None:
-                return
-            repository, commit = found
-            files = repository.commits[commit]
-            if what in (None, "revision"):
-                self._json(_info(name, repository, commit))
-            elif what == "tree":
-                query = parse_qs(urlsplit(self.path).query)
-                recursive = query.get("recursive", ["false"])[0].lower() in ("true", "1")
-                self._tree(files, path or "", recursive)
-            else:
-                self._refuse(404)
-        elif match := RESOLVE.fullmatch(self.url):
-            kind, name, revision, path = match.groups()
-            found = self._find(kind or "models", name, revision)
-            if found is not None:
-                self._resolve(name, *found, path)
-        else:
-            self._refuse(404)
+            self.wfile.write(body[: len(body) // 2] if self.fault == "cut" else body)
+            self.close_connection = self.fault == "cut"
 
     def _find(self, kind: str, name: str, revision: str | None) -> tuple[Repository, str] | None:
         repository = getattr(self.hub, kind).get(name)
@@ -260,69 +202,108 @@ class ApiHandler(_Handler):
             return None
         return repository, commit
 
-    def _tree(self, files: dict[str, bytes], folder: str, recursive: bool) -> None:
-        prefix = f"{folder}/" if folder else ""
-        inside = {name: files[name] for name in files if name.startswith(prefix)}
-        if folder and not inside:
+    def _info(self, name: str, repository: Repository, commit: str, path: str) -> None:
+        about = {"_id": "0" * 24, "id": name, "author": name.split("/")[0], "sha": commit}
+        about |= dict.fromkeys(("createdAt", "lastModified"), "2024-01-01T00:00:00.000Z")
+        self._json(
+            {
+                **about,
+                "private": repository.private,
+                "gated": "auto" if repository.gated else False,
+                "disabled": False,
+                "downloads": 0,
+                "likes": 0,
+                "tags": [],
+                "siblings": [{"rfilename": path} for path in sorted(repository.commits[commit])],
+            }
+        )
+
+    def _tree(self, name: str, repository: Repository, commit: str, path: str) -> None:
+        files = repository.commits[commit]
+        prefix = f"{path}/" if path else ""
+        inside = [one.removeprefix(prefix) for one in files if one.startswith(prefix)]
+        if path and not inside:
             self._refuse(404, "EntryNotFound", "Entry not found")
             return
-        folders = {
-            prefix + "/".join(parts[:depth])
-            for name in inside
-            for parts in [name.removeprefix(prefix).split("/")]
-            for depth in range(1, len(parts))
-        }
-        entries = [_entry(name, content) for name, content in inside.items()]
-        entries += [{"type": "directory", "path": f, "oid": _sha1(b""), "size": 0} for f in folders]
-        if not recursive:
-            entries = [e for e in entries if "/" not in e["path"].removeprefix(prefix)]
-        self._json(sorted(entries, key=lambda entry: entry["path"]))
+        folders = {str(parent) for one in inside for parent in Path(one).parents} - {"."}
+        found = [{"type": "directory", "path": f, "oid": "0" * 40, "size": 0} for f in folders]
+        for one in inside:
+            content = files[prefix + one]
+            about: dict[str, Any] = {"size": len(content), "oid": _etag(one, content)}
+            if one.endswith(LARGE):
+                about["lfs"] = {**about, "pointerSize": 130}
+            found.append({"type": "file", "path": one, **about})
+        deep = parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0].lower() == "true"
+        listed = [
+            {**one, "path": prefix + one["path"]} for one in found if deep or "/" not in one["path"]
+        ]
+        self._json(sorted(listed, key=lambda one: one["path"]))
 
-    def _resolve(self, name: str, repository: Repository, commit: str, path: str) -> None:
+    def _resolve(self, repository: Repository, commit: str, path: str) -> None:
         content = repository.commits[commit].get(path)
-        headers = {"X-Repo-Commit": commit}
         if repository.gated:
             self._refuse(repository.gated, "GatedRepo", "Access to this repository is restricted")
         elif content is None:
-            self._send(
-                b"Entry not found",
-                404,
-                headers | {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"},
-            )
-        elif path.endswith(LARGE):
-            digest = _sha256(content)
-            self.hub.store[f"{name}/{digest}"] = (path, content)
-            headers |= {
-                "X-Linked-Etag": f'"{digest}"',
-                "X-Linked-Size": str(len(content)),
-                "Location": f"{self.hub.store_address}/{name}/{digest}",
-            }
-            self._send(b"Found. Redirecting", 302, headers)
+            self._refuse(404, "EntryNotFound", "Entry not found")
         else:
-            self._send_file(content, headers | {"ETag": f'"{_sha1(content)}"'})
+            asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            start = int(asked[1]) if asked else 0
+            headers = {"X-Repo-Commit": commit, "ETag": f'"{_etag(path, content)}"'}
+            headers |= {"Accept-Ranges": "bytes"}
+            if asked:
+                headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self._send(content[start:], 206 if asked else 200, headers)
 
+    def _may_write(self, name: str) -> bool:
+        known = self.headers.get("Authorization") == "Bearer token-of-someone"
+        if not known or not name.startswith("someone/"):
+            self._refuse(403 if known else 401, message="You may not do this")
+        return known and name.startswith("someone/")
 
-def _info(name: str, repository: Repository, commit: str) -> dict[str, Any]:
-    return {
-        "_id": "0" * 24,
-        "id": name,
-        "author": name.split("/")[0],
-        "sha": commit,
-        "private": repository.private,
-        "gated": "auto" if repository.gated else False,
-        "disabled": False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
-        "lastModified": "2024-01-01T00:00:00.000Z",
-        "createdAt": "2024-01-01T00:00:00.000Z",
-        "siblings": [{"rfilename": path} for path in sorted(repository.commits[commit])],
-    }
+    def _create(self) -> None:
+        asked = json.loads(self.body)
+        name = f"{asked['organization'] or 'someone'}/{asked['name']}"
+        kind = f"{asked.get('type', 'model')}s"
+        repositories = getattr(self.hub, kind)
+        if not self._may_write(name):
+            return
+        url = f"{self.hub.endpoint}/{'' if kind == 'models' else f'{kind}/'}{name}"
+        if name in repositories:
+            self._json({"error": "You already created this repo", "url": url}, 409)
+            return
+        repositories[name] = Repository(private=asked.get("visibility") == "private")
+        repositories[name].commit({".gitattributes": GIT_ATTRIBUTES})
+        self._json({"url": url})
 
+    def _preupload(self, name: str, repository: Repository, commit: str, path: str) -> None:
+        files = [
+            {"path": file["path"], "shouldIgnore": False}
+            | {"uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular"}
+            for file in json.loads(self.body)["files"]
+        ]
+        self._json({"files": files})
 
-def _entry(path: str, content: bytes) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "file", "path": path, "oid": _sha1(content)}
-    entry["size"] = len(content)
-    if path.endswith(LARGE):
-        entry["lfs"] = {"oid": _sha256(content), "size": len(content), "pointerSize": 130}
-    return entry
+    def _batch(self) -> None:
+        found = []
+        for one in json.loads(self.body)["objects"]:
+            href = f"{self.hub.endpoint}/store/{one['oid']}"
+            there = one["oid"] in self.hub.uploaded
+            found.append(one if there else one | {"actions": {"upload": {"href": href}}})
+        self._json({"transfer": "basic", "objects": found})
+
+    def _commit(self, name: str, repository: Repository, commit: str, path: str) -> None:
+        files = dict(repository.commits[commit])
+        for line in self.body.decode().splitlines():
+            entry = json.loads(line)
+            key, value = entry["key"], entry["value"]
+            if key == "header" and value.get("parentCommit", commit) != commit:
+                self._refuse(412, message="A commit has happened since")
+                return
+            if key == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif key == "lfsFile":
+                files[value["path"]] = self.hub.uploaded[value["oid"]]
+            elif key == "deletedFile":
+                del files[value["path"]]
+        made = repository.commit(files)
+        self._json({"commitUrl": f"{self.hub.endpoint}/{name}/commit/{made}", "commitOid": made})

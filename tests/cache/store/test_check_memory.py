@@ -1,4 +1,4 @@
-"""What was checked is remembered: it saves time, and no damage to it makes a wrong number right."""
+"""What was hashed is remembered: it saves time, and no damage to it makes a wrong number right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files whose bytes were read to check them."""
+    """Names of the files that were hashed."""
     checked: list[str] = []
     check = reading.shard_fault
     monkeypatch.setattr(
@@ -38,53 +38,49 @@ def read(cache: Path) -> int:
     return int(gaam_cache.open_cache(cache)["train"].labels.sum())
 
 
-def test_only_the_first_reading_checks(cache: Path, checks: list[str]) -> None:
+def test_a_file_is_hashed_once_and_again_after_whatever_happened_to_it(
+    cache: Path, checks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     split = gaam_cache.open_cache(cache)["train"]
     assert checks == []  # opening reads no shard
     split.labels, split.embeddings[:], split.num_tokens  # noqa: B018
-    assert len(checks) == 1
     assert read(cache) == 4
     assert len(checks) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
+    changes: list[Callable[[Path], object]] = [
         lambda path: path.write_bytes(path.read_bytes()),
         lambda path: path.rename(path.with_name("x")).rename(path),
         lambda path: os.utime(path, ns=(1, 1)),
-    ],
-)
-def test_whatever_happened_to_the_file_it_is_checked_again(
-    change: Callable[[Path], object], cache: Path, checks: list[str]
-) -> None:
-    read(cache)
-    change(next((cache / "shards").glob("*.h5")))
-    assert read(cache) == 4
-    assert len(checks) == 2
+    ]
+    for number, change in enumerate(changes, start=2):
+        change(next(cache.glob("shards/*.h5")))
+        assert read(cache) == read(cache) == 4
+        assert len(checks) == number
+    monkeypatch.setattr(reading, "RACY_NANOSECONDS", 10**15)  # it has just changed
+    next(cache.glob("shards/*.h5")).touch()
+    assert read(cache) == read(cache) == 4
+    assert len(checks) == 6
 
 
-def test_a_file_that_has_just_changed_is_not_remembered(
-    cache: Path, checks: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "RACY_NANOSECONDS", 10**15)
-    assert read(cache) == read(cache)
-    assert len(checks) == 2
-
-
-@pytest.mark.parametrize("content", [b"", b"x" * 999, b"\xff\n" * 9, b"0" * 64 + b"\n"])
 def test_no_damage_to_what_is_remembered_makes_a_wrong_number_right(
-    content: bytes, cache: Path, tmp_path: Path
+    cache: Path, tmp_path: Path
 ) -> None:
     read(cache)
-    (tmp_path / "user/gaam/checked-shards").write_bytes(content)
-    assert read(cache) == 4
-    path = next((cache / "shards").glob("*.h5"))
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    with pytest.raises(CacheError, match="was changed"):
-        read(cache)
-
-
-def test_nowhere_to_write_is_no_error(cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "user").write_text("a file")
+    path = next(cache.glob("shards/*.h5"))
+    content = path.read_bytes()
+    for damage in (
+        b"",
+        b"x" * 999,
+        b"\xff\n" * 9,
+        (tmp_path / "user/gaam/checked-shards").read_bytes(),
+    ):
+        (tmp_path / "user/gaam/checked-shards").write_bytes(damage)
+        path.write_bytes(content)
+        assert read(cache) == 4
+        path.write_bytes(content[:-1] + b"\xff")
+        with pytest.raises(CacheError, match="was changed"):
+            read(cache)
+    (tmp_path / "user/gaam/checked-shards").unlink()
+    (tmp_path / "user/gaam").rmdir()
+    (tmp_path / "user/gaam").write_text("a file")  # nowhere to write
+    path.write_bytes(content)
     assert read(cache) == 4

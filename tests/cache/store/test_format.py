@@ -19,6 +19,7 @@ import pytest
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
+from tests.cache.published import COLUMN, write_kept_cache
 from tests.conftest import write_csv
 
 DTYPES = {
@@ -229,24 +230,19 @@ def test_shard_files_have_the_attributes_of_the_text(tiny_config: ExtractConfig)
             assert spec["offset"] % 64 == 0
 
 
-def test_paths_in_the_plan_are_absolute(
-    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder, dataset = Path(tiny_config.encoder), Path(tiny_config.dataset)
-    monkeypatch.chdir(encoder.parent)
-    config = replace(tiny_config, encoder=encoder.name, limit=12, text_columns=("text",))
-    gaam_cache.extract(config)
-    plan, _ = read_cache(config.out)
-    assert plan["encoder"].pop("batching") == "padded"
-    about = {"kind": "text", "name": encoder.name, "path": str(encoder), "revision": None}
-    assert plan["encoder"] == about
-    del plan["dataset"]["origin"]
-    assert plan["dataset"] == {
-        "name": str(dataset),
-        "path": str(dataset),
-        "revision": None,
-        "text_columns": ["text"],
-        "label_column": "label",
-        "limit": 12,
-        "shared_texts": {},
-    }
+def test_columns_and_splits_without_labels_are_what_the_text_says(tmp_path: Path) -> None:
+    write_kept_cache(tmp_path)
+    plan, splits = read_cache(tmp_path)
+    opened = gaam_cache.open_cache(tmp_path)
+    assert plan["unlabelled"] == plan["fingerprint_fields"]["unlabelled"] == ["test"]
+    assert [opened[name].labelled for name in opened] == [True, False]
+    assert opened.columns == ("session", "B_2")
+    for name, arrays in splits.items():
+        count = len(opened[name])
+        for column, values in (("session", COLUMN[:count]), ("B_2", COLUMN[::-1][:count])):
+            found = [bytes(one).rstrip(b"\0").decode() for one in arrays[f"column_{column}"]]
+            assert found == opened[name].column(column) == values
+    assert opened["test"].labels.tolist() == [-1] * 3
+    receipt = read_object(tmp_path / "shards" / "train-00001.json", 2**20)
+    with h5py.File(tmp_path / "shards" / receipt["file"]) as file:
+        assert file["column_session"].asstr()[:].tolist() == COLUMN[3:6]

@@ -20,7 +20,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
 import numpy as np
 import torch
 import gaam_cache
-from gaam_decoder.training.rows import features
+from gaam_decoder.training import features
 
 seconds = {}
 def timed(name, function):

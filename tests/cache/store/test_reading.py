@@ -5,7 +5,6 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,10 +13,8 @@ from numpy.typing import NDArray
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import CacheError, ConfigError, NotFoundError
-from gaam_cache.store.plan import SHARD_FOLDER
+from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_cache.store.read import ShardedArray
-from gaam_cache.store.shard import read_receipt
 from tests.cache.published import write_cache
 
 WHOLE = np.random.default_rng(0).normal(size=(23, 3, 4)).astype(np.float16)
@@ -40,20 +37,6 @@ def sharded(
 
 
 SHARDED = sharded(WHOLE, Path(FOLDER.name) / "cache")
-
-
-@given(index=st.lists(st.integers(-23, 22), max_size=40))
-def test_gathering_rows_equals_numpy(index: list[int]) -> None:
-    rows = np.array(index, dtype=np.int64)
-    np.testing.assert_array_equal(SHARDED[rows], WHOLE[rows])
-
-
-@given(bounds=st.slices(23), row=st.integers(-23, 22))
-def test_slices_and_single_rows_equal_numpy(bounds: slice, row: int) -> None:
-    np.testing.assert_array_equal(SHARDED[bounds], WHOLE[bounds])
-    np.testing.assert_array_equal(SHARDED[row], WHOLE[row])
-    np.testing.assert_array_equal(SHARDED[bounds, 1], WHOLE[bounds, 1])
-    np.testing.assert_array_equal(SHARDED[row, 1:], WHOLE[row, 1:])
 
 
 @given(
@@ -105,7 +88,7 @@ def some_index(rng: np.random.Generator, size: int) -> Any:
 
 
 def test_every_index_means_what_it_means_to_numpy() -> None:
-    """Integers, slices, arrays in one and two dimensions, and the gap, at all axes."""
+    """Integers, slices, arrays in one and two dimensions, masks, and the gap, at all axes."""
     rng = np.random.default_rng(0)
     refused = 0
     for _ in range(3000):
@@ -113,11 +96,8 @@ def test_every_index_means_what_it_means_to_numpy() -> None:
         index: list[Any] = [some_index(rng, size) for size in WHOLE.shape[:count]]
         gap = int(rng.integers(count + 1))
         if rng.integers(2):  # what follows a gap is of the last axes
-            index = [some_index(rng, size) for size in WHOLE.shape[:gap]]
-            index += [
-                ...,
-                *(some_index(rng, size) for size in WHOLE.shape[WHOLE.ndim - count + gap :]),
-            ]
+            last = WHOLE.shape[WHOLE.ndim - count + gap :]
+            index = [*index[:gap], ..., *(some_index(rng, size) for size in last)]
         try:
             expected = WHOLE[tuple(index)]
         except IndexError:
@@ -129,18 +109,13 @@ def test_every_index_means_what_it_means_to_numpy() -> None:
         assert found.shape == expected.shape, index
         np.testing.assert_array_equal(found, expected, err_msg=str(index))
     assert refused < 1500
-    for wrong in (None, True, (0, None), (..., ...), (0, 0, 0, 0), (..., 0, 0, 0, 0)):
-        with pytest.raises(IndexError):
-            SHARDED[wrong]
-
-
-def test_masks_and_whole_arrays() -> None:
     mask = np.arange(23) % 3 == 0
     np.testing.assert_array_equal(SHARDED[mask], WHOLE[mask])
     np.testing.assert_array_equal(np.asarray(SHARDED), WHOLE)
     assert (SHARDED.shape, SHARDED.dtype, len(SHARDED)) == (WHOLE.shape, WHOLE.dtype, 23)
-    with pytest.raises(IndexError):
-        SHARDED[23]
+    for wrong in (23, (..., ...), (0, 0, 0, 0), (..., 0, 0, 0, 0)):
+        with pytest.raises(IndexError):
+            SHARDED[wrong]
 
 
 def test_cache_reads_back_rows_in_data_set_order(tiny_config: ExtractConfig) -> None:
@@ -155,25 +130,6 @@ def test_cache_reads_back_rows_in_data_set_order(tiny_config: ExtractConfig) -> 
     assert train.embeddings.shape == (60, cache.num_layers, cache.hidden_size) == (60, 3, 32)
 
 
-def test_shards_are_plain_hdf5_and_the_memory_map_sees_the_same_bits(
-    tiny_config: ExtractConfig,
-) -> None:
-    gaam_cache.extract(tiny_config)
-    cache = gaam_cache.open_cache(tiny_config.out)
-    for shard in cache.plan.shards():
-        receipt = read_receipt(tiny_config.out, shard.name)
-        with h5py.File(tiny_config.out / SHARD_FOLDER / receipt.file) as file:
-            assert file.attrs["fingerprint"] == cache.fingerprint
-            rows = slice(shard.start, shard.stop)
-            split = cache[shard.split]
-            np.testing.assert_array_equal(file["embeddings"][:], split.embeddings[rows])
-            np.testing.assert_array_equal(file["label"][:], split.labels[rows])
-            np.testing.assert_array_equal(file["row"][:], np.arange(shard.start, shard.stop))
-            np.testing.assert_array_equal(file["num_tokens"][:], split.num_tokens[rows])
-            assert file["embeddings"].chunks is None
-            assert file["embeddings"].compression is None
-
-
 def test_unknown_split_pooling_and_path_are_named(tiny_config: ExtractConfig) -> None:
     with pytest.raises(NotFoundError, match="gaam extract"):
         gaam_cache.open_cache(tiny_config.out)
@@ -183,48 +139,3 @@ def test_unknown_split_pooling_and_path_are_named(tiny_config: ExtractConfig) ->
         cache["dev"]
     with pytest.raises(ConfigError, match="mean"):
         cache["train"].pooled("last")
-
-
-def test_missing_truncated_and_foreign_shards_are_refused(tiny_config: ExtractConfig) -> None:
-    gaam_cache.extract(tiny_config)
-    folder = tiny_config.out / SHARD_FOLDER
-    receipt = folder / "train-00002.json"
-    content = receipt.read_text()
-    receipt.unlink()
-    with pytest.raises(CacheError, match="train-00002"):
-        gaam_cache.open_cache(tiny_config.out)
-    for wrong in (
-        content.replace('"start": 20', '"start": 21'),
-        content.replace('"dtype": "float16"', '"dtype": "float32"'),
-        content.replace('"file": "', '"file": "../'),
-        content[:-20],
-        "[" * 100_000,
-    ):
-        receipt.write_text(wrong)
-        with pytest.raises(CacheError, match="train-00002"):
-            gaam_cache.open_cache(tiny_config.out)
-    receipt.write_text(content)
-    shard = next(folder.glob("train-00002-*.h5"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-    with pytest.raises(CacheError, match="bytes"):
-        gaam_cache.open_cache(tiny_config.out)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"fingerprint": "', '"fingerprint": "0'),
-        ('"train": 60', '"train": 60000000000000000'),
-        ('"num_layers": 3', '"num_layers": "3"'),
-        ('"format_version": 1', '"format_version": 2'),
-        ('"gaam-cache"', '"other"'),
-    ],
-)
-def test_an_edited_plan_is_refused(tiny_config: ExtractConfig, old: str, new: str) -> None:
-    gaam_cache.extract(tiny_config)
-    plan = tiny_config.out / "cache.json"
-    text = plan.read_text()
-    assert old in text
-    plan.write_text(text.replace(old, new, 1))
-    with pytest.raises(CacheError, match=r"cache\.json"):
-        gaam_cache.open_cache(tiny_config.out)

@@ -22,7 +22,7 @@ from gaam_decoder.decoder import build_attention
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import parse_attention
-from gaam_decoder.training.failures import what_to_try
+from gaam_decoder.training.sweep import what_to_try
 from tests.conftest import Outcome
 
 POSITIVE = st.floats(2**-10, 4, width=32)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gaam_decoder.attention._groups import heads_over_layers
 from gaam_decoder.reports.comparisons import literature
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table.base import Table
@@ -90,9 +89,9 @@ def test_what_was_not_published_has_nothing_beside_it(attention: str) -> None:
 
 def test_everything_that_differs_is_said() -> None:
     cache = LLAMA | {"encoder": "all-MiniLM-L6-v2", "layers": 6, "rows": {"train": 4999}}
-    text = "\n".join(notes(table_of("gaam", cache)))
+    text = "\n".join(notes(table_of("gaam:heads=2", cache)))
     assert "another encoder: Llama-2-13B, not all-MiniLM-L6-v2" in text
-    assert "8 heads there, 3 here" in text
+    assert "8 heads there, 2 here" in text
     assert "linear head here, convolutional there" in text
     assert "120,000 train rows there, 4,999 here" in text
     assert "7,600 test rows there, no such split here" in text
@@ -122,11 +121,6 @@ def test_a_file_of_the_same_name_with_the_same_classes_is_one() -> None:
 
 def test_some_layers_only_are_not_what_was_published() -> None:
     assert table_of("gaam", LLAMA, layers="19-21").published == (None,)
-
-
-def test_default_heads_are_those_of_the_mechanism() -> None:
-    for layers in range(2, 100):
-        assert literature._default_heads(layers) == heads_over_layers(layers, None)
 
 
 def test_the_published_figures_are_those_of_the_source() -> None:

@@ -13,7 +13,6 @@ from gaam_decoder import stats
 from gaam_decoder.recipe import DEFAULTS
 from gaam_decoder.reports.comparisons.pairs import MOST_VALUES
 from gaam_decoder.reports.report import Report
-from gaam_decoder.reports.sections.omnibus import MOST_SAID
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.reports.writing.section import Section, sections
@@ -47,7 +46,6 @@ def test_every_pair_is_the_claim_of_the_two_corrected_for_all(count: int) -> Non
     assert len(claims) == count * (count - 1) // 2
     expected = stats.holm(np.array([claim.p for claim in claims])).tolist()
     assert [pair.claim.p_holm for pair in group.pairs] == expected
-    assert group.smallest == min(expected)
     means = [row.mean or 0 for row in group.rows]
     assert means == sorted(means, reverse=True)
 
@@ -101,49 +99,11 @@ def test_no_filter_makes_p_smaller() -> None:
 def test_fewer_than_six_seeds_make_no_claim() -> None:
     found = by_name(build_tables(some(3, num_seeds=5))[0])
     assert "no claim" in found["pairs"].lead
-    assert "no claim" in found["omnibus"].lead
-    assert not found["omnibus"].pictures
 
 
-def test_of_many_groups_the_lead_counts_those_that_differ() -> None:
-    for num_seeds in (3, 8):
-        for num_groups in (3, 6, 8):
-            runs = [
-                build_run(name, answers(num_seeds, share + 0.1 * (layer == 1), 10 * layer + place),
-                          path=f"{name}{layer}", layers=str(layer))
-                for layer in range(1, num_groups + 1)
-                for place, (name, share) in enumerate(
-                    [("none", 0.6), ("gaam", 0.6), ("mha", 0.6 if layer > 2 else 0.85)]
-                )
-            ]  # fmt: skip
-            (table,) = build_tables(runs)
-            found = by_name(table)["omnibus"]
-            smallest = [group.smallest for group in table.pairs.groups]
-            apart = sum(p is not None and p < 0.05 for p in smallest)
-            if len(smallest) <= MOST_SAID:
-                assert found.lead.count("layers=") == len(smallest)
-            elif num_seeds < 6:
-                assert found.lead.startswith(f"of {len(smallest)} groups")
-                assert "no claim" in found.lead
-            else:
-                assert apart
-                assert found.lead.startswith(f"in {apart} of {len(smallest)} groups")
-                assert sum("3 mechanisms" in line for line in found.lines) == len(smallest)
-
-
-def test_ranks_are_over_the_seeds_that_all_finished() -> None:
-    runs = some(3)
-    runs[1] = build_run("gaam", answers(8, 0.8, 2), failed={3: "the loss is not finite"})
-    found = by_name(build_tables(runs)[0])["omnibus"]
-    assert found.values["groups"][0]["complete_seeds"] == [0, 1, 2, 4, 5, 6, 7]
-    assert any("without 1 seeds" in line for line in found.lines)
-
-
-def test_two_mechanisms_have_no_test_of_all_and_no_matrix_beside_their_comparison() -> None:
-    assert not {"pairs", "omnibus"} & by_name(build_tables(some(2))[0]).keys()
-    found = by_name(build_tables(some(3)[1:])[0])
-    assert "pairs" in found
-    assert "omnibus" not in found
+def test_two_mechanisms_have_no_matrix_beside_their_comparison() -> None:
+    assert "pairs" not in by_name(build_tables(some(2))[0])
+    assert "pairs" in by_name(build_tables(some(3)[1:])[0])
 
 
 def test_without_a_baseline_the_report_points_to_the_pairs() -> None:
@@ -176,10 +136,6 @@ def test_pairs_are_of_the_score_and_the_best_stands_first(score: str) -> None:
     }
     for name, difference in to_baseline.items():
         assert by_pair[frozenset((name, "none"))] == pytest.approx(abs(difference))
-    found = by_name(table)["omnibus"]
-    if score == "ece":
-        assert "no claim" in found.lead
-        assert group.smallest is None
 
 
 def test_rows_of_scaled_and_of_raw_logits_are_no_pair_where_that_matters(

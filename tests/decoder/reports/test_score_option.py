@@ -105,7 +105,7 @@ def test_every_format_names_the_score(name: str, format: str) -> None:
         assert title in text
     if name != "accuracy" and format != "csv":
         assert "in accuracy points" not in text
-        assert f"(--score {name})" in text or format == "latex"
+        assert f"(--score {name})" in text or format in ("latex", "terminal")
     if format == "csv":
         [line] = [r for r in csv.DictReader(io.StringIO(text)) if r["attention"] == "mha"]
         assert line["compared_by"] == name

@@ -158,7 +158,7 @@ def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(
 ) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     there = [run for run in load_runs(tmp_path / "runs") if not run.recipe.get("fold")]
-    as_before(next(run for run in there if run.attention == "gaam"))
+    as_before(next(run for run in there if run.attention.startswith("gaam")))
     mixed = load_runs([run.path for run in there])
     for score, compared in (("accuracy", 1), ("auroc", 1), ("log-loss", 0), ("brier", 0)):
         found = report(mixed, score=score, temperature=True)
@@ -167,7 +167,7 @@ def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(
         by = {
             row["attention"]: row["temperature"] for row in json.loads(found.text("json"))["rows"]
         }
-        assert by["gaam"] is None
+        assert by[next(name for name in by if name.startswith("gaam"))] is None
         assert by["none"]["mean"] > 0
         both = report(mixed, score=score)
         assert sum(c is not None for t in both.tables for c in t.comparisons) == 1

@@ -235,7 +235,7 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes(best: int) -> None:
     assert row.at_edge == (("lr",) if edge else ())
     assert row.undertrained == edge
     assert table.settings() == [f"lr={RATES[best]}" + AT_EDGE * edge]
-    found = [note for note in notes(table) if "is the edge of its grid" in note]
+    found = [note for note in notes(table) if "at the edge of its grid" in note]
     assert len(found) == edge
     assert table.to_dict()["rows"][0]["undertrained"] == edge
 

@@ -157,24 +157,17 @@ def test_a_package_that_is_missing_is_told_before_training(
     assert not config.runs.exists()
 
 
-@pytest.mark.parametrize("error", [RuntimeError, OSError, ValueError, subprocess.TimeoutExpired])
 def test_a_tracker_that_fails_loses_no_run(
-    name: str, error: type[Exception], config: TrainConfig, monkeypatch: pytest.MonkeyPatch
+    name: str, config: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cls = plugins.load(TRACKERS, name, kind="tracker")
-    told = error("gaam", 1.0) if error is subprocess.TimeoutExpired else error("it is full")
-
     def fail(*_: object) -> None:
-        raise told
+        raise OSError("it is full")
 
+    cls = plugins.load(TRACKERS, name, kind="tracker")
     monkeypatch.setattr(cls, "check", lambda _: None)
     monkeypatch.setattr(cls, "write", fail)
     with pytest.warns(GaamWarning, match=rf"track {name} could not write curves of gaam"):
         (run,) = gaam_decoder.train(replace(config, track=name))
     assert list(run.finished) == [0, 3]
-
-
-def test_another_name_is_refused(name: str, config: TrainConfig) -> None:
-    with pytest.raises(ConfigError, match=f"did you mean '{name}'") as error:
+    with pytest.raises(ConfigError, match=f"did you mean '{name}'"):
         replace(config, track=name[:-1])
-    assert "none, " in str(error.value)

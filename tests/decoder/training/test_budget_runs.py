@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,16 @@ import pytest
 import torch
 
 import gaam_decoder
-from gaam_cache.cache import ShardedArray, open_cache
+from gaam_cache.cache import open_cache
 from gaam_cache.store.read import ShardReader
-from gaam_decoder import RunResult, TrainConfig, load_runs
+from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.runs.listing import verify
-from gaam_decoder.training.items import plan_items
-from gaam_decoder.training.rows.data import prepare_data
-from gaam_decoder.training.rows.features import Features
-from gaam_decoder.training.rows.loaded import Loaded
+from gaam_decoder.training.data import prepare_data
+from gaam_decoder.training.features import Loaded
+from gaam_decoder.training.grid import plan_items
 from tests.cache.published import number_everywhere, write_cache
-from tests.conftest import Outcome
 from tests.decoder.tensors import tensors
 
-Gaam = Callable[..., Outcome]
 CPU = torch.device("cpu")
 
 
@@ -47,36 +43,25 @@ def bits(run: RunResult) -> dict[str, bytes]:
     return found | {"log": json.dumps(log).encode()}
 
 
-def by_key(runs: list[RunResult]) -> dict[Any, dict[str, bytes]]:
-    return {(run.key, run.seeds): bits(run) for run in runs}
-
-
 WAYS: dict[str, dict[str, Any]] = {
     "as usual": {},
-    "the last epoch": {"select": "last"},
-    "chosen on test": {"select": "test"},
     "folds": {"folds": 2},
-    "repeated folds": {"folds": 2, "repeats": 2, "select": "last"},
-    "weights of classes": {"class_weights": "balanced"},
-    "shuffled labels": {"shuffle_labels": True},
-    "a batch larger than the budget": {"batch_size": 512},
     "batches of which the last has one row": {"batch_size": 6, "attn": ("mha-bn", "gaam")},
-    "layers and poolings": {"layers": ((1, 2), None)},
     "a fit beside it": {"probe": True, "attn": ("none",)},
     "final models": {"final": True},
-    "final models alone": {"test_split": "none"},
-    "final models of folds": {"final": True, "folds": 2, "repeats": 2, "select": "last"},
     "a window": {"shuffle": "window:10"},
-    "compiled": {"compile": "on", "epochs": 1, "train_rows": "8,all"},
     "shots": {"train_rows": "2/class,9/class,all", "split_seed": 3},
-    "one shot": {"train_rows": "1/class,3/class", "select": "last"},
     "tuned": {"lr": (1e-3, 1e-1), "tune_seeds": (7, 8)},
 }
 
 
+def by_key(runs: list[RunResult]) -> dict[Any, dict[str, bytes]]:
+    return {(run.key, run.seeds): bits(run) for run in runs}
+
+
 @pytest.mark.parametrize(
     "way",
-    [pytest.param(way, marks=[pytest.mark.slow] * (way == "compiled")) for way in WAYS],
+    WAYS,
 )
 def test_a_size_alone_is_what_it_is_among_others(way: str, config: TrainConfig) -> None:
     """The same bits, whatever other sizes are asked for; all is the run without the option."""
@@ -103,16 +88,6 @@ def test_a_size_alone_is_what_it_is_among_others(way: str, config: TrainConfig) 
     assert by_key(gaam_decoder.train(config)) == by_key(together)
 
 
-@pytest.mark.parametrize("share", [1e-9, 0.0])
-def test_where_rows_lie_changes_no_bit(share: float, config: TrainConfig) -> None:
-    for window in ("full", "window:10"):
-        usual = replace(config, shuffle=window, runs=config.runs / window[:3])
-        other = {"memory_share": share, "runs": config.runs / f"{window[:3]}-2"}
-        assert by_key(gaam_decoder.train(usual)) == by_key(
-            gaam_decoder.train(replace(usual, **other))
-        )
-
-
 def test_stopped_at_any_moment_a_sweep_over_sizes_goes_on_to_the_same_bits(
     config: TrainConfig,
 ) -> None:
@@ -130,23 +105,6 @@ def test_stopped_at_any_moment_a_sweep_over_sizes_goes_on_to_the_same_bits(
         with pytest.raises(KeyboardInterrupt):
             gaam_decoder.train(again, progress=tell)
         assert by_key(gaam_decoder.train(again)) == expected
-
-
-def test_the_same_rows_are_learned_by_every_mechanism_and_tuned_at_each_size(
-    config: TrainConfig,
-) -> None:
-    config = replace(config, attn=("gaam", "none"), lr=(1e-3, 1e-1))
-    cache = open_cache(config.cache)
-    of_size: dict[int | None, set[bytes]] = {}
-    for item in plan_items(config, cache, CPU):
-        data = prepare_data(cache, item.recipe, CPU)
-        assert data.selection is not None
-        rows = data.train.rows.tobytes() + b"|" + data.selection.rows.tobytes()
-        of_size.setdefault(item.recipe.train_rows, set()).add(rows)
-    assert {size: len(rows) for size, rows in of_size.items()} == {8: 1, 20: 1, None: 1}
-    chosen = gaam_decoder.train(replace(config, tune_seeds=(7, 8)))
-    sizes = [(r.attention, r.recipe.get("train_rows")) for r in chosen if set(r.seeds) == {0, 1}]
-    assert len(sizes) == len(set(sizes)) == 6
 
 
 @pytest.fixture
@@ -190,56 +148,8 @@ def test_only_the_rows_of_a_budget_are_read(
             assert sorted(read) == sorted([*budget, *tested]) or (number == 3 and share)
 
 
-def test_blocks_of_rows_that_are_held_in_part_are_those_rows(tmp_path: Path) -> None:
-    """As a window reads them where memory holds them and something else computes."""
-    write_cache(tmp_path, {"train": 300}, 2, 2, number_everywhere, shard_rows=50)
-    array: ShardedArray = open_cache(tmp_path)["train"].embeddings
-    held_N = np.arange(7, 300, 13)
-    features = Features(array, CPU, "memory", held_N)
-    parts = [held_N[:5], held_N[5:6], held_N[3:]]
-    for block_MLD, row_M in zip(features.blocks(parts), parts, strict=True):
-        np.testing.assert_array_equal(block_MLD[:, 0, 0].numpy(), row_M)
-
-
 def test_a_number_that_is_all_rows_is_all_rows(config: TrainConfig) -> None:
     (named,) = gaam_decoder.train(replace(config, train_rows=60))
     (plain,) = gaam_decoder.train(replace(config, train_rows=None))
     assert named.path == plain.path
     assert "train_rows" not in plain.recipe
-
-
-def test_an_estimate_counts_the_rows_of_each_size(config: TrainConfig) -> None:
-    found = gaam_decoder.estimate(config)
-    assert [run.recipe.get("train_rows") for run in found.runs] == [8, 20, None]
-    assert "8 rows: seeds" in found.in_words()
-    assert not config.runs.exists()
-
-
-def test_every_command_takes_a_run_of_a_budget(
-    config: TrainConfig, gaam: Gaam, tmp_path: Path
-) -> None:
-    runs = gaam_decoder.train(replace(config, train_rows="4/class,9/class"))
-    for run in runs:
-        rows = 2 * run.recipe["shots"]
-        assert f"shots={run.recipe['shots']}" in gaam("inspect", run.path).out
-        assert run.path.name in gaam("runs", config.runs).out
-        out = tmp_path / f"export-{rows}"
-        assert gaam("export", run.path, out, "-q").code == 0
-        card = (out / "README.md").read_text()
-        assert f"learned from split 'train', {rows} of 60 rows" in card
-        assert f"shots={run.recipe['shots']}" in card
-        for where in (run.path, out):
-            told = gaam("predict", where, "--cache", config.cache, "--split", "test")
-            assert told.code == 0, told.err
-        again = ("--config", run.path / "config.toml", "--runs", tmp_path / f"again-{rows}")
-        made = gaam("train", *again, "-q")
-        assert made.code == 0, made.err
-        [again] = load_runs(tmp_path / f"again-{rows}")
-        assert again.key == run.key
-        assert bits(again) == bits(run)
-        ablated = gaam("ablate", run.path, "--num-layers", 2, "--device", "cpu", "-q")
-        assert ablated.code == 0, ablated.err
-    kept = [run for run in load_runs(config.runs) if run.recipe["layers"]]
-    assert {run.recipe["shots"] for run in kept} == {4, 9}
-    inspected = gaam("inspect", config.runs)
-    assert inspected.code == 0, inspected.err

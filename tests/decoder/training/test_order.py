@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from gaam_cache.cache import open_cache
 from gaam_decoder.recipe import Recipe
-from gaam_decoder.training.rows.data import Subset
-from gaam_decoder.training.rows.epoch import epoch_batches
-from gaam_decoder.training.rows.features import Features
-from gaam_decoder.training.rows.order import blocks_of_epoch, in_order, largest_block
-from gaam_decoder.training.rows.protocol import Rows
+from gaam_decoder.training.data import (
+    Subset,
+    blocks_of_epoch,
+    epoch_batches,
+    in_order,
+    largest_block,
+)
+from gaam_decoder.training.features import Features
+from gaam_decoder.training.protocol import Rows
 from tests.cache.published import write_cache
 from tests.decoder.training.test_group import recipe as recipe_of
 
@@ -86,28 +90,6 @@ def test_a_window_of_all_rows_is_full(case: tuple) -> None:
     np.testing.assert_array_equal(
         everything, order_SN(row_N, recipe(None, shard_rows), epoch, seeds)
     )
-
-
-def test_shards_change_places_every_epoch_and_seeds_change_rows() -> None:
-    row_N, of = np.arange(640), recipe(32, 16)
-    firsts, orders = set(), set()
-    for epoch in range(1, 21):
-        firsts.add(tuple(blocks_of_epoch(row_N, of, epoch)[0].tolist()))
-        orders |= {tuple(order.tolist()) for order in order_SN(row_N, of, epoch, list(range(5)))}
-    assert len(firsts) > 15  # of 40 shards any two may be the first
-    assert len(orders) == 100
-    # shards meet others in every epoch: no block of the first is one of the second
-    blocks = [{tuple(b.tolist()) for b in blocks_of_epoch(row_N, of, e)} for e in (1, 2)]
-    assert len(blocks[0] & blocks[1]) < 3
-
-
-def test_every_row_is_as_likely_in_every_place() -> None:
-    """Mean place over 4,000 epochs, against its standard error."""
-    row_N, of, epochs = np.arange(12), recipe(4, 2), 4000
-    orders = np.stack([order_SN(row_N, of, epoch, [0])[0] for epoch in range(1, epochs + 1)])
-    place_of = np.argsort(orders, axis=1)
-    error = np.arange(12).std() / np.sqrt(epochs)
-    assert (np.abs(place_of.mean(0) - 5.5) < 4.5 * error).all()
 
 
 SIZES = [

@@ -15,7 +15,6 @@ import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, GaamWarning, NumericsError
 from gaam_decoder import TrainConfig
-from gaam_decoder.config_checks import MOST_RECIPES
 from tests.conftest import Outcome, random_rows, write_csv
 
 Gaam = Callable[..., Outcome]
@@ -47,61 +46,11 @@ def test_rows_that_were_learned_are_tested_only_where_that_is_said(
     assert fold.recipe["allow_train_as_test"] is False
 
 
-@pytest.mark.parametrize("split", ["train", "val", "Test"])
-def test_folds_have_no_test_split(split: str, config: TrainConfig, gaam: Gaam) -> None:
-    with pytest.raises(ConfigError, match="test-split plays no part"):
-        replace(config, folds=2, test_split=split)
-    assert gaam("train", "--folds", 2, "--set", f"test-split={split}").code == 2
-
-
-@pytest.mark.parametrize("select", ["last", "test"])
-@pytest.mark.parametrize("setting", [{"val_fraction": 0.2}, {"split_seed": 3}])
-def test_what_chooses_nothing_is_refused(
-    select: str, setting: dict[str, float], config: TrainConfig
-) -> None:
-    with pytest.raises(ConfigError, match="plays no part with --select"):
-        replace(config, select=select, **setting)
-    assert replace(config, **setting)
-    if "split_seed" in setting:
-        assert replace(config, select=select, folds=2, **setting)
-
-
-def test_a_run_says_how_many_texts_its_splits_share(
+def test_the_same_rows_under_another_name_are_the_same_rows(
     encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
 ) -> None:
-    rows = random_rows(40, 2, longest=40)
-    write_csv(tmp_path / "data" / "train.csv", rows[:30])
-    write_csv(tmp_path / "data" / "test.csv", rows[25:])
-    extract = ExtractConfig(
-        encoder=str(encoders["bert"]),
-        dataset=str(tmp_path / "data"),
-        out=tmp_path / "c",
-        device="cpu",
-    )
-    with pytest.warns(GaamWarning, match="5 of 15 rows of 'test'"):
-        gaam_cache.extract(extract)
-    shared = {"test": {"train": 5}, "train": {"test": 5}}
-    assert gaam_cache.open_cache(tmp_path / "c").plan.shared_texts == shared
-    (run,) = gaam_decoder.train(replace(config, cache=tmp_path / "c"))
-    assert run.cache["shared_texts"] == shared
-
-
-def test_the_leave_is_recorded_only_where_it_was_used(config: TrainConfig) -> None:
-    (plain,) = gaam_decoder.train(config)
-    (same,) = gaam_decoder.train(replace(config, allow_train_as_test=True))
-    assert plain.path == same.path
-    assert plain.recipe["allow_train_as_test"] is False
-
-
-@pytest.mark.parametrize("road", ["copy", "link"])
-def test_the_same_rows_under_another_name_are_the_same_rows(
-    road: str, encoders: dict[str, Path], tmp_path: Path, config: TrainConfig
-) -> None:
     first = write_csv(tmp_path / "d" / "train.csv", random_rows(20, 1))
-    if road == "link":
-        (tmp_path / "d" / "test.csv").symlink_to(first)
-    else:
-        (tmp_path / "d" / "test.csv").write_bytes(first.read_bytes())
+    (tmp_path / "d" / "test.csv").write_bytes(first.read_bytes())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gaam_cache.extract(
@@ -131,9 +80,7 @@ def test_a_cache_of_one_split_says_how_to_be_tested(config: TrainConfig, tmp_pat
 
 IMPOSSIBLE = [
     ({"attn": ("gaam:heads=3", "none"), "layers": ((1, 2, 3, 4), None)}, 1, 4, "gaam:heads=3"),
-    ({"attn": ("gaam", "mha"), "layers": ((2,), (1, 2))}, 1, 4, "gaam + linear, layers 2"),
-    ({"attn": ("mha:heads=5", "none"), "lr": (0.1, 0.2)}, 2, 4, "mha:heads=5"),
-    ({"attn": ("gaam:heads=4", "gaam:heads=5", "none")}, 2, 3, "gaam:heads=5"),
+    ({"attn": ("gaam:heads=4", "gaam:heads=5", "none")}, 2, 3, "gaam:heads=4"),
 ]
 
 
@@ -146,9 +93,7 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
         with pytest.raises(ConfigError, match=r"cannot be built(.|\n)*skip-impossible") as caught:
             work(config)
         assert name in str(caught.value)
-        assert f"{impossible} of {total} combinations; the other {total - impossible} can" in str(
-            caught.value
-        )
+        assert f"the other {total - impossible} of {total} combinations" in str(caught.value)
     assert not config.runs.exists()
     with pytest.warns(GaamWarning, match="left out: ") as said:
         runs = gaam_decoder.train(replace(config, skip_impossible=True))
@@ -156,46 +101,16 @@ def test_what_cannot_be_built_is_named_and_left_out_only_if_asked(
     assert any(name in str(warning.message) for warning in said)
 
 
-def test_what_is_impossible_alone_is_refused_all_the_same(config: TrainConfig) -> None:
-    for attn in ("gaam:heads=4", "mqa:width=2147483647,query_heads=1", "gaam:heads=0"):
-        with pytest.raises(ConfigError, match=r"cannot be built") as caught:
-            gaam_decoder.train(replace(config, attn=(attn,), skip_impossible=True))
-        assert "skip-impossible" not in str(caught.value)
-    with pytest.raises(ConfigError, match=r"at least two(.|\n)*1 layer\b(.|\n)*mha"):
-        gaam_decoder.train(replace(config, attn=("gaam",), layers=(3,)))
-
-
-def test_a_sweep_has_an_end(config: TrainConfig) -> None:
-    rates = tuple(1e-4 * (1 + i) for i in range(MOST_RECIPES + 1))
-    with pytest.raises(ConfigError, match="the sweep is too large"):
-        replace(config, lr=rates)
-    with pytest.raises(ConfigError, match="the sweep is too large"):
-        replace(config, folds=10**9)
-    with pytest.raises(ConfigError, match=r"--folds of at most 60"):
-        gaam_decoder.train(replace(config, folds=61))
-
-
-@pytest.mark.parametrize("attn", ["mha", "gaam:heads=1"])
 def test_a_training_of_which_every_seed_fails_fails(
-    attn: str, gaam: Gaam, tiny_cache: Path, tmp_path: Path
+    gaam: Gaam, tiny_cache: Path, tmp_path: Path
 ) -> None:
-    options = [
-        "--cache",
-        tiny_cache,
-        "--runs",
-        tmp_path / "r",
-        "--epochs",
-        2,
-        "--set",
-        "compile=off",
-    ]
-    options += ["--attn", attn, "--lr", "0.01", "--lr", "1e30", "--set", "weight-decay=0"]
+    options = ["--cache", tiny_cache, "--runs", tmp_path / "r", "--epochs", 2]
+    options += ["--attn", "mha", "--lr", "0.01", "--lr", "1e30", "--set", "weight-decay=0"]
     for more in ([], ["--quiet"], ["--json"]):
         outcome = gaam("train", *options, "--seeds", 2, *more)
         assert outcome.code == 1, outcome
-        assert (
-            f"{attn} + linear, pool mean, lr 1e+30, weight decay 0: the loss became" in outcome.err
-        )
+        failed = "mha + linear, pool mean, lr 1e+30, weight decay 0: the loss became"
+        assert failed in outcome.err
         assert "lr 0.01, weight decay 0: the loss" not in outcome.err
         assert "--lr 0.001 or --set clip-grad-norm=1" in outcome.err
         assert str(tmp_path / "r") in outcome.err
@@ -217,9 +132,3 @@ def test_some_seeds_that_fail_are_a_warning(config: TrainConfig) -> None:
         warnings.simplefilter("error")
         gaam_decoder.check_failures([run, partly], (0, 1))
         gaam_decoder.check_failures([run], (0, 1))
-
-
-def test_one_seed_is_one_seed(config: TrainConfig) -> None:
-    (run,) = gaam_decoder.train(replace(config, seeds=(0,)))
-    assert " over 1 seed, " in run.summary()
-    assert run.summary().startswith("none + linear, pool mean, lr 0.0003: ")

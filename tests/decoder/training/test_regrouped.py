@@ -9,12 +9,11 @@ import pytest
 
 import gaam_decoder
 from gaam_decoder import TrainConfig
-from gaam_decoder.runs import unfinished as checkpoint
-from gaam_decoder.runs.unfinished import look
+from gaam_decoder.training import checkpoint
+from gaam_decoder.training.checkpoint import look
 
 
-@pytest.mark.parametrize("stopped", [3, 4, 5])
-@pytest.mark.parametrize(("first", "then"), [(4, 1), (4, 2), (3, 2), (None, 1)])
+@pytest.mark.parametrize(("first", "then", "stopped"), [(4, 1, 3), (3, 2, 4), (None, 1, 5)])
 def test_seeds_together_are_as_many_as_are_asked_for_now(
     first: int | None,
     then: int,

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from gaam_decoder.losses.cross_entropy import CrossEntropy
-from gaam_decoder.runs.unfinished import Checkpoint
 from gaam_decoder.training.arithmetic import scaling
-from gaam_decoder.training.arithmetic.engine import LOWER
 from tests.decoder.training.test_group import data
-from tests.decoder.training.test_scaling import STEPS, _grows, group
+from tests.decoder.training.test_scaling import _grows, group
 
 __all__ = ["_grows"]
-
-
-@pytest.mark.parametrize("dtype", ["float32", *LOWER])
-def test_a_scaled_loss_alone_changes_no_bit_where_powers_of_two_are_exact(dtype: str) -> None:
-    """Not in float16: there it saves gradients that would be zero."""
-    scaled, plain = (group([1, 4], loss_scale=how, dtype=dtype) for how in ("dynamic", "none"))
-    for epoch in range(1, STEPS + 1):
-        scaled._pass(epoch)
-        plain._pass(epoch)
-    assert plain.state.scaling is None
-    same = [torch.equal(scaled.state.parameters[k], v) for k, v in plain.state.parameters.items()]
-    assert all(same) == (dtype != "float16")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -51,52 +35,6 @@ def test_a_seed_whose_gradients_overflow_disturbs_no_other(attention: str, dtype
     assert poisoned.state.scaling is not None
     assert poisoned.state.scaling.scale_S[1] == scaling.START / 2**4
     assert poisoned.state.scaling.steps_S[1] == 0
-
-
-@pytest.mark.parametrize("clip_order", ["unscale-first", "clip-first"])
-def test_a_seed_alone_is_the_seed_in_a_group(clip_order: str) -> None:
-    options = {"clip_grad_norm": 1.0, "clip_order": clip_order, "rows": data(torch.float32)}
-    among, alone = (group(seeds, torch.nan, **options) for seeds in ([4, 7, 1], [7]))  # type: ignore[arg-type]
-    for one in (among, alone):
-        for _ in range(3):
-            one.train_epoch()
-    assert any(0 < entry["skipped"] < 4 for entry in alone.members[0].log)
-    for ours, theirs in zip(among.members[1].log, alone.members[0].log, strict=True):
-        for name in ("loss_scale", "skipped", "train_accuracy"):
-            assert ours[name] == theirs[name]
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_what_was_interrupted_ends_with_the_same_bits(dtype: str, tmp_path: Path) -> None:
-    options = {"dtype": dtype, "clip_grad_norm": 1.0, "clip_order": "clip-first"}
-    options |= {"schedule": "plateau", "select": "val", "attention": "mha-bn"}
-    whole, first, second = (
-        group([1, 4], torch.inf, rows=data(torch.float32), **options)  # type: ignore[arg-type]
-        for _ in range(3)
-    )
-    for one, epochs in ((whole, 6), (first, 3)):
-        for _ in range(epochs):
-            one.train_epoch()
-    first.save(Checkpoint(tmp_path / "c.safetensors"))
-    second.resume(Checkpoint(tmp_path / "c.safetensors"))
-    for _ in range(3):
-        second.train_epoch()
-    assert {"scaling.scale_S", "scaling.good_S", "scaling.steps_S"} <= whole._tensors().keys()
-    for name, value in whole._tensors().items():
-        assert torch.equal(value, second._tensors()[name]), name
-    for ours, theirs in zip(second.members, whole.members, strict=True):
-        for entry in ours.log + theirs.log:
-            entry.pop("seconds")
-        assert ours == theirs
-
-
-def test_a_checkpoint_without_scales_is_not_taken_up(tmp_path: Path) -> None:
-    plain, scaled = group([1], loss_scale="none"), group([1])
-    plain.train_epoch()
-    plain.save(Checkpoint(tmp_path / "c.safetensors"))
-    scaled.resume(Checkpoint(tmp_path / "c.safetensors"))
-    assert scaled.epochs_done == 0
 
 
 def test_rows_without_a_finite_loss_are_in_no_mean() -> None:

@@ -15,8 +15,8 @@ from gaam_decoder.decoder import build_decoder, stream_seed
 from gaam_decoder.losses.cross_entropy import CrossEntropy
 from gaam_decoder.training.arithmetic import scaling
 from gaam_decoder.training.arithmetic.engine import LOWER, Engine
+from gaam_decoder.training.data import Subset, TrainData
 from gaam_decoder.training.group import Group
-from gaam_decoder.training.rows.data import Subset, TrainData
 from tests.decoder.training.test_group import (
     EAGER,
     LR,
@@ -119,8 +119,6 @@ class Torchs:
 
 ROUNDED = 0.02
 """Share of a parameter's whole way that rounded products may make: Adam follows the signs."""
-EXACT = ("mha-bn", "gqa:published=true")
-"""Some of their gradients are zero but for rounding: compared in float64 alone."""
 CLIPS = [(None, "unscale-first"), (0.5, "unscale-first"), (2000.0, "clip-first")]
 
 
@@ -147,18 +145,17 @@ def compare(ours: Group, seeds: list[int], attention: str, fault: str, clip: flo
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("clip", "order"), CLIPS)
-@pytest.mark.parametrize(
-    ("attention", "dtype"),
-    [*((name, "float32") for name in EXACT), *product(("gaam", "dot"), ("float32", *LOWER))],
-)
-@pytest.mark.parametrize("seeds", [[5], [5, 2, 9]])
-def test_every_step_is_that_of_gradscaler(
-    seeds: list[int], dtype: str, clip: float | None, order: str, fault: str, attention: str
-) -> None:
-    options = {"clip_grad_norm": clip, "clip_order": order, "dtype": dtype}
-    ours = group(seeds, FAULTS[fault], attention, **options)
-    compare(ours, seeds, attention, fault, clip, order, dtype)
+def test_every_step_is_that_of_gradscaler(fault: str) -> None:
+    """mha-bn: some of its gradients are zero but for rounding, so that it is not compared lower."""
+    kinds = [
+        ("mha-bn", "float32", [5]),
+        ("gaam:heads=3", "float16", [5]),
+        ("gaam:heads=3", "bfloat16", [5, 2, 9]),
+    ]
+    for (clip, order), (attention, dtype, seeds) in product(CLIPS, kinds):
+        options = {"clip_grad_norm": clip, "clip_order": order, "dtype": dtype}
+        ours = group(seeds, FAULTS[fault], attention, **options)
+        compare(ours, seeds, attention, fault, clip, order, dtype)
 
 
 @needs_compiler
@@ -176,12 +173,4 @@ def test_compiled_steps_are_those_too(clip: float | None, order: str, seeds: lis
         clip_order=order,
     )
     compare(ours, seeds, "mha-bn", "infinite", clip, order, "float32")
-    assert ours.compiler.works
-
-
-@needs_compiler
-def test_compiled_steps_are_those_in_float16() -> None:
-    options = {"clip_grad_norm": 2000.0, "clip_order": "clip-first", "dtype": "float16"}
-    ours = group([5, 2], 1e4, engine=replace(EAGER, compiled=True), **options)
-    compare(ours, [5, 2], "gaam", "too large for float16", 2000.0, "clip-first", "float16")
     assert ours.compiler.works

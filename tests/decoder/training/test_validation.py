@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +12,9 @@ import torch
 import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
-from gaam_cache.errors import CacheError
-from gaam_decoder import RunResult, TrainConfig, stats
-from gaam_decoder.runs.listing import verify
-from gaam_decoder.runs.result import VALIDATION_FILE, read_run
-from gaam_decoder.training.train_group import kept_logits
+from gaam_decoder import TrainConfig, stats
+from gaam_decoder.runs.result import VALIDATION_FILE
+from gaam_decoder.training.group import kept_logits
 
 
 @pytest.fixture
@@ -66,60 +63,6 @@ def test_where_no_rows_of_train_chose_there_is_no_file(config: TrainConfig) -> N
         for run in gaam_decoder.train(replace(one, runs=config.runs / str(place))):
             assert not (run.path / VALIDATION_FILE).exists()
             assert run.validation is run.validation_logits is run.validation_labels is None
-
-
-@pytest.fixture(scope="module")
-def trained(
-    tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory
-) -> RunResult:  # fmt: skip
-    (run,) = gaam_decoder.train(
-        TrainConfig(
-            attn=("gaam",),
-            cache=tiny_cache,
-            runs=tmp_path_factory.mktemp("validation"),
-            seeds=(0, 1),
-            epochs=1,
-            probe=False,
-        )
-    )
-    return run
-
-
-def test_tampering_is_damage(trained: RunResult, tmp_path: Path) -> None:
-    content = (trained.path / VALIDATION_FILE).read_bytes()
-    rng = np.random.default_rng(0)
-    for place in [0, len(content) - 1, *rng.integers(0, len(content), 8)]:
-        copy = shutil.copytree(trained.path, tmp_path / str(place), dirs_exist_ok=True)
-        flipped = bytearray(content)
-        flipped[place] ^= 1
-        (copy / VALIDATION_FILE).write_bytes(flipped)
-        with pytest.raises(CacheError, match="damaged"):
-            _ = read_run(copy).validation
-        assert not verify(copy).good
-    for shorter in (b"", content[:-1]):
-        (copy / VALIDATION_FILE).write_bytes(shorter)
-        with pytest.raises(CacheError, match="bytes"):
-            read_run(copy)
-    (copy / VALIDATION_FILE).unlink()
-    with pytest.raises(CacheError, match="damaged"):
-        read_run(copy)
-
-
-def test_finished_seeds_of_unfinished_work_keep_them(config: TrainConfig, tmp_path: Path) -> None:
-    """A training that ends before it publishes, then goes on: the same bytes."""
-    from unittest.mock import patch
-
-    one = replace(config, seed_batch=1, probe=False)
-    (whole,) = gaam_decoder.train(replace(one, runs=tmp_path / "whole"))
-    with (
-        patch("gaam_decoder.training.train_item.publish", side_effect=KeyboardInterrupt),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        gaam_decoder.train(one)
-    with patch("gaam_decoder.training.seed_groups.train_group", side_effect=AssertionError):
-        (resumed,) = gaam_decoder.train(one)  # from what is kept of the seeds alone
-    content = (whole.path / VALIDATION_FILE).read_bytes()
-    assert (resumed.path / VALIDATION_FILE).read_bytes() == content
 
 
 @pytest.mark.parametrize("failed", [None, "lost"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,6 @@ class Tone:
     @property
     def frames(self) -> int:
         return len(self.wave)
-
-    @property
-    def blob(self) -> Any:
-        return SimpleNamespace(where=self.where)
 
     def samples(self) -> np.ndarray:
         return self.wave

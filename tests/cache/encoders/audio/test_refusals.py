@@ -15,9 +15,7 @@ import soundfile
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
-from gaam_cache.encoders.text import TextEncoder
 from gaam_cache.errors import ConfigError, DataError
-from tests.cache.encoders.audio import sounds
 
 
 def opened(folder: Path, **settings: Any) -> AudioEncoder:
@@ -31,17 +29,6 @@ def copied(audio_encoders: dict[str, Path], tmp_path: Path) -> Callable[[str], P
 
 def change(path: Path, **settings: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-
-def test_encoders_of_texts_read_no_sounds_and_those_of_sounds_no_texts(
-    audio_encoders: dict[str, Path], encoders: dict[str, Path]
-) -> None:
-    for folder in encoders.values():
-        with pytest.raises(ConfigError, match="does not read such rows"):
-            opened(folder)
-    for folder in audio_encoders.values():
-        with pytest.raises(ConfigError, match="does not read such rows"):
-            TextEncoder.open(ExtractConfig(encoder=str(folder)))
 
 
 def test_a_feature_extractor_that_draws_random_numbers_is_refused(
@@ -78,14 +65,3 @@ def test_a_sound_without_a_frame_is_refused_by_name_and_length(
     assert "1.wav" in said
     assert "row 3" in said
     assert not config.out.exists()
-
-
-def test_a_sound_that_is_not_what_it_said_is_refused(audio_encoders: dict[str, Path]) -> None:
-    encoder = opened(audio_encoders["hubert-layer"])
-
-    class Liar(sounds.Tone):
-        frames = 9000
-
-    items = encoder.prepare([Liar(np.zeros(8000, dtype=np.float32))]).items
-    with pytest.raises(DataError, match="another length"):
-        items[0]

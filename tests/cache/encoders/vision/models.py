@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ CROPPED = {"size": {"shortest_edge": 36}, "crop_size": SQUARE}
 PATCHES = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Family:
     """An architecture, and where its patches stand as its publication has it."""
 
@@ -38,7 +38,7 @@ class Family:
     processor: str
     prefix: int
     """Positions before the patches."""
-    sizes: dict[str, Any]
+    sizes: dict[str, Any] = field(default_factory=lambda: {"size": SQUARE})
     """Of the image processor."""
 
     def save(self, folder: Path, seed: int = 0) -> Path:
@@ -66,53 +66,30 @@ def _both(kind: str) -> Any:
 
 FAMILIES = {
     "beit": Family(
-        config=lambda: transformers.BeitConfig(
+        lambda: transformers.BeitConfig(
             **SMALL, use_relative_position_bias=True, use_mask_token=True
         ),
-        processor="BeitImageProcessorPil",
-        prefix=1,
-        sizes={"size": SQUARE},
+        "BeitImageProcessorPil", 1,
     ),
-    "vit": Family(
-        config=lambda: transformers.ViTConfig(**SMALL),
-        processor="ViTImageProcessorPil",
-        prefix=1,
-        sizes={"size": SQUARE},
-    ),
+    "vit": Family(lambda: transformers.ViTConfig(**SMALL), "ViTImageProcessorPil", 1),
     "dinov2": Family(
-        config=lambda: transformers.Dinov2Config(**SMALL | {"image_size": 56}),
-        processor="BitImageProcessorPil",
-        prefix=1,
-        sizes=CROPPED,
+        lambda: transformers.Dinov2Config(**SMALL | {"image_size": 56}),
+        "BitImageProcessorPil", 1, CROPPED,
     ),
     "dinov2-registers": Family(
-        config=lambda: transformers.Dinov2WithRegistersConfig(**SMALL, num_register_tokens=4),
-        processor="BitImageProcessorPil",
-        prefix=5,
-        sizes=CROPPED,
+        lambda: transformers.Dinov2WithRegistersConfig(**SMALL, num_register_tokens=4),
+        "BitImageProcessorPil", 5, CROPPED,
     ),
-    "clip": Family(
-        config=lambda: _both("CLIP"), processor="CLIPImageProcessorPil", prefix=1, sizes=CROPPED
-    ),
-    "siglip": Family(
-        config=lambda: _both("Siglip"),
-        processor="SiglipImageProcessorPil",
-        prefix=0,
-        sizes={"size": SQUARE},
-    ),
-    "siglip-vision": Family(
-        # 35 pixels: those that fill no patch are left out
-        config=lambda: transformers.SiglipVisionConfig(**SMALL | {"image_size": 35}),
-        processor="SiglipImageProcessorPil",
-        prefix=0,
-        sizes={"size": {"height": 35, "width": 35}},
+    "clip": Family(lambda: _both("CLIP"), "CLIPImageProcessorPil", 1, CROPPED),
+    "siglip": Family(lambda: _both("Siglip"), "SiglipImageProcessorPil", 0),
+    "siglip-vision": Family(  # 35 pixels: those that fill no patch are left out
+        lambda: transformers.SiglipVisionConfig(**SMALL | {"image_size": 35}),
+        "SiglipImageProcessorPil", 0, {"size": {"height": 35, "width": 35}},
     ),
     "yolos": Family(  # what it detects with stands behind the patches
-        config=lambda: transformers.YolosConfig(
+        lambda: transformers.YolosConfig(
             **SMALL | {"image_size": [32, 32]}, num_detection_tokens=5
         ),
-        processor="ViTImageProcessorPil",
-        prefix=1,
-        sizes={"size": SQUARE},
+        "ViTImageProcessorPil", 1,
     ),
-}
+}  # fmt: skip

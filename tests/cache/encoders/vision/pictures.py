@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,8 @@ class Drawn:
         return hashlib.sha256(repr(self.array.shape).encode() + self.array.tobytes()).digest()
 
     @property
-    def blob(self) -> SimpleNamespace:
-        return SimpleNamespace(where=f"a picture of {self.width} x {self.height}")
+    def where(self) -> str:
+        return f"a picture of {self.width} x {self.height}"
 
     def pixels(self) -> NDArray[np.uint8]:
         return self.array
@@ -57,42 +56,30 @@ def noise(seed: int = 0) -> list[Drawn]:
 FIGURES = ("circle", "cross", "square", "triangle")
 
 
-def figures(count: int, seed: int, side: int = 64) -> tuple[list[NDArray[np.uint8]], list[str]]:
-    """One figure a picture, of any size, place, colour and rotation, on noise."""
-    rng = np.random.default_rng(seed)
-    arrays, labels = [], []
-    for number in range(count):
-        label = FIGURES[number % len(FIGURES)]
-        radius = rng.uniform(0.3, 0.45) * side
-        centre = rng.uniform(radius, side - radius, size=2)
-        angle = rng.uniform(0, 2 * np.pi)
-        back, front = rng.integers(0, 80, 3), rng.integers(140, 256, 3)
-        y_HW, x_HW = np.mgrid[:side, :side] + 0.5
-        u = ((x_HW - centre[0]) * np.cos(angle) + (y_HW - centre[1]) * np.sin(angle)) / radius
-        v = ((y_HW - centre[1]) * np.cos(angle) - (x_HW - centre[0]) * np.sin(angle)) / radius
-        inside = {
-            "circle": u**2 + v**2 < 0.8,
-            "square": np.maximum(np.abs(u), np.abs(v)) < 0.7,
-            "cross": (np.minimum(np.abs(u), np.abs(v)) < 0.22)
-            & (np.maximum(np.abs(u), np.abs(v)) < 1),
-            "triangle": (v > -0.5) & (v < 1 - np.sqrt(3) * np.abs(u)),
-        }[label]
-        picture = np.where(inside[..., None], front, back) + rng.normal(0, 10, (side, side, 3))
-        arrays.append(picture.clip(0, 255).astype(np.uint8))
-        labels.append(label)
-    return arrays, labels
+def _figure(label: str, rng: np.random.Generator, side: int = 64) -> NDArray[np.uint8]:
+    """A figure of any size, place and colour on noise."""
+    radius = rng.uniform(0.3, 0.45) * side
+    x, y = rng.uniform(radius, side - radius, size=2)
+    v, u = (np.mgrid[:side, :side] + 0.5 - np.array([y, x])[:, None, None]) / radius
+    inside = {
+        "circle": u**2 + v**2 < 0.8,
+        "square": np.maximum(np.abs(u), np.abs(v)) < 0.7,
+        "cross": (np.minimum(np.abs(u), np.abs(v)) < 0.22) & (np.maximum(np.abs(u), np.abs(v)) < 1),
+        "triangle": (v > -0.5) & (v < 1 - np.sqrt(3) * np.abs(u)),
+    }[label]
+    back, front = rng.integers(0, 80, 3), rng.integers(140, 256, 3)
+    picture = np.where(inside[..., None], front, back) + rng.normal(0, 10, (side, side, 3))
+    return picture.clip(0, 255).astype(np.uint8)
 
 
 def write_figures(folder: Path, rows: dict[str, int]) -> Path:
-    """As PNG and JPEG, one in three of other shapes."""
+    """As PNG and JPEG, one in three of another shape."""
     for seed, (split, count) in enumerate(rows.items()):
-        for number, (array, label) in enumerate(zip(*figures(count, seed), strict=True)):
-            (folder / split / label).mkdir(parents=True, exist_ok=True)
-            image = Image.fromarray(array)
-            if number % 3 == 0:
-                image = image.resize((90, 70))
-            if number % 2:
-                image.save(folder / split / label / f"{number}.jpg", quality=95)
-            else:
-                image.save(folder / split / label / f"{number}.png")
+        rng = np.random.default_rng(seed)
+        for number in range(count):
+            label = FIGURES[number % len(FIGURES)]
+            path = folder / split / label / f"{number}.{('png', 'jpg')[number % 2]}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(_figure(label, rng))
+            (image if number % 3 else image.resize((90, 70))).save(path)
     return folder

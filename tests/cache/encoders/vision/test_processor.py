@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import transformers
 from PIL import Image
-from transformers.models.auto import image_processing_auto
 
 from gaam_cache.encoders._forward import Unusable
-from gaam_cache.encoders._pictures import ImageProcessor
+from gaam_cache.encoders.vision import _ImageProcessor as ImageProcessor
 from gaam_cache.errors import DataError
 from gaam_cache.store.plan import fingerprint
 from tests.cache.encoders.vision.models import FAMILIES
@@ -35,19 +34,6 @@ def test_usual_image_processors_are_right(name: str, tmp_path: Path) -> None:
         expected = theirs(images=Image.fromarray(row.array), return_tensors="np")["pixel_values"]
         np.testing.assert_array_equal(found, expected[0], err_msg=f"{row.array.shape}")
         assert (found.shape, found.dtype, len(expected)) == (ours.shape, np.float32, 1)
-
-
-@pytest.mark.parametrize("name", USUAL)
-def test_pillow_resizes_whatever_is_installed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    getattr(transformers, name)().save_pretrained(tmp_path)
-    before = ImageProcessor(tmp_path)
-    monkeypatch.setattr(image_processing_auto, "is_torchvision_available", lambda: True)
-    after = ImageProcessor(tmp_path)
-    assert type(after._processor) is type(before._processor) is getattr(transformers, name)
-    assert after.settings() == before.settings()
-    assert after.settings()["backend"] == "pil"
 
 
 @pytest.mark.parametrize("size", [{"shortest_edge": 32}, {"longest_edge": 64, "shortest_edge": 32}])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from torch import nn
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._forward import Unusable
-from gaam_cache.encoders._pictures import Layout, find_layout
 from gaam_cache.encoders.text import TextEncoder
-from gaam_cache.encoders.vision import VisionEncoder, _VisionForward
+from gaam_cache.encoders.vision import VisionEncoder, _VisionForward, find_layout
+from gaam_cache.encoders.vision import _Layout as Layout
 from gaam_cache.errors import ConfigError
 from tests.cache.encoders.vision.models import FAMILIES, SMALL, SQUARE, save_model
 
@@ -120,16 +119,3 @@ def test_patches_are_found_wherever_they_stand() -> None:
 def test_patches_that_stand_elsewhere_are_refused(model: nn.Module, why: str) -> None:
     with pytest.raises(Unusable, match=why):
         measured(model)
-
-
-def test_what_the_image_processor_does_is_in_the_identity(tmp_path: Path) -> None:
-    folder = FAMILIES["beit"].save(tmp_path)
-    config = ExtractConfig(encoder=str(folder), device="cpu")
-    before = VisionEncoder.open(config).identity()
-    file = folder / "preprocessor_config.json"
-    told = json.loads(file.read_text())
-    file.write_text(json.dumps(told | {"resample": 0}))
-    after = VisionEncoder.open(config).identity()
-    assert {key for key in before if before[key] != after[key]} == {"files", "image_processor"}
-    assert (before["image_processor"]["resample"], after["image_processor"]["resample"]) == (3, 0)
-    assert before["image_processor"]["pillow"]

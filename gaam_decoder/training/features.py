@@ -1,0 +1,278 @@
+"""States of rows on their way to a decoder: on the accelerator, in memory, or on disk.
+
+S seeds, B batch, N rows, M rows of a block, L layers, D hidden size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gaam_cache.cache import ShardedArray, Split
+from gaam_cache.errors import ConfigError
+from gaam_decoder.recipe import Recipe
+from gaam_decoder.training.memory import free_on
+from gaam_decoder.training.protocol import Rows
+
+PREFETCH = 3
+"""Batches that are gathered ahead where the rows are not on the device."""
+SLICE_BYTES = 2**26
+"""Of the piece of memory through which rows go to a GPU."""
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+"""States are kept as they are stored; a step makes float32 of a batch, which holds them all."""
+MEMORY_SHARE = 0.5
+"""Of the free memory for rows, unless asked for otherwise; a group of seeds takes up to 0.4."""
+BLOCKS = 2
+"""Of a window at once: one that is computed with and one that is read."""
+BLOCKS_SHARE = 0.5
+"""Of the free memory that these may take, however little of it is for rows that stay."""
+
+Place = Literal["cuda", "memory", "disk"]
+
+
+class Features:
+    """States of rows, as they are stored.
+
+    Args:
+        array: states of a split.
+        device: what computes.
+        place: where the rows are to be.
+        held_N: the rows that will be asked for, ascending, where they are not all.
+    """
+
+    def __init__(
+        self,
+        array: ShardedArray,
+        device: torch.device,
+        place: Place = "memory",
+        held_N: Rows | None = None,
+    ) -> None:
+        self.device = device
+        self.place = place
+        self.shape = array.shape
+        self.dtype = TYPES[array.stored]
+        self.resident: Tensor | None = None
+        self._array = array
+        self._held_N = held_N
+        if place != "disk":
+            row_N = np.arange(len(array)) if held_N is None else held_N
+            where = torch.device("cpu") if place == "memory" else device
+            shape = len(row_N), *self.shape[1:]
+            resident = torch.empty(shape, dtype=self.dtype, device=where)
+            self._read(row_N, resident)
+            self.resident = resident
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the rows are where they are computed with."""
+        return self.resident is not None and self.resident.device.type == self.device.type
+
+    def places(self, rows: Rows) -> Rows:
+        """Where rows lie among those that are held; their numbers where these are all."""
+        return rows if self._held_N is None else np.searchsorted(self._held_N, rows)
+
+    def batches(self, rows: Rows, size: int) -> Iterator[Tensor]:
+        """For every ``size`` entries along the last axis of ``rows``: those rows, as stored.
+
+        Gathered once before anything is computed: arithmetic that fetched its operands from rows
+        all over the memory would wait for it. Rows that are not on the device are gathered ahead by
+        a thread.
+
+        Shape:
+            rows (N,) or (S, N); each batch (B, L, D) or (S, B, L, D).
+        """
+        rows = self.places(rows)
+        starts = range(0, rows.shape[-1], size)
+        if self.resident is not None and self.on_device:
+            place = torch.from_numpy(rows).to(self.device)
+            for start in starts:
+                yield taken(self.resident, place[..., start : start + size])
+            return
+        with ThreadPoolExecutor(1) as gatherer:
+            ahead: deque[Future[Tensor]] = deque()
+            for start in starts:
+                ahead.append(gatherer.submit(self._gather, rows[..., start : start + size]))
+                if len(ahead) > PREFETCH:
+                    yield ahead.popleft().result().to(self.device, non_blocking=True)
+            while ahead:
+                yield ahead.popleft().result().to(self.device, non_blocking=True)
+
+    def blocks(self, rows: Sequence[Rows]) -> Iterator[Tensor]:
+        """The rows of every block (each ascending) on the device, (M, L, D), until the next.
+
+        Each is read once, in one go, by a thread, while the one before it is computed with: memory
+        holds two.
+        """
+        shape = max(map(len, rows), default=0), *self.shape[1:]
+        # written over in turn: new memory would come page by page, all zeroed
+        buffers = [torch.empty(shape, dtype=self.dtype, device=self.device) for _ in rows[:BLOCKS]]
+        with ThreadPoolExecutor(1, "block") as reader:
+            ahead: Future[Tensor] | None = None
+            for number in range(len(rows) + 1):
+                ready = ahead.result() if ahead is not None else None
+                if number < len(rows):
+                    into = buffers[number % BLOCKS][: len(rows[number])]
+                    ahead = reader.submit(self._read, self.places(rows[number]), into)
+                if ready is not None:
+                    yield ready
+
+    def _gather(self, wanted: Rows) -> Tensor:
+        if self.resident is not None:
+            block = taken(self.resident, torch.from_numpy(wanted))
+        else:
+            # by NumPy: aligned as torch wants it, no freed block would do for the next
+            raw = np.empty((wanted.size, self.row_bytes), np.uint8)
+            self._array.read_into(wanted.reshape(-1), raw)
+            block = torch.from_numpy(raw).view(self.dtype).view(*wanted.shape, *self.shape[1:])
+        return block.pin_memory() if self.device.type == "cuda" else block
+
+    def _read(self, row_N: Rows, out: Tensor) -> Tensor:
+        """Fill ``out`` with rows and return it; on a GPU through one small piece of memory."""
+        if out.device.type == "cpu":
+            self._read_here(row_N, out)
+            return out
+        size = max(1, SLICE_BYTES // self.row_bytes)
+        shape = min(size, len(row_N)), *self.shape[1:]
+        piece = torch.empty(shape, dtype=self.dtype, pin_memory=out.is_cuda)
+        for start in range(0, len(row_N), size):
+            part_N = row_N[start : start + size]
+            self._read_here(part_N, piece[: len(part_N)])
+            # waits until it is there: the piece is written over next
+            out[start : start + size].copy_(piece[: len(part_N)])
+        return out
+
+    def _read_here(self, row_N: Rows, out: Tensor) -> None:
+        if self.resident is not None:
+            torch.index_select(self.resident, 0, torch.from_numpy(row_N), out=out)
+        else:
+            self._array.read_into(row_N, out.view(torch.uint8).numpy().reshape(-1, self.row_bytes))
+
+
+def taken(source: Tensor, place: Tensor) -> Tensor:
+    """Rows of a tensor, (..., L, D), at places of any shape."""
+    rows = source.index_select(0, place.flatten())
+    return rows.view(*place.shape, *source.shape[1:])
+
+
+class Wanted(NamedTuple):
+    """A split that a training needs."""
+
+    split: Split
+    held_N: Rows | None = None  # noqa: N815 a shape suffix
+    """Of a budget its rows, ascending; None: the whole split, which the folds of a sweep share."""
+
+    def key(self, recipe: Recipe) -> Hashable:
+        """Equal where the same states are meant."""
+        rows = None if self.held_N is None else self.held_N.tobytes()
+        return self.split.name, recipe.pool, recipe.layers, rows
+
+
+class Loaded:
+    """Features of the rows of a sweep, held for its next item.
+
+    Args:
+        share: of the free memory, of a GPU and of the machine, that they may take together.
+    """
+
+    def __init__(self, share: float = MEMORY_SHARE) -> None:
+        self.share = share
+        self.told: set[str] = set()
+        """What was said of the order of rows, to be said once."""
+        self._held: dict[Hashable, Features] = {}
+
+    def get(
+        self,
+        wanted: Sequence[Wanted],
+        recipe: Recipe,
+        device: torch.device,
+        block_rows: int | None = None,
+    ) -> list[Features]:
+        """Features of all that is wanted: on the device where they fit, else in memory, or on disk.
+
+        Args:
+            wanted: what the training rows are of, then the others.
+            recipe: pooling and layers.
+            device: what computes.
+            block_rows: of the largest block of a window, if there is one.
+
+        Raises:
+            ConfigError: the blocks of a window are too large for the memory.
+            CacheError: a shard is damaged.
+        """
+        found: list[Features] = []
+        keep = {one.key(recipe) for one in wanted}
+        reserved = 0
+        for one in wanted:
+            array, key = one.split.pooled(recipe.pool), one.key(recipe)
+            if recipe.layers is not None:
+                array = array.keeping([layer - one.split.first_layer for layer in recipe.layers])
+            if key not in self._held and (place := self._place(one, array, device, keep, reserved)):
+                self._held[key] = Features(array, device, place, one.held_N)
+            features = self._held.get(key) or Features(array, device, "disk")
+            if not found and block_rows is not None and not features.on_device:
+                reserved = _bytes_of_blocks(features, block_rows, recipe)
+            found.append(features)
+        return found
+
+    def _place(
+        self,
+        one: Wanted,
+        array: ShardedArray,
+        device: torch.device,
+        keep: set[Hashable],
+        reserved: int,
+    ) -> Place | None:
+        """Where rows fit, if need be in the place of those of other items; None: nowhere."""
+        count = len(array) if one.held_N is None else len(one.held_N)
+        size = count * math.prod(array.shape[1:]) * TYPES[array.stored].itemsize
+        kinds: list[tuple[torch.device, Place]] = [(torch.device("cpu"), "memory")]
+        if device.type == "cuda":
+            kinds.insert(0, (device, "cuda"))
+        for where, place in kinds:
+            of_blocks = reserved if where == device else 0
+            if size > self._room(where) - of_blocks:
+                self._held = {key: held for key, held in self._held.items() if key in keep}
+                if device.type == "cuda":
+                    torch.cuda.empty_cache()  # torch would keep for itself what was let go
+            if size <= self._room(where) - of_blocks:
+                return place
+        return None
+
+    def _room(self, where: torch.device) -> float:
+        """Bytes that may still be taken."""
+        held = sum(
+            one.resident.nbytes
+            for one in self._held.values()
+            if one.resident is not None and one.resident.device.type == where.type
+        )
+        return self.share * (free_on(where) + held) - held
+
+
+def _bytes_of_blocks(features: Features, rows: int, recipe: Recipe) -> int:
+    """Of the blocks that are in memory at once.
+
+    Raises:
+        ConfigError: they take too much of it.
+    """
+    size, free = BLOCKS * rows * features.row_bytes, free_on(features.device)
+    if size > BLOCKS_SHARE * free:
+        most = int(BLOCKS_SHARE * free / (BLOCKS * features.row_bytes))
+        raise ConfigError(
+            f"the blocks of --set shuffle={recipe.shuffle} are too large for the memory",
+            expected=f"{BLOCKS} blocks of {most:,} rows or fewer, half of what is free",
+            found=f"{BLOCKS} of {rows:,} rows, {size / 1e9:,.2f} GB",
+            hint="a smaller window; a block is at least a shard: extract with smaller shard-rows",
+        )
+    return size

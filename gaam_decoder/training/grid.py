@@ -1,0 +1,323 @@
+"""What a config asks for, row by row: decoders, recipes, and the seeds that are there already."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from itertools import product
+
+import torch
+
+from gaam_cache.cache import EmbeddingCache
+from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.messages import nearest, shortened
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.config_checks import loss_scaling, train_as_test
+from gaam_decoder.contract import check_contract
+from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, spelled_out
+from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
+from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
+from gaam_decoder.runs.result import RunResult
+from gaam_decoder.runs.tuning import family
+from gaam_decoder.specs import head_class, parse_attention, parse_head, parse_loss, row_title
+from gaam_decoder.training.arithmetic.engine import resolve_dtype
+from gaam_decoder.training.probe import ATTENTION, HEAD, check_fitted, probe_fits, probe_wanted
+from gaam_decoder.training.protocol import check_rows, read_groups
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One decoder under one recipe: a row of the table to be."""
+
+    spec: DecoderSpec
+    recipe: Recipe
+    key: str
+
+    @property
+    def epochs(self) -> int:
+        """Of a seed, and lines of its log; of a fit the values that are compared."""
+        return head_class(self.spec.head).tries if self.recipe.fitted else self.recipe.epochs
+
+    def __str__(self) -> str:
+        """As the recipe is called."""
+        return str(self.recipe)
+
+
+def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device) -> list[Item]:
+    """Everything that a config asks for, in order.
+
+    Raises:
+        ConfigError: an option does not fit the cache, or not all of a sweep can be built.
+
+    Warns:
+        GaamWarning: for everything that is left out, where that was asked for.
+    """
+    check_session()
+    config = _fitted(config, cache)
+    dtype = resolve_dtype(config.dtype, device)
+    groups = None
+    if config.groups is not None:
+        groups = read_groups(str(config.groups), cache, config.train_split)
+    check_rows(asked := recipes(config, dtype, groups), cache)
+    items = [_item(recipe, cache) for recipe in asked]
+    impossible: dict[DecoderSpec, ConfigError] = {}
+    for spec, recipe in {item.spec: item.recipe for item in reversed(items)}.items():
+        try:
+            with on_paper():
+                decoder = build_decoder(spec, seed=0)
+            check_contract(spec, recipe.loss)
+            check_fitted(decoder, spec, recipe.select)
+        except ConfigError as error:
+            impossible[spec] = error
+    if impossible:
+        _refuse_or_warn(items, impossible, skip=config.skip_impossible)
+    items = [item for item in items if item.spec not in impossible]
+    by_key: dict[str, Item] = {}
+    for item in items:
+        if (other := by_key.setdefault(item.key, item)) is not item:
+            raise ConfigError(
+                f"--attn {other.spec.attention} and --attn {item.spec.attention} are one decoder "
+                f"on {item.spec.num_layers} layers",
+                expected="each once",
+            )
+    probes: list[Item] = []
+    if probe_wanted(config):
+        only = replace(config, attn=(str(ATTENTION),), head=(str(HEAD),), class_weights="none")
+        probes = [_item(recipe, cache) for recipe in recipes(only, dtype, groups)]
+        first = {item.spec: item.recipe for item in reversed(probes)}
+        fits = {s: probe_fits(s, r, cache, device) for s, r in first.items()}
+        probes = [item for item in probes if fits[item.spec]]
+    finals: list[Item] = []
+    if config.final:  # one of all folds and repeats
+        evaluated = (replace(item.recipe, split_seed=config.split_seed) for item in items)
+        finals = [
+            _item(recipe, cache) for recipe in dict.fromkeys(r.without_test() for r in evaluated)
+        ]
+    return items + probes + finals
+
+
+def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
+    if recipe.window is not None:
+        recipe = replace(recipe, shard_rows=cache.plan.shard_rows)
+    spec = DecoderSpec(
+        attention=recipe.attention,
+        head=recipe.head,
+        num_layers=len(recipe.layers or range(cache.num_layers)),
+        hidden_size=cache.hidden_size,
+        num_classes=len(cache.class_names),
+    )
+    same = recipe
+    with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
+        size = spec.num_layers, spec.hidden_size
+        same = replace(recipe, attention=spelled_out(recipe.attention, *size, shortest=True))
+        recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
+    spec = replace(spec, attention=recipe.attention)
+    return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
+
+
+def recipes(config: TrainConfig, dtype: Dtype, groups: Groups | None = None) -> list[Recipe]:
+    """One per mechanism, head, pool, rate, weight decay, layers, rows, repeat and fold, in order.
+
+    Those that mean the same, such as several rates for a head that has none, are one.
+    """
+    count = config.folds
+    numbers = [config.fold] if config.fold else range(1, (count or 0) + 1)
+    folds: list[Fold | None] = [Fold(number, count) for number in numbers if count]
+    specs = [parse_attention(text) for text in config.attn], [parse_head(t) for t in config.head]
+    names = {one.name for one in fields(Recipe)} & {one.name for one in fields(config)}
+    same = {name: getattr(config, name) for name in names} | {
+        "loss": parse_loss(config.loss),
+        "dtype": dtype,
+        "groups": groups,
+        "loss_scale": loss_scaling(config.loss_scale, dtype),
+        "eval_dtype": config.eval_dtype if dtype != "float32" else "same",
+    }
+    found = [
+        Recipe(
+            **same
+            | {
+                "attention": attention,
+                "head": head,
+                "lr": lr,
+                "weight_decay": weight_decay,
+                "split_seed": config.split_seed + repeat,
+                "pool": str(pool),
+                "layers": layers,
+                "fold": fold,
+                "train_rows": budget[0],
+                "shots": budget[1],
+            }
+        )
+        for attention, head, pool, lr, weight_decay, layers, budget, repeat, fold in product(
+            *specs,
+            config.pool,
+            config.lr,
+            config.weight_decay,
+            config.layers,
+            map(budget_of, config.train_rows),
+            range(config.repeats),
+            folds or [None],
+        )
+    ]
+    return list(dict.fromkeys(recipe.settled() for recipe in found))
+
+
+def _refuse_or_warn(
+    items: Sequence[Item], impossible: dict[DecoderSpec, ConfigError], *, skip: bool
+) -> None:
+    possible = sum(item.spec not in impossible for item in items)
+    whats = {
+        row_title(
+            item.spec.attention, item.spec.head, layers=spell_layers(item.recipe.layers)
+        ): impossible[item.spec]
+        for item in items
+        if item.spec in impossible
+    }
+    if skip and possible:
+        for what, why in whats.items():
+            warnings.warn(f"left out: {what}: {why.message}", GaamWarning, stacklevel=3)
+        return
+    [(first, error), *others] = whats.items()
+    found = error.details.get("found", "")
+    raise ConfigError(
+        f"{first} cannot be built" + (f"; nor can {len(others)} more" if others else ""),
+        expected=error.details.get("expected"),
+        found=error.message if found in error.message else f"{error.message}: {found}",
+        hint=f"skip-impossible trains the other {possible} of {len(items)} combinations"
+        if possible
+        else error.details.get("to do"),
+    )
+
+
+def seeds_of(item: Item, asked: Sequence[int]) -> tuple[int, ...]:
+    """Seeds that are wanted of an item; what is fitted at once has one, whatever was asked for.
+
+    Ten identical seeds would look like ten experiments.
+    """
+    return (0,) if item.recipe.fitted else tuple(asked)
+
+
+def lacking_seeds(item: Item, asked: Sequence[int], runs: Sequence[RunResult]) -> list[int]:
+    """Seeds of an item that no run has."""
+    return sorted(set(seeds_of(item, asked)) - {seed for run in runs for seed in run.seeds})
+
+
+def families_of(items: Sequence[Item]) -> list[list[Item]]:
+    """Candidates of one row each; not what is alone."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        recipe = item.recipe
+        name = family(recipe.to_dict(), str(recipe.attention), str(recipe.head), "")
+        found.setdefault(name, []).append(item)
+    return [candidates for candidates in found.values() if len(candidates) > 1]
+
+
+def check_session() -> None:
+    """Nothing that a program set in torch may change the numbers.
+
+    Raises:
+        ConfigError: something would.
+    """
+    kinds = ("cpu", "cuda", "mps")
+    found = {
+        "a default type of torch.float32": torch.get_default_dtype() == torch.float32,
+        "no torch.autocast around it": not any(map(torch.is_autocast_enabled, kinds)),
+        "no torch.device around it": torch.get_default_device().type == "cpu",
+    }
+    for expected, holds in found.items():
+        if not holds:
+            raise ConfigError("this session would change the numbers", expected=expected)
+
+
+def _fitted(config: TrainConfig, cache: EmbeddingCache) -> TrainConfig:
+    """The config with one spelling of what it asks of a cache: what is all is None, for one.
+
+    Raises:
+        ConfigError: the cache does not have it, or rows to test on are those to learn from.
+    """
+    tests_a_split = config.folds is None and config.test_split != NO_TEST
+    if NO_TEST in cache and (config.test_split == NO_TEST or config.final):
+        raise ConfigError(
+            f"the cache has a split '{NO_TEST}', which means no split: a final model would be "
+            "taken for one that was tested on it",
+            expected=f"a cache without a split '{NO_TEST}'",
+            where=str(cache.root.absolute()),
+            hint="gaam extract it under another name",
+        )
+    _check_split("train-split", config.train_split, cache)
+    if tests_a_split:
+        _check_split("test-split", config.test_split, cache)
+    content = cache.plan.fingerprint_fields["content"]
+    same = tests_a_split and content[config.train_split] == content[config.test_split]
+    if same and not config.allow_train_as_test:
+        raise train_as_test(
+            f"the splits '{config.train_split}' and '{config.test_split}' hold the same rows"
+        )
+    there = cache.plan.pooling
+    for pool in config.pool:
+        if pool is not None and pool not in there:
+            raise _not_there("pooling", "--pool", pool, there, cache)
+    layers = range(cache.first_layer, cache.first_layer + cache.num_layers)
+    beyond = {layer for one in config.layers for layer in one or ()} - set(layers)
+    if beyond:
+        raise ConfigError(
+            "the encoder of the cache has no such layer",
+            expected=f"--layers from {layers[0]} to {layers[-1]}",
+            found=spell_numbers(sorted(beyond)),
+            where=str(config.cache.absolute()),
+            hint="gaam extract --set layer-zero=true keeps layer 0, what the first one reads"
+            if beyond == {0}
+            else None,
+        )
+    # folds have fewer rows than all
+    rows = len(cache[config.train_split]) if config.folds is None else None
+    return replace(
+        config,
+        allow_train_as_test=same,
+        pool=tuple(pool or there[0] for pool in config.pool),
+        layers=tuple(None if len(one or ()) == len(layers) else one for one in config.layers),
+        train_rows=tuple(None if size == rows else size for size in config.train_rows),
+    )
+
+
+def _check_split(option: str, split: str, cache: EmbeddingCache) -> None:
+    """There is such a split, with labels.
+
+    Raises:
+        ConfigError: there is not.
+    """
+    folds = "--folds 5 tests on parts of train-split" if option == "test-split" else None
+    if split not in cache:
+        if folds and len(cache) == 1:
+            folds = f"--set train-split={next(iter(cache))} --folds 5 tests on parts of it"
+        raise _not_there("split", option, split, tuple(cache), cache, folds)
+    if split in cache.unlabelled:
+        others = [name for name in cache if name not in cache.unlabelled]
+        raise ConfigError(
+            f"the split '{shortened(split)}' has no labels: nothing can be "
+            + ("reported on it" if folds else "learned from it"),
+            expected=f"a split with labels: {', '.join(others) or 'the cache has none'}",
+            found=f"{option} {shortened(split)}",
+            where=str(cache.root.absolute()),
+            hint=folds,
+        )
+
+
+def _not_there(
+    kind: str,
+    option: str,
+    name: str,
+    there: Sequence[str],
+    cache: EmbeddingCache,
+    hint: str | None = None,
+) -> ConfigError:
+    meant = nearest(name, there)
+    return ConfigError(
+        f"the cache has no {kind} '{shortened(name)}'",
+        expected=f"one of: {', '.join(there)}",
+        found=f"{option} {shortened(name)}",
+        where=str(cache.root.absolute()),
+        hint=f"did you mean '{meant}'?" if meant else hint,
+    )

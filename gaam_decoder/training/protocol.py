@@ -1,0 +1,362 @@
+"""Which rows of the train split learn, which choose the epoch, which are tested: pure functions.
+
+The seed of an experiment has no say: all seeds and mechanisms learn from the same rows.
+
+A budget (``--train-rows``) takes the first rows of every class in an order that ``split-seed``
+decides, and what is held out to choose is a part of it: rows that choose are labelled rows (Perez,
+Kiela and Cho 2021, "True Few-Shot Learning with Language Models"). Smaller budgets lie in larger
+ones. Largest remainders would not do that: a class may have fewer of more rows there (the Alabama
+paradox; Balinski and Young 1975, "The Quota Method of Apportionment"). This is the earliest
+deadline first (Steiner and Yeomans 1993, "Level Schedules for Mixed-Model, Just-in-Time
+Processes"), behind one row of every class.
+
+C classes, G groups, K choices, N rows.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.cache import EmbeddingCache
+from gaam_cache.errors import CacheError, ConfigError, NotFoundError
+from gaam_cache.messages import brief, nearest, shortened
+from gaam_cache.store.files import read_bytes
+from gaam_decoder.decoder import stream_seed
+from gaam_decoder.recipe import Groups, Recipe
+
+Rows = NDArray[np.int64]
+LARGEST_GROUPS = 2**30
+"""Bytes of a file of groups."""
+
+
+class Parts(NamedTuple):
+    """Rows of the train split, ascending; no row is in two of these."""
+
+    learn_N: Rows  # noqa: N815 a shape suffix
+    held_N: Rows  # noqa: N815
+    """Those that choose; empty where none do."""
+    test_N: Rows | None  # noqa: N815
+    """Those of a fold."""
+
+
+def parts_of(labels: Rows, recipe: Recipe) -> Parts:
+    """Rows of the train split that learn, choose and are tested; no group is in two of these.
+
+    Raises:
+        ConfigError: there are too few rows or groups.
+    """
+    row_N, test_N = np.arange(len(labels)), None
+    if recipe.fold is not None:
+        test_N = fold_rows(labels, recipe)
+        row_N = np.setdiff1d(row_N, test_N)
+    first, second = np.arange(len(row_N)), np.arange(0)
+    if recipe.drawn:
+        first, second = draw(labels[row_N], recipe)
+    elif recipe.select == "val" and recipe.groups is not None:
+        names = [recipe.groups.names[row] for row in row_N]
+        share, seed = recipe.val_fraction, recipe.split_seed
+        first, second = grouped_holdout(labels[row_N], names, share, seed)
+    elif recipe.select == "val":
+        first, second = holdout(labels[row_N], recipe.val_fraction, recipe.split_seed)
+    if recipe.select == "val" and not len(second):
+        raise _none_held_out(recipe, len(first))
+    return Parts(row_N[first], row_N[second], test_N)
+
+
+def _none_held_out(recipe: Recipe, rows: int) -> ConfigError:
+    what = "groups" if recipe.groups is not None else "rows"
+    return ConfigError(
+        f"no {what} can be held out to choose the epoch",
+        expected=f"a class with two or more {what} in '{recipe.train_split}'"
+        + (f" without fold {recipe.fold}" if recipe.fold else "")
+        + (", or a larger --train-rows" if recipe.train_rows else ""),
+        found=f"{rows:,} rows, and no class in two {what}",
+        hint="--select last, which chooses nothing",
+    )
+
+
+def holdout(labels: Rows, fraction: float, split_seed: int) -> tuple[Rows, Rows]:
+    """Sorted row numbers of two parts with the same share of every class."""
+    generator = np.random.default_rng(split_seed)
+    held = []
+    for label in np.unique(labels):
+        row_N = np.flatnonzero(labels == label)
+        held.append(generator.permutation(row_N)[: held_counts(len(row_N), fraction)])
+    held_N = np.sort(np.concatenate(held))
+    return np.setdiff1d(np.arange(len(labels)), held_N), held_N
+
+
+def held_counts(rows: int | Rows, fraction: float) -> Rows:
+    """How many of so many rows of a class are held out: the share, at least one, never all.
+
+    One row more holds out one more at most.
+    """
+    found: Rows = np.minimum(rows - 1, np.maximum(1, np.rint(fraction * np.asarray(rows))))
+    return np.maximum(0, found).astype(np.int64)
+
+
+def grouped_holdout(
+    labels: Rows, groups: Sequence[str], fraction: float, split_seed: int
+) -> tuple[Rows, Rows]:
+    """Two parts that share no group, as near to ``holdout`` as groups allow.
+
+    Groups in a random order go to the second part where they exceed its share of no class. Then,
+    one after the other, goes whichever brings the share of the rows, and the classes of the two
+    parts, nearest to one another, until none does. The second is empty where no class is in two
+    groups, so that whatever is held out would be of classes that are not learned.
+    """
+    _, class_N = np.unique(labels, return_inverse=True)
+    _, group_N = np.unique(np.asarray(groups), return_inverse=True)
+    num_groups = group_N.max() + 1
+    # in a random order, so that the first of the best is any of them
+    group_N = np.random.default_rng(split_seed).permutation(num_groups)[group_N]
+    count_GC = np.zeros((num_groups, class_N.max() + 1), dtype=np.int64)
+    np.add.at(count_GC, (group_N, class_N), 1)
+    all_C = count_GC.sum(0)
+    most_C = held_counts(all_C, fraction)
+    held_C, is_held_G = np.zeros_like(all_C), np.zeros(num_groups, dtype=bool)
+    for group, count_C in enumerate(count_GC):
+        if (held_C + count_C <= most_C).all():
+            held_C, is_held_G[group] = held_C + count_C, True
+    [off] = _off(held_C[None], all_C, fraction)
+    while True:
+        off_G = np.where(is_held_G, np.inf, _off(held_C + count_GC, all_C, fraction))
+        best = int(np.argmin(off_G))
+        if not off_G[best] < off:
+            return np.flatnonzero(~is_held_G[group_N]), np.flatnonzero(is_held_G[group_N])
+        off, held_C, is_held_G[best] = off_G[best], held_C + count_GC[best], True
+
+
+def _off(held_KC: Rows, all_C: Rows, fraction: float) -> NDArray[np.float64]:
+    """How far from a good choice each of K is, by the rows of every class that it holds out."""
+    learned_KC = all_C - held_KC
+    held_K, learned_K = held_KC.sum(1), learned_KC.sum(1)
+    lost_K = np.where(learned_KC <= 0, held_KC, 0).sum(1)
+    share_KC = held_KC / np.maximum(1, held_K)[:, None]
+    classes_K = abs(share_KC - learned_KC / np.maximum(1, learned_K)[:, None]).sum(1) / 2
+    off_K = 2 * lost_K + classes_K + abs(held_K / all_C.sum() - fraction)  # the others are below 2
+    return np.where(lost_K == held_K, np.inf, off_K)
+
+
+def fold_rows(labels: Rows, recipe: Recipe) -> Rows:
+    """Rows of the train split that the fold of a recipe tests.
+
+    Raises:
+        ConfigError: more folds than rows or groups.
+    """
+    assert recipe.fold is not None
+    number, count = recipe.fold
+    names = None if recipe.groups is None else recipe.groups.names
+    most, what = (len(labels), "rows") if names is None else (len(set(names)), "groups")
+    if count > most:
+        where = f"'{recipe.train_split}'" if recipe.groups is None else recipe.groups.in_words()
+        raise ConfigError(
+            f"more folds than {what}",
+            expected=f"--folds of at most {most}, the {what} of {where}"
+            if most > 1
+            else f"two {what} or more in {where}",
+            found=f"--folds {count}",
+        )
+    if names is None:
+        return stratified_folds(labels, count, recipe.split_seed)[number - 1]
+    return grouped_folds(names, count, recipe.split_seed)[number - 1]
+
+
+def stratified_folds(labels: Rows, count: int, split_seed: int) -> list[Rows]:
+    """Rows in ``count`` parts of nearly the same size with the same share of every class."""
+    generator = np.random.default_rng(split_seed)
+    by_class = [generator.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+    # dealt out in turn over all classes: neither a class nor the whole differs by more than a row
+    dealt = np.concatenate(by_class)
+    return [np.sort(dealt[place::count]) for place in range(count)]
+
+
+def grouped_folds(groups: Sequence[str], count: int, split_seed: int) -> list[Rows]:
+    """Rows in ``count`` parts that share no group, as equal in size as large groups first make it.
+
+    ``split_seed`` decides between groups of the same size.
+    """
+    names, group_N = np.unique(np.asarray(groups), return_inverse=True)
+    sizes = np.bincount(group_N)
+    order = np.random.default_rng(split_seed).permutation(len(names))
+    filled = np.zeros(count, dtype=np.int64)
+    part_of = np.zeros(len(names), dtype=np.int64)
+    for group in sorted(order, key=lambda g: -sizes[g]):
+        part_of[group] = np.argmin(filled)
+        filled[part_of[group]] += sizes[group]
+    return [np.flatnonzero(part_of[group_N] == part) for part in range(count)]
+
+
+def draw(labels: Rows, recipe: Recipe) -> tuple[Rows, Rows]:
+    """Rows of a budget that learn and those held out: places among these labels, ascending.
+
+    The place of a row in its class says whether it is held out, so that the held-out rows of
+    smaller budgets are among those of larger ones too.
+
+    Raises:
+        ConfigError: there are fewer rows than that.
+    """
+    classes, class_N = np.unique(labels, return_inverse=True)
+    count_C = class_counts(np.bincount(class_N), recipe)
+    learn, held = [], []
+    for place, (label, count) in enumerate(zip(classes.tolist(), count_C.tolist(), strict=True)):
+        generator = np.random.default_rng(stream_seed(recipe.split_seed, "rows", label))
+        row_K = generator.permutation(np.flatnonzero(class_N == place))[:count]
+        is_held_K = np.zeros(count, dtype=bool)
+        if recipe.select == "val":
+            is_held_K = np.diff(held_counts(np.arange(count + 1), recipe.val_fraction)) > 0
+        learn.append(row_K[~is_held_K])
+        held.append(row_K[is_held_K])
+    return np.sort(np.concatenate(learn)), np.sort(np.concatenate(held))
+
+
+def class_counts(there_C: Rows, recipe: Recipe) -> Rows:
+    """Rows of every class in a budget, of so many that there are.
+
+    Raises:
+        ConfigError: there are fewer rows than that, or not one for every class.
+    """
+    where = f"of '{recipe.train_split}'" + (f" without fold {recipe.fold}" if recipe.fold else "")
+    size, rows, classes = recipe.train_rows, int(there_C.sum()), len(there_C)
+    if recipe.shots is not None:
+        fewest = int(there_C.min())
+        if recipe.shots > fewest:
+            raise ConfigError(
+                "a class has fewer rows than --train-rows takes of each",
+                expected=f"--train-rows of at most {fewest:,}/class, the rows {where} in its "
+                "smallest class",
+                found=f"--train-rows {recipe.shots}/class",
+            )
+        return np.full_like(there_C, recipe.shots)
+    assert size is not None
+    if not classes <= size <= rows:
+        raise ConfigError(
+            "--train-rows is out of range",
+            expected=f"--train-rows from {classes:,}, one row of every class, to {rows:,}, the "
+            f"rows {where}, or all",
+            found=f"--train-rows {size}",
+        )
+    return np.array(apportioned(tuple(there_C.tolist()), size))
+
+
+@lru_cache(maxsize=64)
+def apportioned(there: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """How many rows of every class a budget has: first one of each, then each its share.
+
+    The k-th row of a class may come when its share, rounded up, is k, and should have come when it
+    is k rounded down; of those that may come the one that is due first does. All in whole numbers.
+    """
+    total = sum(there)
+
+    def may_come(number: int, of: int) -> int:
+        """Size of the first budget in which the share of a class, rounded up, is ``number``."""
+        return (number - 1) * total // of + 1
+
+    taken = [1] * len(there)
+    waiting = [(may_come(2, of), place) for place, of in enumerate(there) if of > 1]
+    heapq.heapify(waiting)
+    ready: list[tuple[int, int]] = []
+    for count in range(len(there) + 1, size + 1):
+        while waiting and waiting[0][0] <= count:
+            _, place = heapq.heappop(waiting)
+            heapq.heappush(ready, (-(-(taken[place] + 1) * total // there[place]), place))
+        _, place = heapq.heappop(ready)  # shares rounded up are more than there are rows so far
+        taken[place] += 1
+        if taken[place] < there[place]:
+            heapq.heappush(waiting, (may_come(taken[place] + 1, there[place]), place))
+    return tuple(taken)
+
+
+def num_rows(recipe: Recipe, cache: EmbeddingCache) -> int:
+    """Rows that a recipe learns from or chooses by; with folds a little more than it does."""
+    split = cache[recipe.train_split]
+    if recipe.shots is not None:
+        return recipe.shots * len(np.unique(split.labels))
+    return len(split) if recipe.train_rows is None else recipe.train_rows
+
+
+def check_rows(recipes: Iterable[Recipe], cache: EmbeddingCache) -> None:
+    """There are as many rows and groups as every recipe takes; said before any is trained.
+
+    Raises:
+        ConfigError: there are not, or too few for the folds; or a group is learned and tested.
+    """
+    seen = set()
+    for recipe in recipes:
+        place = recipe.fold, recipe.split_seed, recipe.train_rows, recipe.shots
+        if (recipe.groups is None and not recipe.drawn) or place in seen:
+            continue
+        seen.add(place)
+        parts_of(cache[recipe.train_split].labels, recipe)
+        if recipe.groups is not None:
+            _check_tested(recipe.groups, recipe, cache)
+
+
+def _check_tested(groups: Groups, recipe: Recipe, cache: EmbeddingCache) -> None:
+    """A kept column says of a test split too which group a row is of; a file does not."""
+    if recipe.fold or recipe.final or recipe.allow_train_as_test or groups.kind == "file":
+        return
+    shared = set(groups.names) & set(cache[recipe.test_split].column(groups.source))
+    if shared:
+        raise ConfigError(
+            f"groups of '{recipe.train_split}' are tested in '{recipe.test_split}' too",
+            expected="groups of their own in every split",
+            found=f"{len(shared):,} of {groups.in_words()} in both, such as '{brief(min(shared))}'",
+            hint="--folds 5, which tests whole groups of train-split",
+        )
+
+
+def read_groups(given: str, cache: EmbeddingCache, split: str) -> Groups:
+    """A name for every row of a split, from a kept column, or a file with one name per line.
+
+    A column goes before a file of the same name, which is meant where it is written with a folder:
+    ``./session``.
+
+    Raises:
+        NotFoundError: no such column, and no such file, or one that is not UTF-8.
+        CacheError: a row has no name in the column.
+        ConfigError: a line of the file is empty, or there is not one for every row.
+    """
+    if given in cache.columns:
+        names = tuple(cache[split].column(given))
+        if nameless := sum(not name.strip() for name in names):
+            raise CacheError(
+                f"the kept column '{shortened(given)}' does not say which rows belong together",
+                expected=f"a name for every row of '{split}'",
+                found=f"{nameless:,} of {len(names):,} rows without one",
+                where=str(cache.root.absolute()),
+                hint="leave these rows out of the data, or give --groups a file",
+            )
+        return Groups(names=names, source=given, kind="column")
+    path = Path(given).expanduser()
+    try:
+        # links are the user's own; a pipe would be waited for, a device never ends
+        text = read_bytes(path.resolve(), max_bytes=LARGEST_GROUPS).decode("utf-8-sig")
+    except (OSError, ValueError, RuntimeError) as error:
+        kept = ", ".join(map(shortened, cache.columns))
+        meant = nearest(given, cache.columns)
+        raise NotFoundError(
+            f"cannot read the groups '{shortened(given)}'",
+            expected=f"a kept column of the cache ({kept or 'it has none'}), or a file: UTF-8 text "
+            "with one name per row of the train split",
+            found=getattr(error, "strerror", None) or str(error),
+            where=str(cache.root.absolute()),
+            hint=f"did you mean '{meant}'?" if meant else "gaam extract --keep-column NAME",
+        ) from error
+    names, rows = tuple(text.splitlines()), len(cache[split])
+    empty = next((line for line, name in enumerate(names, 1) if not name.strip()), None)
+    if empty is not None or len(names) != rows:
+        raise ConfigError(
+            f"'{shortened(str(path))}' does not fit the split '{split}'",
+            expected=f"{rows} lines, one per row in the order of the data set, each with a name",
+            found=f"{len(names)} lines" if empty is None else f"line {empty} is empty",
+            where=str(path.absolute()),
+        )
+    return Groups(names=names, source=str(path), kind="file")

@@ -1,0 +1,161 @@
+"""Finished seeds -> a run folder that says all of how it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import gaam_cache
+from gaam_cache import devices
+from gaam_cache.cache import EmbeddingCache
+from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import KEY as PLANTED
+from gaam_cache.store.plan import planted_in
+from gaam_decoder import stats
+from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import build_decoder
+from gaam_decoder.heads._fitted import Fit
+from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers
+from gaam_decoder.recipe import OF_STEPS
+from gaam_decoder.runs.folders import run_name
+from gaam_decoder.runs.writing import SeedResult, write_run
+from gaam_decoder.training.arithmetic.engine import Engine
+from gaam_decoder.training.data import TrainData, choosing
+from gaam_decoder.training.grid import Item
+
+
+def publish(
+    item: Item,
+    results: list[SeedResult],
+    data: TrainData,
+    engine: Engine,
+    config: TrainConfig,
+    cache: EmbeddingCache,
+    fit: Fit | None = None,
+) -> Path:
+    """Write a run folder of all seeds of an item; ``fit`` is how a head was fitted."""
+    recipe = item.recipe
+    decoder = build_decoder(item.spec, seed=0)
+    label_N = torch.empty(0, dtype=torch.int64)
+    rows = majority = None
+    if data.test is not None:
+        label_N = data.test.label_N.cpu()
+        learned_N = cache[recipe.train_split].labels
+        if recipe.fold is not None:
+            rows = data.test.rows
+            learned_N = np.delete(learned_N, rows)
+        majority = stats.majority_accuracy(learned_N, label_N.numpy())
+    about = {
+        "key": item.key,
+        "attention": str(recipe.attention),
+        "head": str(recipe.head),
+        "recipe": recipe.to_dict(),
+        "cache": _about_cache(cache),
+        "environment": _environment(torch.device(engine.device)) | {"code": recipe.code()},
+        "engine": engine.to_dict() | {"data": data.train.features.place},
+        "parameters": decoder.num_parameters(),
+        "learned_start": {
+            name: [value.min().item(), value.max().item()]
+            for name, value in decoder.attention.learned().items()
+        },
+        "majority_accuracy": majority,
+    }
+    if recipe.drawn:
+        held = data.selection if recipe.select == "val" else None
+        about["drawn"] = {"learn": len(data.train), "choose": 0 if held is None else len(held)}
+    if recipe.groups is not None:
+        about["groups"] = recipe.groups.to_dict()
+    if fit is not None:
+        about["fit"] = fit.to_dict()
+    elif config.tune_seeds is not None:
+        about["tuning"] = {"seeds": list(config.tune_seeds)}
+    seeds = [result.seed for result in results]
+    name = run_name(str(recipe.attention), str(recipe.head), item.key, seeds)
+    chose = None
+    if (subset := choosing(data, recipe)) is not None:
+        chose = {"labels": subset.label_N.cpu().numpy(), "rows": subset.rows}
+    again = _config(item, seeds, engine, config, cache)
+    return write_run(config.runs, name, results, label_N, about, rows, chose, config=again)
+
+
+def _config(
+    item: Item, seeds: list[int], engine: Engine, config: TrainConfig, cache: EmbeddingCache
+) -> str:
+    """The TOML that trains one run again, whatever chose its rates: its settings, resolved.
+
+    All that decide its numbers are there, not only those that differ from a default: a default,
+    a preset or a variable may be another one where the file is read. What is None is left out.
+    """
+    recipe = item.recipe
+    values: dict[str, Any] = {
+        "attn": str(recipe.attention),
+        "head": str(recipe.head),
+        "loss": str(recipe.loss),
+        "cache": str(cache.root.absolute()),
+        "runs": str(config.runs.absolute()),
+        # of one seed a list: a number alone is how many
+        "seeds": spell_numbers(seeds) if len(seeds) > 1 else seeds,
+        "layers": spell_layers(recipe.layers),
+        "train_rows": recipe.train_rows if recipe.shots is None else f"{recipe.shots}{PER_CLASS}",
+        "fold": recipe.fold and recipe.fold.number,
+        "folds": recipe.fold and recipe.fold.of,
+        "groups": recipe.groups and recipe.groups.to_dict()["source"],
+        "final": False,
+        "probe": False,
+        "device": engine.kind,
+        "seed_batch": engine.seed_batch,  # with compile: the last bits are of seeds together
+        "compile": "on" if engine.compiled else "off",
+    }
+    none = {*OF_STEPS, "seed_batch", "compile"} if recipe.fitted else set()
+    lines = [
+        f"# gaam {gaam_cache.__version__}: everything that decides the numbers of this run",
+        "# Train it again: gaam train --config config.toml --runs ANOTHER_FOLDER",
+        "# Change a copy of this file, never the file itself: it is a part of the run.",
+        "[train]",
+    ]
+    for name in (field.name for field in fields(TrainConfig) if field.name not in none):
+        value = values[name] if name in values else getattr(recipe, name, None)
+        if value is not None:
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{name} = {text}")
+    return "\n".join([*lines, ""])
+
+
+def _about_cache(cache: EmbeddingCache) -> dict[str, Any]:
+    planted = planted_in(cache.plan)
+    fitted_on = cache.plan.fingerprint_fields["encoder"].get("fitted_on")
+    return {
+        "fingerprint": cache.fingerprint,
+        "path": str(cache.root.absolute()),
+        "encoder": cache.plan.encoder_label,
+        "dataset": cache.plan.dataset["name"],
+        "layers": cache.num_layers,
+        **({} if cache.first_layer == 1 else {"first_layer": cache.first_layer}),
+        "hidden_size": cache.hidden_size,
+        "rows": cache.plan.rows,
+        "shared_texts": cache.plan.shared_texts,
+        "class_names": list(cache.class_names),
+        "encoding": Encoding.of(cache.plan).to_dict(),
+        **({} if fitted_on is None else {"fitted_on": fitted_on}),
+        **({} if planted is None else {PLANTED: planted}),
+    }
+
+
+def _environment(device: torch.device) -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "device": devices.name_of(device),
+        "cpu": devices.cpu_name(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }

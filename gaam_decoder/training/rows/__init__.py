@@ -1,1 +1,0 @@
-"""Which rows learn, select and test, and how they get to the device."""
