@@ -8,19 +8,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
-from gaam_cache.extraction.piece import Piece, Placed
 from gaam_cache.store.encoding import Encoding
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gaam_cache.encoders._base import Encoder, Inputs
-    from gaam_cache.extraction.tally import Tally
+    from gaam_cache.encoders._base import Encoder
+    from gaam_cache.extraction.states import Piece
+    from gaam_cache.extraction.summary import Tally
 
 __all__ = ["OPENING", "Encoding", "Placed", "RowEncoder"]
 
@@ -29,9 +30,24 @@ OPENING = threading.Lock()
 threads while it loads weights, and parameters are of that type."""
 
 
-class _Prepared(NamedTuple):
-    piece: Piece
-    inputs: Inputs
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows, and where each of them stands: those of a file need not follow one another."""
+
+    rows: Sequence[str]
+    places: Sequence[str]
+    """As in 'line 7', one of every row."""
+
+    @classmethod
+    def of(cls, rows: Sequence[str] | Placed, first_row: int) -> Placed:
+        """As they are placed, else by their number from 1, the first of which is the next one."""
+        if isinstance(rows, Placed):
+            return rows
+        return cls(rows, [f"row {first_row + place + 1}" for place in range(len(rows))])
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
 
 
 class RowEncoder:
@@ -80,11 +96,11 @@ class RowEncoder:
             HubError: the hub cannot be reached.
             ShortOfMemoryError: the weights do not fit into the memory.
         """
-        from gaam_cache.extraction.again import open_again
-        from gaam_cache.extraction.tally import Tally
+        from gaam_cache.extraction.reopen import reopen
+        from gaam_cache.extraction.summary import Tally
 
         with OPENING:
-            config, opened = open_again(encoding, encoder, device, batch_tokens)
+            config, opened = reopen(encoding, encoder, device, batch_tokens)
         return cls(encoding, config, opened, Tally())
 
     def encode(
@@ -131,9 +147,9 @@ class RowEncoder:
         left, row = iter(chunks), first_row
         late: Exception | None = None
         with ThreadPoolExecutor(1, "prepare") as reader:
-            ready: Future[_Prepared | None] | None = None
+            ready: Future[Piece | None] | None = None
             while True:
-                ahead: Future[_Prepared | None] | None = None
+                ahead: Future[Piece | None] | None = None
                 try:  # not in the thread: who waits there for a terminal cannot be interrupted
                     chunk = next(left, None) if late is None else None
                 except Exception as error:  # noqa: BLE001 raised below, in its turn
@@ -151,32 +167,26 @@ class RowEncoder:
         if late is not None:
             raise late
 
-    def _prepare(self, placed: Placed, origin: str) -> _Prepared | None:
+    def _prepare(self, placed: Placed, origin: str) -> Piece | None:
         from gaam_cache.sources._collect import given_inputs
 
         if not len(placed):
             return None
         rows, places = placed.rows, placed.places
         inputs = given_inputs(rows, self.encoding.kind, self._config, origin=origin, places=places)
-        piece = Piece(inputs, 0, len(inputs), origin, places)
         with self._preparing:
-            return _Prepared(piece, self._maker.prepare(piece))
+            return self._maker.prepare(inputs, origin=origin, places=places)
 
-    def _states(self, prepared: _Prepared, pooling: str) -> NDArray[np.float32]:
+    def _states(self, piece: Piece, pooling: str) -> NDArray[np.float32]:
         import numpy as np
 
-        from gaam_cache.extraction.proof import as_numbers
-        from gaam_cache.extraction.unstorable import Unstorable
+        from gaam_cache.store.dtypes import as_float32
 
-        piece, inputs = prepared
         with self._running:
-            try:
-                encoded = self._maker.encode(piece, inputs, lambda rows: None)
-                states = self._maker.states(piece, encoded)[pooling]
-            except Unstorable as error:
-                with self._preparing:
-                    raise self._maker.explain(error) from None
-        return as_numbers(states, self.encoding.storage_dtype).astype(np.float32)
+            encoded = self._maker.encode(piece, lambda rows: None)
+            states = self._maker.states(encoded)[pooling]
+        bfloat16 = self.encoding.storage_dtype == "bfloat16"
+        return as_float32(states) if bfloat16 else states.astype(np.float32)
 
     def _check_pooling(self, pooling: str) -> None:
         if pooling not in self.encoding.pooling:

@@ -13,7 +13,7 @@ import numpy as np
 from gaam_cache.cache import Split
 from gaam_cache.engines._claims import Holding, holdings
 from gaam_cache.errors import CacheError, GaamError
-from gaam_cache.extraction.undone import CLAIM_FOLDER
+from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.import_config import maker_of
 from gaam_cache.messages import duration, excerpt, visible_values
 from gaam_cache.store.digest import short_digest

@@ -1,4 +1,4 @@
-"""What an engine is: it starts workers, again if they die, and passes on what they say."""
+"""What an engine is: it starts workers and passes on what they say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +13,6 @@ from gaam_cache import devices, plugins
 from gaam_cache.errors import GaamError, GaamWarning
 from gaam_cache.placing import ENGINES, Placing
 
-MOST_RESTARTS = 2
-"""Of one worker: what kills it three times will kill it again."""
 Tell = Callable[[str, Any], None]
 """Called by a worker with what it is about and a value; both are small."""
 Hear = Callable[[int, str, Any], None]
@@ -41,7 +38,7 @@ class Task(NamedTuple):
     work: Callable[[Any, Place, Tell], Any]
     """A function of a module: it is called by name in another process."""
     argument: Any
-    """Small, and without tensors."""
+    """Without tensors."""
     folder: Path
     """That all workers must see."""
     device: str
@@ -69,7 +66,7 @@ class Engine(ABC):
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start workers and wait until all have returned.
 
-        A worker that dies is started again, up to twice; the others go on. An error that a worker
+        Where a worker dies the others go on, and make what it had at work. An error that a worker
         raises ends all of them and is raised here.
 
         Args:
@@ -114,7 +111,8 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 
     Raises:
-        Exception: whatever the task raised; where that cannot be sent, its words as RuntimeError.
+        Exception: what the task raised, if it is ours or the system's; else its words and where
+            it came from as RuntimeError: not every exception survives the way to another process.
     """
     devices.share_machine(place.here)
     with warnings.catch_warnings():
@@ -130,20 +128,10 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
         warnings.simplefilter("always", GaamWarning)
         try:
             return task.work(task.argument, place, tell)
-        except Exception as error:
-            if not _can_be_sent(error):
-                words = "".join(traceback.format_exception_only(error)).strip()
-                raise RuntimeError(words) from error
+        except (GaamError, OSError, MemoryError):
             raise
-
-
-def _can_be_sent(error: Exception) -> bool:
-    """Whether it arrives: of one that does not, all that is seen is that the worker is no more."""
-    try:
-        ForkingPickler.loads(ForkingPickler.dumps(error))
-    except Exception:  # noqa: BLE001 whatever its class does
-        return False
-    return True
+        except Exception as error:
+            raise RuntimeError("".join(traceback.format_exception(error)).strip()) from error
 
 
 def all_died(count: int, why: str) -> GaamError:

@@ -5,36 +5,34 @@ the same. Nothing here ever stops the work: where the folder cannot be used, eve
 
 The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
 it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
-monotonic clock: clocks of two machines are never compared. On the same machine the claim of a dead
-process is stale at once. Whoever finds it stale moves it away and tries to create his own.
+monotonic clock: clocks of two machines are never compared. On the same machine the claim of a
+process that has ended is stale at once. Whoever finds it stale moves it away and tries to create
+his own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
+import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gaam_cache.messages import visible
 from gaam_cache.store.files import link, write_file
 
 RENEW_SECONDS = 10.0
-SHORTEST_PATIENCE_SECONDS = 60.0
-"""Renewals may come late: a disk that is busy, a client of NFS that has cached, a slow machine."""
-PATIENCE_IN_WORK = 2.0
-"""Times what a piece of work takes: taking over too early costs one of them."""
+PATIENCE_SECONDS = 90.0
+"""Renewals may come late: a disk that is busy, a slow machine, a client of NFS, which may show for
+a minute what a file was."""
 SUFFIX = ".claim"
-_TEMPORARY = re.compile(r"\..+\.([0-9]{1,9})\.[0-9a-f]+\.tmp")
-"""A file that a process was making when it was killed."""
 
 
 class Holder(NamedTuple):
@@ -46,8 +44,6 @@ class Holder(NamedTuple):
     """UTC by the holder's clock; for people."""
     machine: str | None = None
     """Where ``pid`` means something."""
-    started: str | None = None
-    """Start of the process in ticks, which tells it from a later one of the same number."""
     token: str = ""
     """Of this claim alone."""
 
@@ -55,7 +51,7 @@ class Holder(NamedTuple):
     def is_dead(self) -> bool:
         """Whether it was a process of this machine, which has ended."""
         here = self.machine is not None and self.machine == this_machine()
-        return here and not is_alive(self.pid, self.started)
+        return here and not is_alive(self.pid)
 
     def in_words(self) -> str:
         """For people."""
@@ -78,10 +74,21 @@ class Claim:
 
     def done(self) -> None:
         """Nobody needs it any more: the work is published, or another may begin it anew."""
-        self.owner.forget(self)
+        self.owner.held.pop(self.name, None)
         if self.token is not None and not self.lost():
             with suppress(OSError):
                 self.owner.path(self.name).unlink()
+
+
+class _Sighting(NamedTuple):
+    """A claim of another as we saw it last."""
+
+    pulse: tuple[int, int]
+    """Another inode or time of change is another claim, or a renewal."""
+    since: float
+    """When we first saw this pulse."""
+    beats: bool
+    """Whether its holder was seen at work: a process of this machine, or one that renewed."""
 
 
 class Claims:
@@ -97,18 +104,12 @@ class Claims:
         self, folder: Path, *, us: Holder | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.us = us or this_process()
-        self.patience = SHORTEST_PATIENCE_SECONDS
+        self.held: dict[str, Claim] = {}
         self._folder = folder
         self._clock = clock
-        self._held: dict[str, Claim] = {}
-        self._seen: dict[str, tuple[Any, float]] = {}
-        self._alive: set[str] = set()
+        self._seen: dict[str, _Sighting] = {}
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def expect(self, seconds: float) -> None:
-        """Say how long a piece of work takes, which says how long to wait for others."""
-        self.patience = max(SHORTEST_PATIENCE_SECONDS, PATIENCE_IN_WORK * seconds)
 
     def take(self, name: str) -> Claim | Holder:
         """Claim work on ``name``, or say who does it.
@@ -116,38 +117,32 @@ class Claims:
         Whoever got a claim must look once more whether the work is done: it may have been finished
         a moment before.
         """
-        path, token = self.path(name), secrets.token_hex(8)
+        token = secrets.token_hex(8)
         content = json.dumps(self.us._replace(token=token)._asdict()).encode()
         try:
-            while not write_file(path, content, exclusive=True):
+            while not write_file(self.path(name), content, exclusive=True):
                 if holder := self._judge(name):
                     return holder
                 self._move_away(name)
         except OSError:
             return Claim(self, name, None)
-        claim = self._held[name] = Claim(self, name, token)
+        claim = self.held[name] = Claim(self, name, token)
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew_until_closed, daemon=True)
             self._thread.start()
         return claim
 
     def alive(self) -> set[str]:
-        """Names that others hold now who were seen to be at work.
-
-        Those are processes of this machine, and whoever has renewed since we looked first.
-        """
-        return {name for name in self._of_others() if self._judge(name) and name in self._alive}
+        """Names that others hold now who were seen to be at work."""
+        return {name for name in self._of_others() if self._judge(name) and self._seen[name].beats}
 
     def others_at_work(self, prefix: str) -> bool:
         """Whether anybody else claims work on a name that begins so."""
         return any(name.startswith(prefix) and self._judge(name) for name in self._of_others())
 
-    def clear(self, names: Collection[str]) -> None:
-        """Remove the claims of work that is done, whoever made them, and the folder."""
-        for name in names:
-            with suppress(OSError):
-                self.path(name).unlink(missing_ok=True)
-        self.clear_dead()
+    def clear(self) -> None:
+        """Remove the folder, when all the work is done."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def clear_dead(self) -> None:
         """Remove claims of whoever is no longer at work, and the folder if it is empty."""
@@ -155,61 +150,40 @@ class Claims:
             if self._judge(name) is None:
                 self._move_away(name)
         with suppress(OSError):
-            for path in self._folder.iterdir():
-                match = _TEMPORARY.fullmatch(path.name)
-                if match and not is_alive(int(match[1]), None):
-                    path.unlink(missing_ok=True)
             self._folder.rmdir()
 
     def path(self, name: str) -> Path:
         """The file of a claim."""
         return self._folder / f"{name}{SUFFIX}"
 
-    def forget(self, claim: Claim) -> None:
-        """Renew it no longer."""
-        self._held.pop(claim.name, None)
-
     def renew(self) -> None:
         """Let others see that we are alive."""
-        for claim in tuple(self._held.values()):
+        for claim in tuple(self.held.values()):
             if not claim.lost():
                 with suppress(OSError):  # at worst it becomes stale
                     os.utime(self.path(claim.name), follow_symlinks=False)
 
-    def close(self) -> None:
-        """Give back what is held and stop renewing."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
-        for claim in tuple(self._held.values()):
-            claim.done()
+    def _renew_until_closed(self) -> None:
+        while not self._closing.wait(RENEW_SECONDS):
+            self.renew()
 
     def _of_others(self) -> list[str]:
-        return [name for name in _names(self._folder) if name not in self._held]
+        return [name for name in _names(self._folder) if name not in self.held]
 
     def _judge(self, name: str) -> Holder | None:
         """Who works on it; None where nobody does any more."""
-        path = self.path(name)
+        path, now = self.path(name), self._clock()
         try:
             status = path.lstat()
         except OSError:
             self._seen.pop(name, None)  # the work is done; a later claim is nobody's to move
             return None
-        holder, pulse = _holder(path), (status.st_ino, status.st_mtime_ns)
-        if holder.is_dead:
-            self._seen[name] = (pulse, self._clock())
-            self._alive.discard(name)
-            return None
-        now = self._clock()
-        last, since = self._seen.get(name, (None, now))
-        if pulse != last:
-            self._seen[name] = (pulse, now)
-            if last is not None or (holder.machine and holder.machine == self.us.machine):
-                self._alive.add(name)
-        elif now - since > self.patience:
-            self._alive.discard(name)
-            return None
-        return holder
+        holder, pulse, before = _holder(path), _pulse(status), self._seen.get(name)
+        if before is None or before.pulse != pulse:
+            here = holder.machine is not None and holder.machine == self.us.machine
+            before = self._seen[name] = _Sighting(pulse, now, here or before is not None)
+        dead = holder.is_dead or now - before.since > PATIENCE_SECONDS
+        return None if dead else holder
 
     def _move_away(self, name: str) -> None:
         """Remove the claim that was judged, and no later one."""
@@ -218,21 +192,21 @@ class Claims:
         path, aside = self.path(name), self._folder / f".{name}.{secrets.token_hex(8)}.stale"
         with suppress(FileNotFoundError):
             path.rename(aside)
-            status = aside.lstat()
-            if (status.st_ino, status.st_mtime_ns) != self._seen[name][0]:
+            if _pulse(aside.lstat()) != self._seen[name].pulse:
                 with suppress(FileExistsError):
                     link(aside, path)
             aside.unlink()
-
-    def _renew_until_closed(self) -> None:
-        while not self._closing.wait(RENEW_SECONDS):
-            self.renew()
 
     def __enter__(self) -> Claims:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self.close()
+        """Give back what is held and stop renewing."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+        for claim in tuple(self.held.values()):
+            claim.done()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,7 +225,7 @@ class Holding:
     def in_words(self) -> str:
         """For people."""
         gone = ", which has ended: the next worker makes it again" if self.dead else ""
-        return f"{self.host}, process {self.process}, since {self.since}{gone}"
+        return Holder(self.host, self.process, self.since).in_words() + gone
 
 
 def holdings(folder: Path) -> list[Holding]:
@@ -266,21 +240,25 @@ def holdings(folder: Path) -> list[Holding]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        there = [path.name for path in folder.iterdir()]
+        return sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
     except OSError:
         return []
-    return sorted(name.removesuffix(SUFFIX) for name in there if name.endswith(SUFFIX))
 
 
 def _holder(path: Path) -> Holder:
     """Whoever a file names; unknown where it says nothing that makes sense."""
     try:
-        holder = Holder(**json.loads(path.read_bytes()[:4096]))
+        given = json.loads(path.read_bytes()[:4096])
+        holder = Holder(**{name: given[name] for name in Holder._fields if name in given})
         return holder._replace(
             host=visible(holder.host), since=visible(holder.since), pid=+holder.pid
         )
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
+
+
+def _pulse(status: os.stat_result) -> tuple[int, int]:
+    return status.st_ino, status.st_mtime_ns
 
 
 def this_process() -> Holder:
@@ -290,7 +268,6 @@ def this_process() -> Holder:
         pid=os.getpid(),
         since=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         machine=this_machine(),
-        started=_stat(os.getpid())[1],
     )
 
 
@@ -303,22 +280,13 @@ def this_machine() -> str | None:
         return None
 
 
-def is_alive(pid: int, started: str | None) -> bool:
-    """Whether a process of this machine is there that started then and has not ended."""
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process on this machine that has not ended."""
     try:
         os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # of another user
-    state, start = _stat(pid)
-    return state not in ("Z", "X") and (start is None or started is None or start == started)
-
-
-def _stat(pid: int) -> tuple[str | None, str | None]:
-    """State of a process and its start in ticks, where the system says so."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return fields[0], fields[19]
-    except (OSError, IndexError):
-        return None, None
+        return True  # of another user, or of a system without /proc
+    return state[:1] not in (["Z"], ["X"])

@@ -15,9 +15,6 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
 from gaam_cache.placing import parse_rank
 
-SAYING = ("RANK", "WORLD_SIZE", "SLURM_STEP_ID", "SLURM_ARRAY_TASK_ID")
-"""Variables without which a process has no rank."""
-
 
 class Rank(NamedTuple):
     """One of several workers."""
@@ -50,26 +47,43 @@ def find_rank(asked: str | None, environ: Mapping[str, str] = os.environ) -> Ran
     """
     if asked is not None:
         return Rank(*parse_rank(asked))
-    if rank := _rank(environ, "RANK", "WORLD_SIZE"):
-        local, here = _number(environ, "LOCAL_RANK"), _number(environ, "LOCAL_WORLD_SIZE")
-        return rank._replace(local=local, here=here or 1)
-    # a batch script is no step, whatever number of tasks it asked for
-    step = "SLURM_STEP_ID" in environ and _rank(environ, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
-    array = _array(environ)
-    if step:
-        # '4' or '4(x2)', or '2,1' where nodes differ
-        first = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
-        local = _number(environ, "SLURM_LOCALID")
-        step = step._replace(local=local, here=int(first) if first.isdigit() else 1)
+
+    def number(name: str) -> int | None:
+        text = environ.get(name, "").strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+    def rank_of(place: str, count: str) -> Rank | None:
+        if not environ.get(place, "").strip() or not environ.get(count, "").strip():
+            return None
+        found, total = number(place), number(count)
+        if found is None or total is None or not found < total:
+            raise ConfigError(
+                "the environment names a rank that there cannot be",
+                expected=f"{place} from 0 to {count} - 1, or neither",
+                found=shortened(f"{place}={environ[place]} {count}={environ[count]}"),
+                hint=f"unset {place} {count}, if they are not meant for gaam",
+            )
+        return Rank(found, total) if total > 1 else None
+
+    if rank := rank_of("RANK", "WORLD_SIZE"):
+        return rank._replace(local=number("LOCAL_RANK"), here=number("LOCAL_WORLD_SIZE") or 1)
+    step = array = None
+    if "SLURM_STEP_ID" in environ:  # a batch script is no step, whatever it asked for
+        step = rank_of("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+    task, count = number("SLURM_ARRAY_TASK_ID"), number("SLURM_ARRAY_TASK_COUNT") or 1
+    if task is not None and count > 1:
+        # tasks need not be numbered without gaps: where to begin is all that this decides
+        place = task - (number("SLURM_ARRAY_TASK_MIN") or 0)
+        place //= number("SLURM_ARRAY_TASK_STEP") or 1
+        array = Rank(max(0, place) % count, count)
+    if step:  # '4' or '4(x2)', or '2,1' where nodes differ
+        here = environ.get("SLURM_STEP_TASKS_PER_NODE", "1").split(",")[0].split("(")[0]
+        first = int(here) if here.isdigit() else 1
+        step = step._replace(local=number("SLURM_LOCALID"), here=first)
     if step and array:
-        number = array.number * step.total + step.number
-        return step._replace(number=number, total=array.total * step.total)
+        place = array.number * step.total + step.number
+        return step._replace(number=place, total=array.total * step.total)
     return step or array
-
-
-def without_rank(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a process that is not one of several, and waits for what others do."""
-    return {name: value for name, value in environ.items() if name not in SAYING}
 
 
 def device_of(rank: Rank, asked: str) -> str:
@@ -80,32 +94,3 @@ def device_of(rank: Rank, asked: str) -> str:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return f"cuda:{rank.local % count}" if count > 1 else asked
-
-
-def _rank(environ: Mapping[str, str], number: str, count: str) -> Rank | None:
-    if not environ.get(number, "").strip() or not environ.get(count, "").strip():
-        return None
-    found = _number(environ, number), _number(environ, count)
-    if found[0] is None or found[1] is None or not found[0] < found[1]:
-        raise ConfigError(
-            "the environment names a rank that there cannot be",
-            expected=f"{number} from 0 to {count} - 1, or neither",
-            found=shortened(f"{number}={environ[number]} {count}={environ[count]}"),
-            hint=f"unset {number} {count}, if they are not meant for gaam",
-        )
-    return Rank(found[0], found[1]) if found[1] > 1 else None
-
-
-def _array(environ: Mapping[str, str]) -> Rank | None:
-    names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
-    number, first, count = (_number(environ, name) for name in names)
-    if number is None or count is None or count < 2:
-        return None
-    # tasks need not be numbered without gaps: where to begin is all that this decides
-    place = (number - (first or 0)) // (_number(environ, "SLURM_ARRAY_TASK_STEP") or 1)
-    return Rank(max(0, place) % count, count)
-
-
-def _number(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name, "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -34,58 +34,51 @@ class Local(Engine):
 
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         """Start a process per place and wait for all of them."""
-        places = local_places(task.device, placing.devices)
-        cores, count = _cores(), len(places)
-        groups = [
-            cores[i * len(cores) // count : (i + 1) * len(cores) // count] for i in range(count)
-        ]
-        context = get_context("spawn")  # CUDA does not survive a fork
+        places, cores = local_places(task.device, placing.devices), _cores()
+        context, count = get_context("spawn"), len(places)  # CUDA does not survive a fork
         running: dict[Connection, tuple[Place, Any]] = {}
         results: list[Any] = []
-        dead = 0
         try:
-            for place, group in zip(places, groups, strict=True):
+            for place in places:
+                share = slice(*(n * len(cores) // count for n in (place.number, place.number + 1)))
                 ear, mouth = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(task, place, group, mouth))
+                process = context.Process(target=_work, args=(task, place, cores[share], mouth))
                 with _interrupts_blocked():  # a terminal's Ctrl-C is for us, who tell the worker
                     process.start()
                 mouth.close()
                 running[ear] = place, process
             while running:
+                terminal.go_on()
                 ready = wait(list(running), timeout=0.2)
-                for ear in list(running):
-                    if ear not in ready:
-                        continue
+                for ear in [one for one in running if one in ready]:
                     place, process = running[ear]
                     try:
                         kind, value = ear.recv()
                     except (EOFError, OSError):  # it ended without a last word
                         kind, value = "died", f"worker {place.number + 1} ({place.device})"
-                        dead += 1
-                        if len(running) + len(results) > 1:
-                            warnings.warn(
-                                f"{value} died without a word (killed, out of memory, or a crash): "
-                                "the others go on, what it had at work is made again",
-                                GaamWarning,
-                                stacklevel=2,
-                            )
                     if kind == "error":
                         raise value
+                    if kind in ("result", "died"):
+                        del running[ear]
+                        process.join()
                     if kind == "result":
                         results.append(value)
                     else:
                         hear(place.number, kind, value)
-                    if kind in ("result", "died"):
-                        del running[ear]
-                        process.join()
-                terminal.go_on()
+                    if kind == "died" and (running or results):
+                        warnings.warn(
+                            f"{value} died without a word (killed, out of memory, or a crash): "
+                            "the others go on, what it had at work is made again",
+                            GaamWarning,
+                            stacklevel=2,
+                        )
         finally:
             for _, process in running.values():
                 process.terminate()  # what it is writing is finished
             for _, process in running.values():
                 process.join()
         if not results:
-            raise all_died(dead, "killed, or a crash")
+            raise all_died(count, "killed, or a crash")
         return results
 
 
@@ -135,7 +128,7 @@ def local_places(device: str, asked: str) -> list[Place]:
     """
     import torch
 
-    first = devices.resolve_device(device)
+    first, listed = devices.resolve_device(device), "," in asked
     if ":" in device or first.type not in ("cpu", "cuda"):
         raise ConfigError(
             f"--device {device} is one device",
@@ -144,14 +137,14 @@ def local_places(device: str, asked: str) -> list[Place]:
         )
     gpu = first.type == "cuda"
     there = torch.cuda.device_count() if gpu else len(_cores())
-    listed = [int(number) for number in asked.split(",") if number.isdigit()]
-    if asked == "all":
-        numbers = list(range(there if gpu else _memory_nodes()))
-    elif "," in asked:
-        numbers = listed
-    else:
-        numbers = list(range(listed[0]))
-    if max(numbers) >= there or ("," in asked and not gpu):
+    if listed:
+        numbers = [int(number) for number in asked.split(",") if number]
+    elif asked != "all":
+        numbers = list(range(int(asked)))
+    else:  # of a CPU the parts that have a memory of their own: threads do not pay across them
+        nodes = max(1, min(len(list(NODES.glob("node[0-9]*"))), there))
+        numbers = list(range(there if gpu else nodes))
+    if max(numbers) >= there or (listed and not gpu):
         raise ConfigError(
             f"--devices {asked} is more than there is",
             expected=f"at most {there} {'GPUs' if gpu else 'cores of a CPU'}",
@@ -159,11 +152,6 @@ def local_places(device: str, asked: str) -> list[Place]:
         )
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
     return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]
-
-
-def _memory_nodes() -> int:
-    """Parts of this machine with a memory of their own: threads do not pay across them."""
-    return max(1, min(len(list(NODES.glob("node[0-9]*"))), len(_cores())))
 
 
 @contextmanager

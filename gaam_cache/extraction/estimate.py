@@ -10,7 +10,7 @@ import numpy as np
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.extraction.batching import budget_of, padded_tokens, token_budget_batches
+from gaam_cache.extraction.batches import budget_of, padded_tokens, token_budget_batches
 from gaam_cache.extraction.job import prepare_job
 from gaam_cache.messages import duration, visible
 from gaam_cache.store.dtypes import ITEM_BYTES

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import time
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from gaam_cache import devices
 from gaam_cache.config import ExtractConfig
-from gaam_cache.engines._ranks import find_rank
-from gaam_cache.extraction.job import prepare_job, warn
-from gaam_cache.extraction.missing import make_missing
-from gaam_cache.extraction.summary import ExtractSummary, summarize
-from gaam_cache.extraction.tally import Tally
-from gaam_cache.extraction.workers import as_rank, by_engine
-from gaam_cache.sources import _row_checks as row_checks
+from gaam_cache.engines._base import Place, Task, Tell, load_engine, warning_once
+from gaam_cache.engines._ranks import Rank, device_of, find_rank
+from gaam_cache.extraction.job import CheckedRows, prepare_job, read_rows, warn
+from gaam_cache.extraction.pipeline import make_missing
+from gaam_cache.extraction.summary import ExtractSummary, Tally
+from gaam_cache.placing import placed
 from gaam_cache.store.files import check_folder
-from gaam_cache.terminal import Report, silent
+from gaam_cache.store.plan import PLAN_FILE, read_plan
+from gaam_cache.store.shard import missing_shards, prepare_folder
+from gaam_cache.terminal import Report, in_thread, silent
+
+TELL_SECONDS = 0.2
+"""Between two words of a worker on how far it is."""
+FIRST_SKIPPED = 3
+"""Rows of a split that were left out and are named."""
 
 
 def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:
@@ -40,19 +52,135 @@ def extract(config: ExtractConfig, *, progress: Report | None = None) -> Extract
         GaamWarning: splits share texts, a text has several labels, a split lacks a class, or more
             than 1% of the rows are cut; or a worker died.
     """
-    report = progress or silent
-    rank = find_rank(config.rank)
+    report, rank = progress or silent, find_rank(config.rank)
     check_folder(config.out, option="--out")
-    if not config.alone:
-        summary = by_engine(config, rank, report)
-    elif rank is not None:
-        summary = as_rank(config, rank, report)
+    if not config.alone and _rows_missing(config):  # else workers would look, and end
+        summary = _by_engine(config, rank, report)
+    elif rank is None:
+        summary = _make_cache(config, report, Tally())
     else:
-        job, tally = prepare_job(config, report), Tally()
-        made = make_missing(config, job, report, tally)
-        summary = summarize(config, made.plan, job.encoder.facts(), tally, job.rows)
-    cut = row_checks.truncation(
-        summary.rows_made, summary.truncated, summary.max_length, summary.unit
+        devices.share_machine(rank.here)
+        config = replace(config, device=device_of(rank, config.device))
+        summary = _make_cache(config, report, Tally(), start=rank.start, waits=False)
+    warn(summary.warnings())
+    return summary
+
+
+def _make_cache(
+    config: ExtractConfig,
+    report: Report,
+    tally: Tally,
+    *,
+    checked: CheckedRows | None = None,
+    start: float | None = None,
+    waits: bool = True,
+) -> ExtractSummary:
+    """What every process does that makes shards; see ``make_missing``."""
+    job = prepare_job(config, report, checked=checked)
+    plan, left = make_missing(job, report, tally, start=start, waits=waits)
+    tally.batching = tally.batching or plan.batching
+    return ExtractSummary(
+        path=str(config.out),
+        fingerprint=plan.fingerprint,
+        num_layers=plan.num_layers,
+        hidden_size=plan.hidden_size,
+        rows=plan.rows,
+        shards=sum(1 for _ in plan.shards()),
+        missing=0 if left is None else len(missing_shards(config.out, plan)),
+        made_by=left,
+        skipped={
+            name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
+            for name, part in job.rows.items()
+            if part.skipped
+        },
+        **job.encoder.facts()._asdict(),
+        **asdict(tally),
     )
-    warn(cut, stacklevel=3)
+
+
+class _Argument(NamedTuple):
+    """What a worker is told."""
+
+    config: ExtractConfig
+    checked: CheckedRows | None
+    """The rows, where they were read for it; None where it reads them itself."""
+    start: float
+    share: float
+    """Of the order of work, for all workers of this call: where they begin, and how much."""
+    waits: bool
+
+
+def _by_engine(config: ExtractConfig, rank: Rank | None, report: Report) -> ExtractSummary:
+    """Let the workers of an engine build a cache; rows are read here, once.
+
+    Raises:
+        GaamError: whatever a worker raised, or all of them died.
+    """
+    engine = load_engine(config)
+    engine.check(config.device, config)
+    checked = read_rows(config, report)
+    in_thread(prepare_folder, config.out)
+    total, tokens = sum(map(len, checked.rows.values())), 0
+    done = total - int(min(total, _rows_missing(config)))
+    began, at_work = time.perf_counter(), set[int]()
+
+    def hear(worker: int, kind: str, value: Any) -> None:
+        nonlocal done, tokens
+        if kind == "waiting":
+            report(0, 0, value)
+        elif kind == "progress":
+            rows, more_tokens, text = value
+            at_work.add(worker)
+            done, tokens = min(total, done + rows), tokens + more_tokens
+            speed = tokens / (time.perf_counter() - began)
+            many = f"{len(at_work)} worker{'s' * (len(at_work) > 1)}, {speed:,.0f} tokens/s"
+            report(done, total, many if tokens else text)
+
+    argument = _Argument(
+        config=placed(config),
+        checked=checked if config.engine == "local" else None,
+        start=rank.start if rank else 0.0,
+        share=1 / rank.total if rank else 1.0,
+        waits=rank is None,
+    )
+    task = Task(_work, argument, config.out, config.device)
+    summaries: list[ExtractSummary] = engine.run(task, config, warning_once(hear))
+    # where one of them saw that nothing is left, nothing is
+    summary, *others = sorted(summaries, key=lambda one: one.missing)
+    for other in others:
+        summary.add(other)
+    summary.workers, summary.seconds = len(summaries), time.perf_counter() - began
+    return summary
+
+
+def _rows_missing(config: ExtractConfig) -> float:
+    """Rows of the shards that a cache lacks; infinite where it has no plan yet."""
+    if not (config.out / PLAN_FILE).exists():
+        return math.inf
+    plan = read_plan(config.out)
+    missing = set(missing_shards(config.out, plan))
+    return sum(shard.stop - shard.start for shard in plan.shards() if shard.name in missing)
+
+
+def _work(argument: _Argument, place: Place, tell: Tell) -> ExtractSummary:
+    """Be one worker: make shards until none is missing."""
+    tally, told, last = Tally(), (0, 0), 0.0
+
+    def report(done: int, total: int, text: str) -> None:
+        nonlocal told, last
+        if (now := time.monotonic()) - last >= TELL_SECONDS:
+            new = tally.rows_made, tally.tokens
+            tell("progress", (new[0] - told[0], new[1] - told[1], text))
+            told, last = new, now
+
+    summary = _make_cache(
+        replace(argument.config, device=place.device),
+        report,
+        tally,
+        checked=argument.checked,
+        start=argument.start + argument.share * place.number / place.total,
+        waits=argument.waits,
+    )
+    last = 0.0
+    report(0, 0, "")
     return summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from gaam_cache.store.plan import FORMAT_VERSION, Plan, fingerprint, rows_per_sh
 from gaam_cache.terminal import Report, counting, silent
 
 FEW_CLASSES = 20
-"""As many are named in a message; more, each of a row or two, are rarely classes."""
+"""As many are named in a message."""
 
 
 class CheckedRows(NamedTuple):
@@ -40,13 +40,32 @@ class CheckedRows(NamedTuple):
 class Job(NamedTuple):
     """An extraction that is ready to begin: rows read and checked, encoder found."""
 
-    rows: dict[str, Rows]
+    config: ExtractConfig
+    checked: CheckedRows
     encoder: Encoder
-    class_names: tuple[str, ...]
     fields: dict[str, Any]
     """What the fingerprint of its cache covers."""
-    shared_texts: dict[str, dict[str, int]]
-    """Rows of a split whose text a split has too."""
+
+    @property
+    def rows(self) -> dict[str, Rows]:
+        """Of every split."""
+        return self.checked.rows
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What it takes to read the same rows again, from any folder."""
+        config, rows = self.config, self.rows
+        is_path = find_source(config.dataset).is_path
+        return {
+            "name": config.dataset,
+            "path": _local_path(config.dataset) if is_path else None,
+            "revision": next(iter(rows.values())).revision,
+            "text_columns": list(config.text_columns),
+            "label_column": config.label_column,
+            "limit": config.limit,
+            "origin": {name: part.origin for name, part in rows.items()},
+            **recorded_settings(config, "dataset"),
+        }
 
 
 def prepare_job(
@@ -56,18 +75,15 @@ def prepare_job(
     checked: CheckedRows | None = None,
     weights: bool = True,
 ) -> Job:
-    """Read the rows and find the encoder; writes nothing, loads no weights.
+    """Read the rows (unless somebody did) and find the encoder; writes nothing, loads no weights.
 
-    Args:
-        config: what to encode, and with what.
-        report: told what is going on.
-        checked: the rows, where another worker has read them.
-        weights: of the encoder must be there; else the fields of the job cover none.
+    Without ``weights`` the encoder's need not be there; the fields of the job then cover none.
     """
-    rows, class_names, content, shared_texts = checked or read_rows(config, report)
-    encoder = open_encoder(kind_of(rows), config, rows, weights=weights)
+    checked = checked or read_rows(config, report)
+    rows, class_names, content, _ = checked
+    encoder = open_encoder(_first(rows).kind, config, rows, weights=weights)
     fields = plan_fields(config, rows, class_names, encoder, content)
-    return Job(rows, encoder, class_names, fields, shared_texts)
+    return Job(config, checked, encoder, fields)
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
@@ -86,7 +102,7 @@ def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
         raise DataError("splits are of several kinds", expected="one", found=kinds)
     class_names = _class_names(rows, config)
     groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, class_names, groups), stacklevel=5)
+    warn(row_checks.check_rows(rows, class_names, groups))
     shared_texts = row_checks.shared_texts(groups)
     return CheckedRows(rows, class_names, content_of(rows, report), shared_texts)
 
@@ -99,11 +115,6 @@ def content_of(rows: Mapping[str, Rows], report: Report = silent) -> dict[str, s
     }
 
 
-def kind_of(rows: dict[str, Rows]) -> str:
-    """What the rows are, which is the kind of encoder that reads them; one source gives one."""
-    return next(iter(rows.values())).kind
-
-
 def plan_fields(
     config: ExtractConfig,
     rows: dict[str, Rows],
@@ -111,73 +122,56 @@ def plan_fields(
     encoder: Encoder,
     content: dict[str, str],
 ) -> dict[str, Any]:
-    """All that decides the numbers of a cache; known without its encoder's weights.
-
-    Args:
-        config: of the extraction.
-        rows: of every split.
-        class_names: in order.
-        encoder: which is open.
-        content: hash of the rows of every split.
-    """
-    fields = {
+    """All that decides the numbers of a cache; known while its encoder is not loaded."""
+    columns = {
+        column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
+        for column in _first(rows).kept
+    }
+    some = {
+        "columns": columns,
+        "unlabelled": [name for name, part in rows.items() if not part.labelled],
+        "decoders": _first(rows).decoders(),
+    }
+    return {
         "format_version": FORMAT_VERSION,
         "encoder": encoder.identity(),
         "storage_dtype": config.storage_dtype,
         "class_names": list(class_names),
         "rows": {name: len(part) for name, part in rows.items()},
         "content": content,
+        **{key: value for key, value in some.items() if value},
     }
-    columns = {
-        column: {name: hash_values(part.kept[column]) for name, part in rows.items()}
-        for column in next(iter(rows.values())).kept
-    }
-    if columns:
-        fields["columns"] = columns
-    if unlabelled := _unlabelled(rows):
-        fields["unlabelled"] = unlabelled
-    if decoders := next(iter(rows.values())).decoders():
-        fields["decoders"] = decoders
-    return fields
 
 
-def _unlabelled(rows: dict[str, Rows]) -> list[str]:
-    return [name for name, part in rows.items() if not part.labelled]
-
-
-def make_plan(config: ExtractConfig, job: Job) -> Plan:
+def make_plan(job: Job) -> Plan:
     """The plan that these rows and this encoder, which must be loaded, call for."""
-    rows, encoder, fields = job.rows, job.encoder, job.fields
+    config, rows, encoder, fields = job.config, job.rows, job.encoder, job.fields
     columns = {
         column: max(width_of(part.kept[column]) for part in rows.values())
         for column in fields.get("columns", {})
     }
-    bytes_per_row = sum(columns.values()) + (
-        len(config.pool)
-        * encoder.num_layers
-        * encoder.hidden_size
-        * ITEM_BYTES[config.storage_dtype]
-    )
+    states = len(config.pool) * encoder.num_layers * encoder.hidden_size
+    bytes_per_row = sum(columns.values()) + states * ITEM_BYTES[config.storage_dtype]
     return Plan(
         fingerprint=fingerprint(fields),
         fingerprint_fields=fields,
         encoder={
-            "kind": kind_of(rows),
+            "kind": _first(rows).kind,
             "name": encoder.name,
             "path": None if encoder.called else _local_path(config.encoder),
             "revision": encoder.revision,
             "batching": encoder.batching,
             **recorded_settings(config, "encoder"),
         },
-        dataset=provenance(config, rows) | {"shared_texts": job.shared_texts},
+        dataset=job.provenance | {"shared_texts": job.checked.shared_texts},
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         pooling=config.pool,
         storage_dtype=config.storage_dtype,
-        class_names=job.class_names,
-        rows={name: len(part) for name, part in rows.items()},
+        class_names=job.checked.class_names,
+        rows=fields["rows"],
         columns=columns,
-        unlabelled=tuple(_unlabelled(rows)),
+        unlabelled=tuple(fields.get("unlabelled", ())),
         shard_rows=rows_per_shard(bytes_per_row, config.shard_rows),
         created_with={
             "gaam": gaam_cache.__version__,
@@ -186,19 +180,22 @@ def make_plan(config: ExtractConfig, job: Job) -> Plan:
     )
 
 
-def provenance(config: ExtractConfig, rows: dict[str, Rows]) -> dict[str, Any]:
-    """What it takes to read the same rows again, from any folder."""
-    is_path = find_source(config.dataset).is_path
-    return {
-        "name": config.dataset,
-        "path": _local_path(config.dataset) if is_path else None,
-        "revision": next(iter(rows.values())).revision,
-        "text_columns": list(config.text_columns),
-        "label_column": config.label_column,
-        "limit": config.limit,
-        "origin": {name: part.origin for name, part in rows.items()},
-        **recorded_settings(config, "dataset"),
-    }
+def class_order(labels: set[str]) -> tuple[str, ...]:
+    """Classes in the order in which they are numbered, where nobody declares another."""
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
+    # '1' and '01' are one number: without a second key their order would be that of the set
+    return tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
+
+
+def warn(messages: Iterable[str]) -> None:
+    """Warn of each."""
+    for message in messages:
+        warnings.warn(message, GaamWarning, stacklevel=2)
+
+
+def _first(rows: Mapping[str, Rows]) -> Rows:
+    """One source gives all splits the same kind and columns."""
+    return next(iter(rows.values()))
 
 
 def _local_path(name: str) -> str | None:
@@ -209,51 +206,24 @@ def _local_path(name: str) -> str | None:
 def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...]:
     """Classes in order: as declared, else those of 'train' (or the first split), sorted."""
     reference = "train" if "train" in rows else next(iter(rows))
-    declared = rows[reference].class_names
-    names = declared or class_order(set(rows[reference].labels))
+    names = rows[reference].class_names or class_order(set(rows[reference].labels))
     for split, part in rows.items():
         unknown = set(part.labels) - set(names) if part.labelled else set()
-        if unknown:
-            raise _unknown_label(min(unknown), split, reference, part, names, config)
-    return names
-
-
-def class_order(labels: set[str]) -> tuple[str, ...]:
-    """Classes in the order in which they are numbered, where nobody declares another."""
-    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels)
-    # '1' and '01' are one number: without a second key their order would be that of the set
-    return tuple(sorted(labels, key=lambda x: (int(x) if numeric else 0, x)))
-
-
-def _unknown_label(
-    label: str,
-    split: str,
-    reference: str,
-    part: Rows,
-    names: tuple[str, ...],
-    config: ExtractConfig,
-) -> DataError:
-    known = [name if len(name) < 40 else excerpt(name) for name in names[:FEW_CLASSES]]
-    remedy = f"mend the labels, or add rows of that class to '{reference}'"
-    if config.limit is not None:
-        remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
-    elif len(names) > FEW_CLASSES and 2 * len(names) > len(part.labels):
-        remedy += (
-            f" (there are {len(names):,} classes: is '{config.label_column}' the column of the "
-            "classes? --label-column)"
+        if not unknown:
+            continue
+        label = min(unknown)
+        known = [name if len(name) < 40 else excerpt(name) for name in names[:FEW_CLASSES]]
+        more = f" and {len(names) - len(known):,} more" if len(names) > len(known) else ""
+        remedy = f"mend the labels, or add rows of that class to '{reference}'"
+        if config.limit is not None:
+            remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
+        elif more:
+            remedy += f"; is '{config.label_column}' the column of the classes (--label-column)?"
+        raise DataError(
+            f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
+            expected=f"one of: {', '.join(known)}{more}",
+            found=excerpt(label),
+            where=f"{part.origin}, row {part.labels.index(label) + 1}",
+            hint=f"no decoder can learn a class without examples: {remedy}",
         )
-    shown = excerpt(label)
-    return DataError(
-        f"the label {shown} occurs in '{split}' but not in '{reference}'",
-        expected=f"one of: {', '.join(known)}"
-        + (f" and {len(names) - len(known):,} more" if len(names) > len(known) else ""),
-        found=shown,
-        where=f"{part.origin}, row {part.labels.index(label) + 1}",
-        hint=f"no decoder can learn a class without examples: {remedy}",
-    )
-
-
-def warn(messages: list[str], stacklevel: int) -> None:
-    """Warn of each; ``stacklevel`` as in ``warnings.warn``, counted from here."""
-    for message in messages:
-        warnings.warn(message, GaamWarning, stacklevel=stacklevel)  # the line that called extract
+    return names

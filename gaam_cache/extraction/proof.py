@@ -7,29 +7,21 @@ N rows, L layers, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from gaam_cache.errors import NumericsError
-from gaam_cache.extraction.batching import Lengths
-from gaam_cache.store.plan import Batching
+from gaam_cache.devices import bits
+from gaam_cache.encoders._deviation import relative
+from gaam_cache.extraction.batches import Lengths
 
 ROWS_PER_PROOF = 500
 FEWEST = 2
-
-
-class Deviation(NamedTuple):
-    """How far a state is from that of its text alone."""
-
-    share: float
-    """``|state - alone| / |alone|``; infinite where what was stored is not that state."""
-    layer: int
-    """From 0."""
-    row: int
-    """In the shard, from 0."""
 
 
 def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[int]:
@@ -49,33 +41,23 @@ def choose_rows(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> list[
     return [first, *(others[step] for step in steps)]
 
 
-def as_numbers(stored: NDArray[Any], storage_dtype: str) -> NDArray[Any]:
-    """States as they were stored, in a type that NumPy can compute with."""
-    if storage_dtype == "bfloat16":
-        return (stored.astype(np.uint32) << 16).view(np.float32)
-    return stored
+def worst_deviation(
+    states: Mapping[str, NDArray[Any]],
+    computed: Iterable[tuple[int, Mapping[str, Tensor]]],
+    alone: Mapping[int, Mapping[str, Tensor]],
+    storage_dtype: str,
+) -> tuple[float, int, int]:
+    """The greatest ``|state - alone| / |alone|``, its layer (from 0) and row.
 
-
-def unproven(
-    found: Deviation,
-    limit: float,
-    batching: Batching,
-    where: str,
-    *,
-    first_layer: int,
-    further: bool,
-) -> NumericsError:
-    """What is said where a shard fails its proof, or ``further`` rows do that are in none."""
-    hint = "look at the machine: the same text gave two different states"
-    if batching != "alone":
-        hint = "encode every text alone, with --set batch-tokens=1"
-        if not further:
-            hint = f"delete this folder (rows that were not tried may be wrong too) and {hint}"
-    what = "nothing was made of it" if further else "the shard was not published"
-    return NumericsError(
-        f"a text has another state in its batch than alone; {what}",
-        expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
-        found=f"{found.share:.1e} in layer {found.layer + first_layer}",
-        where=where,
-        hint=hint,
-    )
+    Infinite where what is to be stored, (N, L, D), is not the state rounded that came out of the
+    row's batch, (L, D).
+    """
+    worst = 0.0, 0, 0
+    for row, pooled in computed:
+        for name, x_LD in pooled.items():
+            share_L = relative(x_LD.numpy(), alone[row][name][0].numpy())
+            stored_LD = bits(x_LD.to(getattr(torch, storage_dtype)))
+            share_L[(states[name][row] != stored_LD).any(axis=-1)] = math.inf
+            layer = int(share_L.argmax())
+            worst = max(worst, (float(share_L[layer]), layer, row))
+    return worst

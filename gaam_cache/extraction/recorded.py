@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gaam_cache import settings
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.import_config import ImportConfig, is_imported
+from gaam_cache.import_config import ImportConfig, is_imported, maker_of
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.plan import Plan
+from gaam_cache.store.shard import receipt_path
 
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
@@ -36,6 +36,12 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
 def settings_of(encoding: Encoding) -> dict[str, Any]:
     """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
     encoder, rows, identity = encoding.encoder, encoding.rows, encoding.identity
+    parts = {"dataset": rows, "encoder": encoder}
+    recorded = {
+        field.name: parts[field.metadata[RECORDED]].get(field.name)
+        for field in dataclasses.fields(ExtractConfig)
+        if RECORDED in field.metadata and field.name in parts[field.metadata[RECORDED]]
+    }
     return {
         "encoder": encoder.get("path") or encoder["name"],
         "revision": encoder["revision"],
@@ -52,7 +58,7 @@ def settings_of(encoding: Encoding) -> dict[str, Any]:
         "dtype": identity["dtype"],
         "storage_dtype": encoding.storage_dtype,
         "prompt": identity.get("prompt"),
-        **{name: part[name] for name, part in _parts(encoding) if name in part},
+        **recorded,
     }
 
 
@@ -71,14 +77,6 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
         whole = isinstance(value, bool | int | tuple)
         found[field.name] = value if whole else str(value)
     return found
-
-
-def _parts(encoding: Encoding) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names of what is recorded where it is not at its default, and where it would be."""
-    parts = {"dataset": encoding.rows, "encoder": encoding.encoder}
-    for field in dataclasses.fields(ExtractConfig):
-        if RECORDED in field.metadata:
-            yield field.name, parts[field.metadata[RECORDED]]
 
 
 def settings_of_import(config: ImportConfig) -> dict[str, Any]:
@@ -108,28 +106,29 @@ def recorded_import(plan: Plan, out: Path) -> ImportConfig:
         ) from error
 
 
-def command_again(plan: Plan, out: Path) -> str:
-    """The command line that made a cache.
-
-    Raises:
-        CacheError: its plan does not record it.
-    """
-    if is_imported(plan.encoder):
-        return extract_command(recorded_import(plan, out))
-    return extract_command(recorded_config(plan, out))
-
-
-def extract_command(config: ExtractConfig | ImportConfig) -> str:
-    """The command line of an extraction or import; what is at its default is left out."""
-    words = ["gaam", "import" if isinstance(config, ImportConfig) else "extract"]
+def extract_again(root: Path, plan: Plan) -> str:
+    """The command line that made a cache, and makes what it lacks."""
+    maker = maker_of(plan.encoder)
+    try:
+        config: ExtractConfig | ImportConfig
+        imported = is_imported(plan.encoder)
+        config = recorded_import(plan, root) if imported else recorded_config(plan, root)
+    except CacheError:
+        return f"the {maker} that made the cache"
+    words = maker.split()
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if value == field.default and field.name != "out":
             continue
         if field.metadata.get("positional"):
             words += [f"./{item}" if item.startswith("-") else item for item in value]
-            continue
-        words += settings.words(field, value)
+        else:
+            words += settings.words(field, value)
     if not all(word.isprintable() for word in words):
-        return f"the {' '.join(words[:2])} that made the cache"
+        return f"the {maker} that made the cache"
     return shlex.join(words)
+
+
+def repair_command(root: Path, name: str, again: str) -> str:
+    """The command line that makes the shard called ``name`` anew; ``extract_again`` its end."""
+    return f"rm {shlex.quote(str(receipt_path(root, name)))} && {again}"

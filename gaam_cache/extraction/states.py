@@ -5,8 +5,9 @@ N rows, B rows of a batch, L layers, D hidden size.
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,23 +18,42 @@ from torch import Tensor
 
 from gaam_cache.devices import CopyBack, NoRoom, attempt, bits
 from gaam_cache.encoders._base import Encoder, Inputs
-from gaam_cache.encoders._deviation import proof_limit, relative
-from gaam_cache.errors import NumericsError
-from gaam_cache.extraction.batching import (
+from gaam_cache.encoders._deviation import proof_limit
+from gaam_cache.errors import GaamWarning, NumericsError, ShortOfMemoryError
+from gaam_cache.extraction.batches import (
     budget_of,
-    costs,
+    cost_in_tokens,
     padded_tokens,
-    strictest,
     token_budget_batches,
 )
-from gaam_cache.extraction.job import warn
-from gaam_cache.extraction.piece import Piece
-from gaam_cache.extraction.proof import Deviation, choose_rows, unproven
-from gaam_cache.extraction.room import TooLarge, no_room, smaller, went_on
-from gaam_cache.extraction.tally import Tally
-from gaam_cache.extraction.unstorable import Unstorable, unstorable
-from gaam_cache.store.dtypes import LOST, NUMPY_DTYPES, check_digits, first_not_finite
+from gaam_cache.extraction.proof import choose_rows, worst_deviation
+from gaam_cache.extraction.summary import Tally
+from gaam_cache.store.dtypes import LARGEST, LOST, NUMPY_DTYPES, check_digits, first_not_finite
 from gaam_cache.store.encoding import Encoding
+from gaam_cache.store.plan import BATCHINGS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """Rows that are encoded together, made ready: those of a shard, or of a call."""
+
+    inputs: Inputs
+    origin: str
+    """Where they are from, for messages."""
+    first: int = 0
+    """Number of the first of them there, from 0."""
+    places: Sequence[str] = ()
+    """Where each of them stands there; empty: by their numbers."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.inputs.lengths)
+
+    def where(self, *rows: int) -> str:
+        """The place of a row of the piece, counted from 0, or of a first and a last one."""
+        found = (self.places[row] if self.places else f"row {self.first + row + 1}" for row in rows)
+        return f"{self.origin}, {' to '.join(found)}"
 
 
 class EncodedBatch(NamedTuple):
@@ -52,6 +72,7 @@ class EncodedBatch(NamedTuple):
 class Encoded(NamedTuple):
     """States of a piece, and those of some of its rows once more."""
 
+    piece: Piece
     batches: list[EncodedBatch]
     alone: dict[int, dict[str, Tensor]]
     """Row in the piece -> pooling -> (1, L, D) float32, on the host."""
@@ -68,14 +89,9 @@ def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
 class StateMaker:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
-    Args:
-        encoder: which is loaded.
-        encoding: how rows are encoded; the batches of whoever began it count too, and may have been
-            measured on a device that is not ours.
-        batch_tokens: of a batch at most; None: what suits the device.
-        tally: counts what is done.
-        further: whether the rows are no cache's, but encoded as those of one: what to do about one
-            that cannot be is then something else.
+    The batches of whoever began an encoding count too: they may have been measured on a device that
+    is not ours. ``further`` rows are no cache's, but encoded as those of one: what to do about one
+    that cannot be is then something else.
     """
 
     def __init__(
@@ -92,22 +108,23 @@ class StateMaker:
         self._encoding = encoding
         self._further = further
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
-        self.batching = self.tally.batching = strictest(encoding.batching, encoder.batching)
+        self._batching = max(encoding.batching, encoder.batching, key=BATCHINGS.index)
+        tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
 
-    def prepare(self, piece: Piece) -> Inputs:
-        """Make rows ready.
+    def prepare(self, rows: Sequence[Any], **place: Any) -> Piece:
+        """Make rows ready, whose place is that of a ``Piece``.
 
         Raises:
             DataError: a row of which nothing is left to encode.
         """
-        inputs = self._encoder.prepare(piece.inputs[piece.start : piece.stop])
-        if len(empty := np.flatnonzero(np.asarray(inputs.lengths) == 0)):
+        piece = Piece(inputs=self._encoder.prepare(rows), **place)
+        if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
-            raise self._encoder.refuse_empty(piece.inputs[piece.start + row], piece.where(row))
-        return inputs
+            raise self._encoder.refuse_empty(rows[row], piece.where(row))
+        return piece
 
-    def encode(self, piece: Piece, inputs: Inputs, tick: Callable[[int], None]) -> Encoded:
+    def encode(self, piece: Piece, tick: Callable[[int], None]) -> Encoded:
         """Pooled states in the storage type, batch by batch; those of some rows also alone.
 
         On a GPU this returns while the last batches are still being computed and copied: the device
@@ -121,56 +138,75 @@ class StateMaker:
         Warns:
             GaamWarning: batches had to become smaller.
         """
-        asked, length_N, size_N = self._batch_tokens, np.asarray(inputs.lengths), inputs.sizes
-        while True:
-            batches = token_budget_batches(
-                size_N, self._batch_tokens, self.batching, inputs.extents
-            )
-            chosen = choose_rows(length_N, batches)
-            encoded = self._encode_batches(inputs, batches, chosen, tick)
-            if isinstance(encoded, list):
-                break
-            self._batch_tokens = smaller(encoded, piece, self._batch_tokens)
+        asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
+        while (encoded := self._encode_within(piece, tick)) is None:
+            pass
         if self._batch_tokens < asked:
-            self.tally.smaller_batches = self._batch_tokens
-            warn([went_on(asked, self._batch_tokens)], stacklevel=4)
-        cost, padded_cost = costs(size_N, self._batch_tokens, self.batching, batches)
-        self.tally.cost += cost
-        self.tally.padded_cost += padded_cost
-        self.tally.truncated += sum(inputs.truncated)
-        alone = {}
-        for row in chosen:
-            encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
-            pooled = attempt(encode_alone, self._encoder.device)
-            if isinstance(pooled, NoRoom):
-                raise no_room(TooLarge(pooled, [row], [int(size_N[row])]), piece)
-            alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
-        return Encoded(encoded, alone)
+            tally.smaller_batches = now = self._batch_tokens
+            warnings.warn(
+                f"out of memory with batches of {asked:,} tokens: goes on with {now:,}. States are "
+                "those of other batches up to rounding; a run that has the memory writes other "
+                f"last digits (--set batch-tokens={now} is the same everywhere)",
+                GaamWarning,
+                stacklevel=2,
+            )
+        batches = [batch.rows for batch in encoded.batches]
+        cost = cost_in_tokens(inputs.sizes, batches)
+        tally.cost += cost
+        if self._batching != "padded":
+            padded = token_budget_batches(inputs.sizes, self._batch_tokens)
+            cost = cost_in_tokens(inputs.sizes, padded)
+        tally.padded_cost += cost
+        tally.truncated += sum(inputs.truncated)
+        return encoded
 
-    def _encode_batches(
-        self,
-        inputs: Inputs,
-        batches: list[NDArray[np.int64]],
-        chosen: list[int],
-        tick: Callable[[int], None],
-    ) -> list[EncodedBatch] | TooLarge:
-        """States of every batch, or the one that there is no memory for; then none is counted."""
-        encoded, tally, done = [], self.tally, 0
-        before = tally.rows, tally.tokens, tally.padded_tokens
+    def _encode_within(self, piece: Piece, tick: Callable[[int], None]) -> Encoded | None:
+        """All batches; None where one had no memory: nothing is counted, and fewer tokens left."""
+        inputs = piece.inputs
         length_N, size_N = np.asarray(inputs.lengths), inputs.sizes
+        batches = token_budget_batches(size_N, self._batch_tokens, self._batching, inputs.extents)
+        chosen = choose_rows(length_N, batches)
+        encoded, tally, done = Encoded(piece, [], {}), self.tally, 0
+        before = tally.rows_made, tally.tokens, tally.padded_tokens
         for batch, items in zip(batches, inputs.batches(batches), strict=True):
             encode = partial(self._encode_batch, items, batch, chosen)
-            states = attempt(encode, self._encoder.device)
-            if isinstance(states, NoRoom):
-                tally.rows, tally.tokens, tally.padded_tokens = before
-                return TooLarge(states, batch.tolist(), size_N[batch].tolist())
-            encoded.append(states)
+            made = self._attempt(encode, piece, batch.tolist())
+            if made is None:
+                tally.rows_made, tally.tokens, tally.padded_tokens = before
+                tokens = int(size_N[batch].max()) * len(batch)  # the batch is cut in two at least
+                self._batch_tokens = max(1, min(self._batch_tokens, tokens) // 2)
+                return None
+            encoded.batches.append(made)
             done += len(batch)
-            tally.rows += len(batch)
+            tally.rows_made += len(batch)
             tally.tokens += int(length_N[batch].sum())
             tally.padded_tokens += padded_tokens(size_N, [batch])
             tick(done)
+        for row in chosen:
+            encode_alone = partial(self._encoder.encode_alone, inputs.items[row])
+            pooled = self._attempt(encode_alone, piece, [row])
+            encoded.alone[row] = {name: self._copies.start(x) for name, x in pooled.items()}
         return encoded
+
+    def _attempt(self, encode: Callable[[], Any], piece: Piece, rows: Sequence[int]) -> Any:
+        """What ``encode`` makes of rows; None where there is no memory for several.
+
+        Raises:
+            ShortOfMemoryError: there is none for the only one.
+        """
+        found = attempt(encode, self._encoder.device)
+        if not isinstance(found, NoRoom):
+            return found
+        if len(rows) > 1:
+            return None
+        raise ShortOfMemoryError(
+            "the memory of the device is too small for one row",
+            expected="memory for its tokens beside the encoder",
+            found=found.said,
+            where=piece.where(rows[0]),
+            hint="a smaller --max-length, another --device, --dtype bfloat16, or device-map auto, "
+            "which spreads the encoder over GPUs and the CPU",
+        )
 
     def _encode_batch(
         self, items: Sequence[Any], batch: NDArray[np.int64], chosen: list[int]
@@ -191,76 +227,72 @@ class StateMaker:
         """Wait for all that was encoded to be on the host."""
         self._copies.wait()
 
-    def states(self, piece: Piece, encoded: Encoded) -> dict[str, NDArray[Any]]:
+    def states(self, encoded: Encoded) -> dict[str, NDArray[Any]]:
         """What was encoded, in the order of the rows: pooling -> (N, L, D) in the storage type.
 
         bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
 
         Raises:
-            Unstorable: a state that the storage type cannot hold.
-            NumericsError: a state that is not that of its row alone, or a layer of states that are
-                too small for the storage type.
+            NumericsError: a state that the storage type cannot hold or that is not that of its row
+                alone, or a layer of states that are too small for the storage type.
         """
         self.wait()
-        states = {
-            name: self._assemble(piece, encoded.batches, name) for name in self._encoding.pooling
-        }
-        self._prove(piece, states, encoded)
-        return states
+        piece = encoded.piece
+        states = {name: self._assemble(encoded, name) for name in self._encoding.pooling}
+        computed = (one for batch in encoded.batches for one in batch.exact.items())
+        share, layer, row = worst_deviation(
+            states, computed, encoded.alone, self._encoding.storage_dtype
+        )
+        self.tally.proven += len(encoded.alone)
+        self.tally.deviation = max(self.tally.deviation, share)
+        if share <= (limit := proof_limit(self._encoder.dtype)):
+            return states
+        hint = "look at the machine: the same text gave two different states"
+        if self._batching != "alone":
+            hint = "encode every text alone, with --set batch-tokens=1"
+            if not self._further:
+                hint = f"delete this folder (rows that were not tried may be wrong too) and {hint}"
+        what = "nothing was made of it" if self._further else "the shard was not published"
+        raise NumericsError(
+            f"a text has another state in its batch than alone; {what}",
+            expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
+            found=f"{share:.1e} in layer {layer + self._encoding.first_layer}",
+            where=piece.where(row),
+            hint=hint,
+        )
 
-    def _assemble(self, piece: Piece, encoded: list[EncodedBatch], pooling: str) -> NDArray[Any]:
+    def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
-        encoding = self._encoding
+        encoding, dtype = self._encoding, self._encoding.storage_dtype
+        piece, batches = encoded.piece, encoded.batches
         shape = (piece.count, encoding.num_layers, encoding.hidden_size)
-        states = np.empty(shape, dtype=NUMPY_DTYPES[encoding.storage_dtype])
-        for batch in encoded:
+        states = np.empty(shape, dtype=NUMPY_DTYPES[dtype])
+        for batch in batches:
             states[batch.rows] = bits(batch.states[pooling])
-        if (bad := first_not_finite(states, encoding.storage_dtype)) is not None:
-            raise Unstorable(piece, pooling, bad)
-        counts = [batch.digits[pooling] for batch in encoded if pooling in batch.digits]
+        if (bad := first_not_finite(states, dtype)) is not None:
+            row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
+            # the others reach as far as the encoder's arithmetic; rounding makes no NaN
+            overflow = dtype == "float16" and bool(np.isinf(states[bad]))
+            hint = "look at the row, or compute in --dtype float32 with a new --out"
+            if overflow:
+                hint = "--storage-dtype float32 and a new --out"
+            if self._further:
+                hint = "leave the row out; the cache could not hold it either"
+            raise NumericsError(
+                f"a state of layer {layer} cannot be stored as {dtype}"
+                if overflow
+                else f"the encoder's layer {layer} yields numbers that are not finite",
+                expected=f"finite values up to {LARGEST[dtype]:g}",
+                found=f"{'a larger one' if overflow else 'inf or NaN'} in feature {feature}",
+                where=piece.where(row),
+                hint=hint,
+            )
+        counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states
             check_digits(
                 torch.stack(counts).sum(0).numpy(),
-                encoding.storage_dtype,
+                dtype,
                 first_layer=encoding.first_layer,
                 where=piece.where(0, piece.count - 1),
             )
         return states
-
-    def _prove(self, piece: Piece, states: dict[str, NDArray[Any]], encoded: Encoded) -> None:
-        """Compare states with those that were computed alone, and what is stored with both."""
-        dtype = getattr(torch, self._encoding.storage_dtype)
-        worst = Deviation(0.0, 0, 0)
-        for batch in encoded.batches:
-            for row, pooled in batch.exact.items():
-                for name, x_LD in pooled.items():
-                    share_L = relative(x_LD.numpy(), encoded.alone[row][name][0].numpy())
-                    stored_LD = bits(x_LD.to(dtype))
-                    share_L[(states[name][row] != stored_LD).any(axis=-1)] = math.inf
-                    layer = int(share_L.argmax())
-                    worst = max(worst, Deviation(float(share_L[layer]), layer, row))
-        self.tally.proven += len(encoded.alone)
-        self.tally.deviation = max(self.tally.deviation, worst.share)
-        limit = proof_limit(self._encoder.dtype)
-        if worst.share > limit:
-            raise unproven(
-                worst,
-                limit,
-                self.batching,
-                piece.where(worst.row),
-                first_layer=self._encoding.first_layer,
-                further=self._further,
-            )
-
-    def explain(self, error: Unstorable) -> NumericsError:
-        """Say what the encoder yields where a state could not be stored; encodes that row again."""
-        row, layer, feature = error.index
-        piece, encoding = error.piece, self._encoding
-        items = self._encoder.prepare([piece.inputs[piece.start + row]]).items
-        return unstorable(
-            error,
-            float(self._encoder.encode(items)[error.pooling][0, layer, feature]),
-            encoding.storage_dtype,
-            first_layer=encoding.first_layer,
-            further=self._further,
-        )

@@ -1,32 +1,74 @@
-"""What ``gaam extract`` says when it is done."""
+"""What an extraction has done so far, and what ``gaam extract`` says of it in the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from gaam_cache.config import ExtractConfig
-from gaam_cache.encoders._base import Facts
-from gaam_cache.extraction import batching
-from gaam_cache.extraction.tally import Tally
 from gaam_cache.messages import visible
-from gaam_cache.sources._base import Rows
+from gaam_cache.sources._row_checks import truncation
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.plan import Plan
-from gaam_cache.store.shard import missing_shards
+from gaam_cache.store.plan import Batching
 
-FIRST_SKIPPED = 3
-"""Rows of a split that were left out and are named."""
-OF_TALLY = (
-    *("tokens", "truncated", "padding_share", "batching_cost", "proven", "deviation"),
-    *("seconds", "write_seconds", "bytes", "smaller_batches"),
-)
-"""What a summary takes as it is counted."""
+LARGEST_COUNTS = ("deviation", "seconds")
+"""Of several workers beside each other."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExtractSummary:
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What was done so far."""
+
+    shards_made: int = 0
+    """Shards that this run published; the others were there, or another extractor was quicker."""
+    rows_made: int = 0
+    tokens: int = 0
+    """Tokens encoded in this run, padding not counted."""
+    padded_tokens: int = 0
+    truncated: int = 0
+    """Rows of this run that were longer than the maximum."""
+    cost: int = 0
+    """Of the batches, in tokens."""
+    padded_cost: int = 0
+    """What padded batches would have cost."""
+    proven: int = 0
+    """Rows of this run that were encoded again, alone, before their shard was published."""
+    deviation: float = 0.0
+    """The largest ``|state - alone| / |alone|`` of any layer of those rows."""
+    bytes: int = 0
+    """Bytes of this run's shards."""
+    seconds: float = 0.0
+    """Wall time of this run's shards, without loading the encoder; of workers, with their start."""
+    write_seconds: float = 0.0
+    """Time of checking, hashing and writing, most of it beside the encoder."""
+    batching: Batching | None = None
+    """Which texts may share a batch, as measured on the encoder."""
+    smaller_batches: int | None = None
+    """Tokens of a batch in the end, where there was no memory for those that were asked for."""
+
+    def add(self, other: Tally) -> None:
+        """What another worker did beside us."""
+        for one in fields(Tally):
+            ours, theirs = getattr(self, one.name), getattr(other, one.name)
+            if one.default is None:
+                together = min((x for x in (ours, theirs) if x is not None), default=None)
+            else:
+                together = max(ours, theirs) if one.name in LARGEST_COUNTS else ours + theirs
+            setattr(self, one.name, together)
+
+    @property
+    def padding_share(self) -> float:
+        """Share of the encoded positions that were padding."""
+        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    @property
+    def batching_cost(self) -> float:
+        """How many times the cost of padded batches."""
+        return self.cost / self.padded_cost if self.padded_cost else 1.0
+
+
+@dataclass(kw_only=True, slots=True)
+class ExtractSummary(Tally):
     """What an extraction did."""
 
     path: str
@@ -38,57 +80,42 @@ class ExtractSummary:
     hidden_size: int
     rows: dict[str, int]
     shards: int
-    shards_made: int
-    """Shards that this run published; the others were there, or another extractor was quicker."""
-    rows_made: int
-    tokens: int
-    """Tokens encoded in this run, padding not counted."""
-    truncated: int
-    """Rows of this run that were longer than the maximum."""
     max_length: int
-    padding_share: float
-    batching: batching.Batching
-    """Which texts may share a batch, as measured on the encoder."""
-    batching_cost: float
-    """How many times the cost of padded batches."""
     leak: float | None
     """By how much of their norm states move in padded batches, where there are none for that."""
-    proven: int
-    """Rows of this run that were encoded again, alone, before their shard was published."""
-    deviation: float
-    """The largest ``|stored - alone| / |alone|`` of any layer of those rows."""
-    seconds: float
-    """Wall time of this run's shards, without loading the encoder; of workers, with their start."""
-    write_seconds: float
-    """Time of checking, hashing and writing, most of it beside the encoder."""
-    bytes: int
-    """Bytes of this run's shards."""
-    workers: int = 1
-    """That made them."""
-    missing: int = 0
-    """Shards that others still make."""
     noun: str = "text"
     """What people call a row."""
     unit: str = "tokens"
     """What ``tokens`` and ``max_length`` count."""
+    workers: int = 1
+    """That made them."""
+    missing: int = 0
+    """Shards that others still make."""
     made_by: str | None = None
     """Who they are."""
-    smaller_batches: int | None = None
-    """Tokens of a batch in the end, where there was no memory for those that were asked for."""
     skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of every split from which rows were left out (skip-empty): how many, and where the first
     stood."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return asdict(self)
+        shares = {"padding_share": self.padding_share, "batching_cost": self.batching_cost}
+        return asdict(self) | shares
+
+    def warnings(self) -> Iterable[str]:
+        """A line if more than one row in a hundred was cut."""
+        return truncation(self.rows_made, self.truncated, self.max_length, self.unit)
 
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         units = self.unit
         where = f"the cache in '{visible(str(self.path))}'"
-        left_out = "; ".join(map(_left_out, self.skipped.items()))
+        left_out = "; ".join(
+            f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
+            + ", ..." * (about["rows"] > len(about["first"]))
+            for split, about in self.skipped.items()
+        )
         lines = [
             f"{where} is complete"
             if not self.missing
@@ -103,18 +130,15 @@ class ExtractSummary:
         if not self.shards_made:
             why = "every shard was there" if not self.missing else "others do the rest"
             return "\n".join([*lines, f"  this run     nothing to do, {why}"])
-        lines.append(
+        lines += [
             f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
             f"{self.tokens:,} {units} in {self.seconds:.1f} s "
             f"({self.rows_made / self.seconds:,.0f} {self.noun}s/s, "
             f"{self.tokens / self.seconds:,.0f} {units}/s, "
             f"{100 * self.padding_share:.1f}% padding), {self.bytes / 1e6:,.1f} MB"
-            + (f", by {self.workers} workers" if self.workers > 1 else "")
-        )
-        said = batching.in_words(
-            self.batching, leak=self.leak, cost=self.batching_cost, noun=self.noun
-        )
-        lines.append(f"  batches      {said}")
+            + (f", by {self.workers} workers" if self.workers > 1 else ""),
+            f"  batches      {self._batches()}",
+        ]
         if self.smaller_batches is not None:
             lines.append(
                 f"  memory       too little for larger batches: {self.smaller_batches:,} {units} "
@@ -128,52 +152,13 @@ class ExtractSummary:
             lines.append(f"  truncated    {self.truncated:,} rows at {self.max_length} {units}")
         return "\n".join(lines)
 
-
-def _left_out(item: tuple[str, dict[str, Any]]) -> str:
-    split, about = item
-    more = ", ..." if about["rows"] > len(about["first"]) else ""
-    return f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}{more}"
-
-
-def summarize(
-    config: ExtractConfig,
-    plan: Plan,
-    encoder: Facts,
-    tally: Tally,
-    rows: Mapping[str, Rows],
-    *,
-    left: str | None = None,
-    workers: int = 1,
-) -> ExtractSummary:
-    """What an extraction did.
-
-    Args:
-        config: of the extraction.
-        plan: of the cache.
-        encoder: as it was run.
-        tally: what was counted, of all workers of this run.
-        rows: of every split.
-        left: who makes what is left; None where nothing is.
-        workers: of this run.
-    """
-    return ExtractSummary(
-        path=str(config.out),
-        fingerprint=plan.fingerprint,
-        num_layers=plan.num_layers,
-        hidden_size=plan.hidden_size,
-        rows=plan.rows,
-        shards=sum(1 for _ in plan.shards()),
-        shards_made=tally.shards,
-        rows_made=tally.rows,
-        batching=tally.batching or plan.batching,
-        workers=workers,
-        missing=0 if left is None else len(missing_shards(config.out, plan)),
-        made_by=left,
-        skipped={
-            name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
-            for name, part in rows.items()
-            if part.skipped
-        },
-        **encoder._asdict(),
-        **{name: getattr(tally, name) for name in OF_TALLY},
-    )
+    def _batches(self) -> str:
+        """Which rows share batches, why, and what that costs."""
+        if self.batching == "padded":
+            return f"padded; a {self.noun}'s states are the same alone and in a batch (measured)"
+        leaks = self.leak is not None and self.leak <= 1e6
+        moved = f" by {100 * (self.leak or 0):.2g}% of their norm" if leaks else ""
+        what, why = f"of one {self.noun}", "neighbours move this encoder's states"
+        if self.batching == "equal lengths":
+            what, why = "of equal length only", f"padding moves this encoder's states{moved}"
+        return f"{what}: {why}; about {self.batching_cost:.1f} times the cost of padded batches"

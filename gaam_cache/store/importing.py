@@ -23,8 +23,7 @@ from gaam_cache.config_checks import SHARD_ROWS
 from gaam_cache.errors import ConfigError, DataError
 from gaam_cache.extraction.job import content_of, warn
 from gaam_cache.extraction.recorded import settings_of_import
-from gaam_cache.extraction.repair import discard_broken
-from gaam_cache.extraction.row_arrays import RowArrays
+from gaam_cache.extraction.shards import RowArrays, discard_broken
 from gaam_cache.import_config import IMPORTED, ImportConfig
 from gaam_cache.messages import shortened, visible
 from gaam_cache.sources import _row_checks as row_checks
@@ -406,7 +405,7 @@ def _publish(
     for name, part in rows.items():
         part.check(name, found.storage_dtype, report)
     groups = list(row_checks.repeated_texts(rows, report))
-    warn(row_checks.check_rows(rows, found.class_names, groups), stacklevel=4)
+    warn(row_checks.check_rows(rows, found.class_names, groups))
     fields["content"] = content_of(rows, report)
     no_place = {"path": None, "revision": None}
     plan = Plan(
@@ -438,7 +437,7 @@ def _publish(
     in_thread(prepare_folder, out)
     plan = in_thread(write_plan, out, plan)
     broken = in_thread(discard_broken, out, plan)
-    warn([f"{name} is made again: {why}" for name, why in broken.items()], stacklevel=4)
+    warn([f"{name} is made again: {why}" for name, why in broken.items()])
     return ImportSummary(
         path=str(out),
         fingerprint=plan.fingerprint,

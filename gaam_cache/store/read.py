@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError
-from gaam_cache.extraction.repair import extract_again, repair_command
+from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES, as_float32
 from gaam_cache.store.files import identity, open_regular, raise_if_refused

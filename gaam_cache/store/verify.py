@@ -16,7 +16,7 @@ import numpy as np
 
 from gaam_cache.devices import cores
 from gaam_cache.errors import CacheError, ConfigError
-from gaam_cache.extraction.repair import extract_again, repair_command
+from gaam_cache.extraction.recorded import extract_again, repair_command
 from gaam_cache.store.digest import short_digest
 from gaam_cache.store.dtypes import NUMPY_DTYPES
 from gaam_cache.store.files import identity, storage_errors

@@ -144,5 +144,5 @@ def remove_unfinished(runs: Path, key: str) -> None:
     """Drop what a writer that died left; one of this machine that lives is left in peace."""
     for folder in temporary_runs(runs, key):
         pid = folder.name.split(".")[-3]
-        if not (pid.isdigit() and is_alive(int(pid), None)):
+        if not (pid.isdigit() and is_alive(int(pid))):
             shutil.rmtree(folder, ignore_errors=True)

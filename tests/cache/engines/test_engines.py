@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from gaam_cache.engines._base import load_engine
-from gaam_cache.errors import DataError, GaamError, GaamWarning, StorageError
+from gaam_cache.errors import GaamError, GaamWarning
 from gaam_cache.placing import Placing
 from tests.cache.engines import tasks
 
@@ -47,17 +46,15 @@ def test_every_worker_works_in_a_process_of_its_own_and_its_result_arrives(
     engine: str, tmp_path: Path
 ) -> None:
     argument = {"text": "\U0001f600", "numbers": (1, 2.5), "path": tmp_path}
-    for count in (2, 3):
-        ran = Ran(engine, "echo", argument, tmp_path, count)
-        # a Ray that could not place one before the others were done has no need of it
-        assert len(ran.results) == count if engine == "local" else 1 <= len(ran.results) <= count
-        places = [place for _, place, _ in ran.results]
-        assert all(back == argument for back, _, _ in ran.results)
-        assert len({place.number for place in places}) == len(places)
-        assert {place.number for place in places} <= set(range(count))
-        assert {place.total for place in places} == {count}
-        assert len({os.getpid(), *(pid for *_, pid in ran.results)}) == len(places) + 1
-        assert not list(tmp_path.iterdir())
+    ran = Ran(engine, "echo", argument, tmp_path, 3)
+    # a Ray that could not place one before the others were done has no need of it
+    assert len(ran.results) == 3 if engine == "local" else 1 <= len(ran.results) <= 3
+    places = [place for _, place, _ in ran.results]
+    assert all(back == argument for back, _, _ in ran.results)
+    assert len({place.number for place in places}) == len(places)
+    assert {place.total for place in places} == {3}
+    assert len({os.getpid(), *(pid for *_, pid in ran.results)}) == len(places) + 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_workers_say_arrives_whole_and_in_order_and_so_do_large_results(
@@ -74,43 +71,23 @@ def test_what_workers_say_arrives_whole_and_in_order_and_so_do_large_results(
         assert said == [*counted, ("large", bytes(tasks.LARGE)), *[warned] * 3]
 
 
-def errors_through_engines() -> list[Any]:
-    """All of ours through each; rarely through one whose workers take long to start."""
-    quick = [("local", cls) for cls in tasks.ERRORS] + [("ray", StorageError), ("ray", DataError)]
-    rest = [("ray", cls) for cls in tasks.ERRORS if ("ray", cls) not in quick]
-    return [*quick, *[pytest.param(*case, marks=pytest.mark.slow) for case in rest]]
+def test_an_error_of_ours_or_of_the_system_arrives_as_itself(engine: str, tmp_path: Path) -> None:
+    # of Ray, whose workers take long to start, one
+    for cls in tasks.ERRORS if engine == "local" else tasks.ERRORS[-1:]:
+        direct = cls("it went wrong", **tasks.DETAILS)
+        with pytest.raises(GaamError) as caught:
+            Ran(engine, "fail", cls.__name__, tmp_path)
+        error = caught.value
+        assert type(error) is cls
+        assert (str(error), error.details) == (str(direct), direct.details)
+    with pytest.raises(OSError, match="No space left") as refused:
+        Ran(engine, "fail", "OSError", tmp_path)
+    assert refused.value.errno == 28
 
 
-@pytest.mark.parametrize(("engine", "cls"), errors_through_engines(), indirect=["engine"])
-def test_an_error_of_ours_arrives_as_itself_and_is_not_tried_again(
-    cls: type[GaamError], engine: str, tmp_path: Path
-) -> None:
-    direct = cls("it went wrong", **tasks.DETAILS)
-    with pytest.raises(GaamError) as caught:
-        Ran(engine, "fail", cls.__name__, tmp_path)
-    error = caught.value
-    assert type(error) is cls
-    assert str(error) == str(direct)
-    assert error.details == direct.details
-    assert error.message == direct.message
-    assert error.exit_code == direct.exit_code
-
-
-@pytest.mark.parametrize("name", tasks.OTHERS)
-def test_any_other_error_arrives_as_itself(name: str, engine: str, tmp_path: Path) -> None:
-    direct = tasks.OTHERS[name]()
-    with pytest.raises(type(direct)) as caught:
-        Ran(engine, "fail", name, tmp_path)
-    assert type(caught.value) is type(direct)
-    assert caught.value.args == direct.args
-
-
-def test_an_error_that_cannot_be_sent_is_said_and_not_tried_again(
-    engine: str, tmp_path: Path
-) -> None:
-    with pytest.raises(Exception, match="code 7") as caught:
+def test_an_error_that_cannot_be_sent_is_said(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="code 7"):
         Ran(engine, "fail", "UnsendableError", tmp_path)
-    assert not isinstance(caught.value, GaamError)
 
 
 def test_a_worker_of_ray_that_is_killed_is_named_and_started_again(tmp_path: Path) -> None:
@@ -128,10 +105,7 @@ def test_a_worker_that_dies_is_named_and_the_others_go_on(
     monkeypatch.setattr("gaam_cache.engines.ray.MOST_RESTARTS", 0)
     ran = Ran(engine, "die_always", tmp_path, tmp_path)
     assert ran.results == [1]
-    assert Counter((number, kind) for number, kind, _ in ran.said) == {
-        (0, "here"): 1,
-        (0, "died"): 1,
-    }
+    assert [(number, kind) for number, kind, _ in ran.said] == [(0, "here"), (0, "died")]
     [text] = ran.warnings
     assert text.startswith("worker 1 ")
     assert "the others go on" in text
@@ -144,12 +118,10 @@ def test_where_all_die_there_is_one_clear_error(
     with pytest.raises(GaamError, match="all workers died") as caught:
         Ran(engine, "all_die", tmp_path, tmp_path)
     assert caught.value.exit_code == 1
-    assert caught.value.details.keys() == {"expected", "found", "to do"}
     assert not list(tmp_path.glob(".*"))
 
 
 def test_an_engine_that_is_not_there_names_those_that_are() -> None:
-    assert importlib.util.find_spec("gaam_cache.engines.local")
     with pytest.raises(GaamError, match="unknown engine 'rya'") as caught:
         load_engine(Placing(engine="rya"))
     assert caught.value.exit_code == 2

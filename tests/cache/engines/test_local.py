@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,87 +20,49 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.placing import Placing, check_placing, parse_devices
 
 ROOT = Path(__file__).parents[3]
+ASKED = {"all": 4, "1": 1, "3": 3, "0,": [0], "1,0": [1, 0], "3,2,0": [3, 2, 0]}
+NEVER = ["5", "17", "0,7"]
 
 
-@pytest.fixture(params=[0, 1, 2, 8])
-def gpus(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    count: int = request.param
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    monkeypatch.setattr(local, "_cores", lambda: [*range(6)])
-    monkeypatch.setattr(local, "_memory_nodes", lambda: 3)
-    return count
-
-
-def test_as_many_places_as_asked_for_and_no_more_than_there_are(gpus: int) -> None:
-    for device in ("auto", "cuda", "cpu"):
-        if device == "cuda" and not gpus:
-            with pytest.raises(ConfigError, match="no device 'cuda'"):
-                local_places(device, "2")
-            continue
-        on_gpus = gpus > 0 and device != "cpu"
-        there, parts = (gpus, gpus) if on_gpus else (6, 3)
-        wanted = {"all": [*range(parts)]} | {f"{n}": [*range(n)] for n in range(1, 12)}
-        if on_gpus:
-            wanted |= {"0,": [0], "1,": [1], "1,0": [1, 0], "0,7": [0, 7], "7,3,5": [7, 3, 5]}
-        for asked, numbers in wanted.items():
-            if max(numbers) >= there:
-                with pytest.raises(ConfigError, match="more than there is") as caught:
-                    local_places(device, asked)
-                assert caught.value.details.keys() >= {"expected", "found"}
-                continue
-            places = local_places(device, asked)
-            names = [f"cuda:{n}" if on_gpus else "cpu" for n in numbers]
-            assert [place.device for place in places] == names
-            assert [place.number for place in places] == [*range(len(numbers))]
-            assert {(place.total, place.here) for place in places} == {(len(numbers),) * 2}
-        if not on_gpus:
-            for asked in ("0,1", "0,"):
+def test_as_many_places_as_asked_for_and_no_more_than_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in range(4):
+        (tmp_path / f"node{number}").mkdir()
+    monkeypatch.setattr(local, "NODES", tmp_path)
+    monkeypatch.setattr(local, "_cores", lambda: [*range(4)])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    for gpus in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpus=gpus: gpus)
+        for asked in [*ASKED, *NEVER]:
+            wanted = ASKED.get(asked)
+            if wanted is None or (isinstance(wanted, list) and not gpus):
                 with pytest.raises(ConfigError, match="more than there is"):
-                    local_places(device, asked)
-    with pytest.raises(ConfigError, match=r"is one device|no device"):
-        local_places("cuda:0", "2")
+                    local_places("auto", asked)
+                continue
+            numbers = [*range(wanted)] if isinstance(wanted, int) else wanted
+            places, count = local_places("auto", asked), len(numbers)
+            assert [one.device for one in places] == [
+                f"cuda:{number}" if gpus else "cpu" for number in numbers
+            ]
+            assert [one.number for one in places] == [*range(count)]
+            assert {(one.total, one.here) for one in places} == {(count, count)}
+    with pytest.raises(ConfigError, match="no device 'cuda'"):
+        local_places("cuda", "2")
 
 
-GOOD = {
-    **{text: text for text in ("1", "2", "17", "4096", "all", "0,", "0,2", "3,1,2", "10,")},
-    " 2 ": "2",
-    "0, 2": "0,2",
-    3: "3",
-    ("0", "2"): "0,2",
-    ("2",): "2",
-    (0, 2): "0,2,",
-    (1,): "1,",
-}
-BAD: list[Any] = [
-    "",
-    " ",
-    "0",
-    "00",
-    "01",
-    "-1",
-    "1.5",
-    "x",
-    "All",
-    "0-3",
-    "a,b",
-    ",",
-    ",1",
-    "1,,2",
-]
-BAD += ["0,0", "1,2,1", (0, 0), (), "99999", "0,99999", "1e3", "\u0661", "1;2", True, None, 1.5, {}]
+GOOD = {"1": "1", "4096": "4096", "all": "all", "0,": "0,", " 2 ": "2", "0, 2": "0,2", 3: "3",
+        ("2",): "2", (0, 2): "0,2,", (1,): "1,"}  # fmt: skip
+BAD = ["", "0", "01", "-1", "1.5", "x", "0-3", ",1", "1,,2", "0,0", (), "99999", "\u0661", True, {}]
 
 
 def test_devices_are_spelled_in_one_way() -> None:
     for value, expected in GOOD.items():
         assert parse_devices(value) == expected
         check_placing(Placing(devices=expected))
-    for value in BAD:
+    for bad in BAD:
         with pytest.raises((TypeError, ValueError), match=r"numbers of GPUs"):
-            parse_devices(value)
-        if isinstance(value, str):
-            with pytest.raises(ConfigError, match="bad --devices"):
-                check_placing(Placing(devices=value))
+            parse_devices(bad)
 
 
 @pytest.fixture
@@ -109,17 +70,13 @@ def parent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subproces
     """A process with two workers that have begun."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.cache.engines.tasks", "local", request.param]
-    process = subprocess.Popen(
-        [*command, str(tmp_path)], cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*command, str(tmp_path)], cwd=ROOT, env=environ, text=True)
     while len(workers(tmp_path)) < 2:
-        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert process.poll() is None
         time.sleep(0.02)
     yield process
     process.kill()
     process.wait()
-    assert process.stderr is not None
-    process.stderr.close()
 
 
 def workers(folder: Path) -> list[int]:
@@ -130,12 +87,12 @@ def workers(folder: Path) -> list[int]:
 
 def wait_until_gone(pids: list[int]) -> None:
     latest = time.monotonic() + 300  # a hang
-    while any(is_alive(pid, None) for pid in pids):
+    while any(map(is_alive, pids)):
         assert time.monotonic() < latest, "a worker outlives who started it"
         time.sleep(0.05)
 
 
-STOPS = {"SIGINT": 130, "SIGTERM": 130, "SIGHUP": 130, "SIGKILL": -9}
+STOPS = {"SIGINT": 130, "SIGHUP": 130, "SIGKILL": -9}
 
 
 @pytest.mark.parametrize("parent", ["wait_for_ever"], indirect=True)
@@ -150,7 +107,7 @@ def test_whatever_ends_the_parent_ends_its_workers(
 
 
 @pytest.mark.parametrize("parent", ["compute_for_ever"], indirect=True)
-@pytest.mark.parametrize("stop", [["SIGINT", "SIGINT"], ["SIGTERM", "SIGINT"], ["SIGKILL"]])
+@pytest.mark.parametrize("stop", [["SIGTERM", "SIGINT"], ["SIGKILL"]])
 def test_workers_in_a_long_computation_end_with_the_second_signal_to_their_parent(
     stop: list[str], parent: subprocess.Popen[str], tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,14 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._base import Engine, Hear, Place, Task
 from gaam_cache.errors import ConfigError
-from gaam_cache.extraction import workers
 from gaam_cache.placing import Placing
 from tests.conftest import shard_bytes
 
-Before = Callable[[], object]
-
 
 class Here(Engine):
-    """Workers one after the other in this process; ``before`` is called before each."""
+    """Workers one after the other in this process."""
 
-    def __init__(self, before: Before, count: int) -> None:
-        self.before = before
+    def __init__(self, count: int) -> None:
         self.count = count
 
     def check(self, device: str, placing: Placing) -> None:
@@ -33,7 +28,6 @@ class Here(Engine):
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
         results = []
         for number in range(self.count):
-            self.before()
 
             def tell(kind: str, value: Any, number: int = number) -> None:
                 hear(number, kind, value)
@@ -43,48 +37,32 @@ class Here(Engine):
         return results
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tiny_config: ExtractConfig) -> Callable[..., Any]:
-    def extract(before: Before, count: int = 2, **options: Any) -> Any:
-        monkeypatch.setattr(workers, "load_engine", lambda config: Here(before, count))
-        config = replace(tiny_config, devices="2", **options)
-        return gaam_cache.extract(config)
-
-    return extract
-
-
-@pytest.fixture
-def whole(tiny_config: ExtractConfig, tmp_path: Path) -> dict[str, bytes]:
-    config = replace(tiny_config, out=tmp_path / "alone")
-    gaam_cache.extract(config)
-    return shard_bytes(config.out)
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_worker_that_comes_when_all_is_done_has_nothing_to_do(
-    count: int,
-    run: Callable[..., Any],
-    whole: dict[str, bytes],
-    tiny_config: ExtractConfig,
+@pytest.mark.parametrize("count", [1, 3])
+def test_workers_make_together_what_one_process_makes(
+    count: int, tiny_config: ExtractConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first makes all and puts the rows away, so that those after it find none."""
-    summary = run(lambda: None, count)
-    assert shard_bytes(tiny_config.out) == whole
+    """The first makes all, so that those after it find nothing to do."""
+    gaam_cache.extract(replace(tiny_config, out=tmp_path / "alone"))
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr("gaam_cache.extraction.extract.load_engine", lambda config: Here(count))
+    summary = gaam_cache.extract(
+        replace(tiny_config, devices="2"),
+        progress=lambda done, total, text: seen.append((done, total)),
+    )
+    assert shard_bytes(tiny_config.out) == shard_bytes(tmp_path / "alone")
     assert (summary.shards_made, summary.missing, summary.rows_made) == (9, 0, 84)
-
-
-def test_where_others_complete_the_cache_before_any_worker_begins_that_is_said(
-    run: Callable[..., Any], whole: dict[str, bytes], tiny_config: ExtractConfig
-) -> None:
-    summary = run(lambda: gaam_cache.extract(tiny_config))
-    assert shard_bytes(tiny_config.out) == whole
-    assert (summary.shards_made, summary.missing) == (0, 0)
-    assert "nothing to do, every shard was there" in summary.in_words()
+    assert summary.workers == count
+    assert seen[-1] == (84, 84)
 
 
 def test_another_cache_that_was_completed_meanwhile_is_refused(
-    run: Callable[..., Any], tiny_config: ExtractConfig
+    tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
-        run(lambda: gaam_cache.extract(replace(tiny_config, limit=12)))
-    assert "holds another" in str(caught.value) or "content" in str(caught.value)
+    class Late(Here):
+        def run(self, *given: Any) -> list[Any]:
+            gaam_cache.extract(replace(tiny_config, limit=12))
+            return super().run(*given)
+
+    monkeypatch.setattr("gaam_cache.extraction.extract.load_engine", lambda config: Late(2))
+    with pytest.raises(ConfigError, match="holds another"):
+        gaam_cache.extract(replace(tiny_config, devices="2"))

@@ -9,7 +9,7 @@ import pytest
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
-from gaam_cache.extraction.batching import token_budget_batches
+from gaam_cache.extraction.batches import token_budget_batches
 from tests.cache.encoders.audio import sounds
 
 POOLS = ("mean", "first", "last", "max")

@@ -14,7 +14,7 @@ from PIL import Image
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.vision import VisionEncoder
 from gaam_cache.errors import ConfigError
-from gaam_cache.extraction.batching import token_budget_batches
+from gaam_cache.extraction.batches import token_budget_batches
 from tests.cache.encoders.vision.models import FAMILIES, PATCHES
 from tests.cache.encoders.vision.pictures import Drawn, noise
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gaam_cache.store.plan import BATCHINGS, Batching
+from gaam_cache.store.plan import Batching
 
 Lengths = Sequence[int] | NDArray[np.int64]
 CPU_BATCH_TOKENS = 2048
@@ -40,6 +40,11 @@ def token_budget_batches(
     batch to the brim instead pads 4 times as much. The result is a function of the arguments alone,
     which is what makes an interrupted extraction resume to the same bytes.
 
+    Of the batches that begin with a row of one length and end at the same row the longest is the
+    cheapest: without the rows between two starts, the batches before cost at least that length less
+    for each. So every end has one start, as many rows before it as a batch may have, and only every
+    so many ends the costs of these must be known.
+
     Args:
         lengths: tokens of every row.
         batch_tokens: rows x longest row of one batch at most; a row longer than that goes alone.
@@ -64,44 +69,19 @@ def token_budget_batches(
         length = int(longest_N[first])
         rows = 1 if batching == "alone" else max(1, batch_tokens // length)
         last = stop if batching == "equal lengths" else min(stop - 1 + rows, count)
-        _extend(cost, start_of, first, last, length, rows)
+        for done in range(first, last, rows):
+            ends = np.arange(done + 1, min(done + rows, last) + 1)
+            starts = np.maximum(ends - rows, first)
+            candidate = cost[starts] + length * (ends - starts) + BATCH_COST_TOKENS
+            better = candidate < cost[ends]
+            cost[ends[better]] = candidate[better]
+            start_of[ends[better]] = starts[better]
     batches = []
     stop = count
     while stop:
         batches.append(order_N[start_of[stop] : stop])
         stop = int(start_of[stop])
     return batches[::-1]
-
-
-def _extend(
-    cost: NDArray[np.int64],
-    start_of: NDArray[np.int64],
-    first: int,
-    last: int,
-    length: int,
-    rows: int,
-) -> None:
-    """Try all batches that begin with a row of one length, of which ``first`` is the first.
-
-    Of those that end at the same row the longest is the cheapest: without the rows between two
-    starts, the batches before cost at least ``length`` less for each. So every end has one start,
-    ``rows`` before it, and only every ``rows`` ends the costs of these must be known.
-
-    Args:
-        cost: of the first i rows so far, in tokens; changed.
-        start_of: of the batch that ends before row i; changed.
-        first: row, in order of length.
-        last: the last end that a batch may have.
-        length: of the rows.
-        rows: of a batch at most.
-    """
-    for done in range(first, last, rows):
-        ends = np.arange(done + 1, min(done + rows, last) + 1)
-        starts = np.maximum(ends - rows, first)
-        candidate = cost[starts] + length * (ends - starts) + BATCH_COST_TOKENS
-        better = candidate < cost[ends]
-        cost[ends[better]] = candidate[better]
-        start_of[ends[better]] = starts[better]
 
 
 def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
@@ -113,54 +93,3 @@ def padded_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int
 def cost_in_tokens(lengths: Lengths, batches: Sequence[NDArray[np.int64]]) -> int:
     """What batches cost: positions, and ``BATCH_COST_TOKENS`` for each."""
     return padded_tokens(lengths, batches) + BATCH_COST_TOKENS * len(batches)
-
-
-def costs(
-    lengths: Lengths,
-    batch_tokens: int,
-    batching: Batching,
-    batches: Sequence[NDArray[np.int64]],
-) -> tuple[int, int]:
-    """What batches cost in tokens, and what padded ones under the same budget would."""
-    cost = cost_in_tokens(lengths, batches)
-    if batching == "padded":
-        return cost, cost
-    return cost, cost_in_tokens(lengths, token_budget_batches(lengths, batch_tokens))
-
-
-def padding_share(
-    lengths: Lengths, batches: Sequence[NDArray[np.int64]], sizes: Lengths | None = None
-) -> float:
-    """Share of the encoded positions that are padding, in [0, 1).
-
-    Args:
-        lengths: of every row.
-        batches: of rows.
-        sizes: what a row takes of a batch, where that is not its length.
-    """
-    padded = padded_tokens(lengths if sizes is None else sizes, batches)
-    return 1 - int(np.sum(lengths)) / padded if padded else 0.0
-
-
-def strictest(*batchings: Batching) -> Batching:
-    """The one that allows least."""
-    return max(batchings, key=BATCHINGS.index)
-
-
-def in_words(batching: Batching, *, leak: float | None, cost: float, noun: str = "text") -> str:
-    """Which rows share batches, why, and what that costs.
-
-    Args:
-        batching: of the extraction.
-        leak: by how much of their norm states move where batches are padded; None if unknown.
-        cost: how many times what padded batches would cost.
-        noun: what people call a row.
-    """
-    if batching == "padded":
-        return f"padded; a {noun}'s states are the same alone and in a batch (measured)"
-    moved = "" if leak is None or leak > 1e6 else f" by {100 * leak:.2g}% of their norm"
-    why = f"padding moves this encoder's states{moved}"
-    what = "of equal length only" if batching == "equal lengths" else f"of one {noun}"
-    if batching == "alone":
-        why = "neighbours move this encoder's states"
-    return f"{what}: {why}; about {cost:.1f} times the cost of padded batches"

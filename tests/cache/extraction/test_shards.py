@@ -1,0 +1,69 @@
+"""A receipt that makes no shard exist is no shard: extract makes it again, the others stay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import gaam_cache
+from gaam_cache.config import ExtractConfig
+from gaam_cache.errors import CacheError, GaamWarning
+from tests.conftest import Outcome, shard_bytes
+
+NAME = "train-00002"
+DAMAGE: dict[str, Callable[[Path, Path], object]] = {
+    "the file that the receipt names is not there": lambda file, receipt: file.unlink(),
+    "has 100 bytes, the receipt says": lambda file, receipt: os.truncate(file, 100),
+    "not a regular file": lambda file, receipt: (file.unlink(), file.symlink_to("/dev/zero")),
+    "Expecting property name": lambda file, receipt: receipt.write_text("{"),
+    "it was changed": lambda file, receipt: receipt.write_text(
+        receipt.read_text().replace("20", "21", 1)
+    ),
+    "or to other rows": lambda file, receipt: receipt.write_bytes(
+        receipt.with_name("train-00001.json").read_bytes()
+    ),
+}
+
+
+@pytest.fixture
+def whole(tiny_config: ExtractConfig) -> dict[str, bytes]:
+    gaam_cache.extract(tiny_config)
+    return shard_bytes(tiny_config.out)
+
+
+def file_of(config: ExtractConfig, name: str = NAME) -> Path:
+    return next((config.out / "shards").glob(f"{name}-*.h5"))
+
+
+def test_what_is_no_shard_is_made_again_and_said(
+    tiny_config: ExtractConfig, whole: dict[str, bytes]
+) -> None:
+    kept = file_of(tiny_config, "train-00000").stat()
+    for why, damage in DAMAGE.items():
+        damage(file_of(tiny_config), tiny_config.out / "shards" / f"{NAME}.json")
+        with pytest.raises(CacheError, match=NAME):
+            gaam_cache.open_cache(tiny_config.out)
+        with pytest.warns(GaamWarning, match=f"{NAME} is made again: (.|\n)*{why}"):
+            summary = gaam_cache.extract(tiny_config)
+        assert (summary.shards_made, summary.rows_made) == (1, 10)
+        assert shard_bytes(tiny_config.out) == whole
+    assert file_of(tiny_config, "train-00000").stat() == kept
+
+
+def test_bytes_are_left_to_the_reader_who_says_how_to_repair_them(
+    tiny_config: ExtractConfig, whole: dict[str, bytes], gaam: Callable[..., Outcome]
+) -> None:
+    path = file_of(tiny_config)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert gaam_cache.extract(tiny_config).shards_made == 0
+    with pytest.raises(CacheError) as caught:
+        gaam_cache.open_cache(tiny_config.out)["train"].labels  # noqa: B018
+    remove, rest = caught.value.details["to do"].split(" && gaam ")
+    extract = rest.removesuffix(" (gaam verify lists all damage)")
+    Path(remove.removeprefix("rm ")).unlink()
+    assert gaam(*extract.split(), "--set", "batch-tokens=64", "-q").code == 0
+    assert shard_bytes(tiny_config.out) == whole
