@@ -20,12 +20,14 @@ from gaam_decoder.analysis.importance import (
     importance_of,
 )
 from gaam_decoder.config import TrainConfig
+from gaam_decoder.decoder import spelled_out
 from gaam_decoder.number_lists import PER_CLASS
 from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
 from gaam_decoder.runs.result import RUN_FILE, RunResult
 from gaam_decoder.runs.tuning import first_runs
+from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
 
 if TYPE_CHECKING:
@@ -67,14 +69,14 @@ def ablate(
     run = one_run(Path(path).expanduser())
     importance = _ranked(run)
     chosen = choose_layers(importance, num_layers, seed)
-    folder = cache_of(run, cache).root
+    folder, trained = cache_of(run, cache).root, attn or _own(run)
     groups = [_group("all", importance.layers, [run], run.seeds)]
     for name, layers in chosen.items():
 
         def tick(done: int, total: int, text: str, name: str = name) -> None:
             report(done, total, f"{name} layers: {text}")
 
-        config = _config(run, folder, layers, attn or run.attention, device)
+        config = _config(run, folder, layers, trained, device)
         try:
             runs = train(config, progress=tick)
         except ConfigError as error:
@@ -89,26 +91,20 @@ def ablate(
     return Ablation(
         run=str(run.path),
         ranked_by=run.attention,
-        attention=attn or run.attention,
+        attention=trained,
         seed=seed,
         importance=importance,
         groups=tuple(groups),
     )
 
 
-def trainings(
-    run: RunResult, *, num_layers: int = 3, seed: int = 0, device: str = "auto"
-) -> list[TrainConfig]:
-    """What ``ablate`` of a run trains.
-
-    Raises:
-        ConfigError: no attention map, a constant one, or too few layers.
-        NotFoundError: no such cache.
-        CacheError: the cache is not the one that the run was trained on.
-    """
-    chosen = choose_layers(_ranked(run), num_layers, seed).values()
-    folder = cache_of(run, None).root
-    return [_config(run, folder, layers, run.attention, device) for layers in chosen]
+def _own(run: RunResult) -> str:
+    """The run's mechanism, without a number of heads that its encoder chose to fit it."""
+    spec = parse_attention(run.attention)
+    rest = tuple(one for one in spec.options if one[0] != "heads")
+    size = len(run.layer_numbers), run.cache["hidden_size"]
+    chosen = spelled_out(Spec(spec.name, rest), *size)
+    return str(Spec(spec.name, rest) if chosen == spec else spec)
 
 
 def _ranked(run: RunResult) -> Importance:

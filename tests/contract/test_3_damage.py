@@ -75,7 +75,7 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "predict": ("predict", RUN, "--cache", CACHE, "--split", "train"),
         "export": ("export", CACHE, OUT),
         "plant": ("plant", OUT, "--from", CACHE, "--rows", 80),
-        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, "--attn", "gaam", *CPU),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
     },
     "runs": {
         "verify": ("verify", RUNS, "--json"),
@@ -88,7 +88,7 @@ COMMANDS: dict[str, dict[str, tuple[object, ...]]] = {
         "predict-texts": ("predict", RUN, "goal bank", "star", *CPU),
         "predict-scaled": ("predict", RUN, "--cache", CACHE, "--temperature"),
         "export": ("export", RUN, OUT),
-        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, "--attn", "gaam", *CPU),
+        "ablate": ("ablate", RUN, "--cache", CACHE, "--num-layers", 2, *CPU),
     },
 }
 
