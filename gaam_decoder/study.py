@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,10 @@ MACHINE = {
     *("device_map", "tokens_per_second", "memory_share", "track"),
 }
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
+AXES = ("attn", "head", "layers", "pool", "train_rows")
+CHOOSING = ("seeds", "tune_seeds", "lr", "weight_decay")
+NO_ROW = ("probe", "skip_impossible", *MACHINE)
+"""Of a training what makes no other row of a table."""
 TOLERANCES = {"accuracy": 0.3, "difference": 0.3}
 """Hundredths by which a mean accuracy, or a difference, may come out otherwise elsewhere.
 
@@ -189,6 +194,7 @@ def read_study(what: str | Path, **place: Any) -> Study:
         steps, reports = tuple(_steps(found)), tuple(map(_asked, found.get("report", ())))
         _known(found, ("title", "question", "text", "caches", "train", "ablate", "report", "check"))
         _known(check := found.get("check", {}), TOLERANCES)
+        _check_chosen_once(steps)
         names = [one["name"] for one in reports]
         if not steps or not names or len(set(names)) < len(names) or not found.get("title"):
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
@@ -196,6 +202,31 @@ def read_study(what: str | Path, **place: Any) -> Study:
     return Study(
         folder=folder, recipe=found, steps=steps, reports=reports, tolerances=tolerances, **place
     )
+
+
+def _check_chosen_once(steps: Iterable[Step]) -> None:
+    """Refuse two trainings of one row whose rates are chosen by other seeds or from other rates.
+
+    In a report of both seeds that have chosen would report.
+    """
+    trains = [
+        (step.reads, settings.resolve(gaam_decoder.TrainConfig, "train", step.options))
+        for step in steps
+        if step.command == "train"
+    ]
+    for (cache, one), (its, other) in combinations(trains, 2):
+        same = all(getattr(one, name) == getattr(other, name) for name in CHOOSING)
+        tuned = one.tune_seeds is not None or other.tune_seeds is not None
+        overlap = all(set(getattr(one, name)) & set(getattr(other, name)) for name in AXES)
+        if cache != its or same or not tuned or not overlap:
+            continue
+        rest = {one.name for one in dataclasses.fields(one)} - {*AXES, *CHOOSING, *NO_ROW}
+        if all(getattr(one, name) == getattr(other, name) for name in rest):
+            both = ", ".join(sorted({*one.attn} & {*other.attn}))
+            raise ConfigError(
+                f"two [[train]] of the same rows of {both}",
+                expected="the same seeds, tune-seeds and rates in both",
+            )
 
 
 @contextmanager

@@ -144,6 +144,7 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
         ("rows = 90", 'rows = "many"', "many"),
         ("rows = 90", 'out = "there"', "out"),
         ('seeds = "2-7"\nepochs = 2\n', 'seeds = "0-7"\nepochs = 2\n', "tune-seeds"),
+        ('cache = "again"\nattn = ["gaam", "none"]', 'cache = "small"\nattn = ["none"]', "of none"),
         ('from = "small"', 'from = "smal"', "smal"),
         ('cache = "again"', 'cache = "agan"', "agan"),
         ("lr =", 'device = "cpu"\nlr =', "--set device"),
