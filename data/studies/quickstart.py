@@ -81,6 +81,6 @@ TEXTS = [
     "Shares fell after the bank reported a loss for the quarter.",
     "The telescope found water in the atmosphere of a distant planet.",
 ]
-decoder = gaam_decoder.load(next(run for run in runs if run.attention == "gaam").path)
+decoder = gaam_decoder.load(next(run for run in runs if run.attention.startswith("gaam")).path)
 for text, label in zip(TEXTS, decoder.predict(TEXTS), strict=True):
     print(f"{label}: {text}")

@@ -221,6 +221,10 @@ class ShardedArray:
         stored = np.dtype(NUMPY_DTYPES[dtype])
         self.dtype: np.dtype[Any] = np.dtype(np.float32) if dtype == "bfloat16" else stored
 
+    def __repr__(self) -> str:
+        """Shape and type."""
+        return f"<ShardedArray {self.shape} {self.dtype}>"
+
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]

@@ -221,7 +221,8 @@ def mean_validation(runs: Sequence[RunResult], seeds: Sequence[int]) -> tuple[fl
         run = counted.get(seed)
         if run is None or seed in run.failed or run.select != "val":
             return None, math.inf
-        [kept] = (e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed]))
+        of_seed = (e for e in run.log if (e["seed"], e["epoch"]) == (seed, run.epochs[seed]))
+        kept = next(of_seed, {})
         if kept.get("accuracy") is None:
             return None, math.inf
         loss = kept.get("selection_loss")

@@ -22,7 +22,7 @@ def runs(gaam: Gaam, tiny_cache: Path, tmp_path: Path) -> Path:
     options = ["--cache", tiny_cache, "--runs", out, "--seeds", 3, "--epochs", 2, "--lr", 0.01]
     outcome = gaam("train", "--attn", "laplace", "--attn", "none", *options)
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("laplace + linear, pool mean, lr 0.01: ")
+    assert outcome.out.startswith("laplace:heads=2 + linear, pool mean, lr 0.01: ")
     assert outcome.out.count(" over 3 seeds") == 2  # each once
     content = json.loads(gaam("train", "--attn", "laplace", *options, "--json").out)
     assert [seed["seed"] for seed in content[0]["seeds"]] == [0, 1, 2]
@@ -47,7 +47,7 @@ def test_inspect_speaks_of_caches_and_runs(gaam: Gaam, runs: Path, tiny_cache: P
     assert "complete" in words
     assert "6 layers x 32" in words
     assert "train        60 rows" in words
-    assert "laplace + linear" in gaam("inspect", runs).out
+    assert "laplace:heads=2 + linear" in gaam("inspect", runs).out
     run = next(runs.glob("laplace*"))
     about = json.loads(gaam("inspect", run, "--json").out)
     assert about["recipe"]["epochs"] == 2

@@ -8,6 +8,7 @@ nothing else, so that every room can be rebuilt under it. ``run`` runs a command
 from __future__ import annotations
 
 import csv
+import io
 import json
 import multiprocessing
 import os
@@ -55,7 +56,8 @@ class Outcome(NamedTuple):
 def run(*arguments: object) -> Outcome:
     """Run a command in this process, as the console script does."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    argv, code, out, err = sys.argv, 0, StringIO(), StringIO()
+    argv, code, err = sys.argv, 0, StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
     sys.argv = ["gaam", *map(str, arguments)]
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -66,7 +68,8 @@ def run(*arguments: object) -> Outcome:
         sys.argv = argv
         for number, handler in handlers.items():  # the command made them its own
             signal.signal(number, handler)
-    return Outcome(code, out.getvalue(), err.getvalue())
+    out.flush()
+    return Outcome(code, out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
 
 
 def _work(

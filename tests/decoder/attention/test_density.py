@@ -280,7 +280,7 @@ def test_gct_equals_loops() -> None:
 
 def test_mixture_weights_sum_to_one_over_a_group() -> None:
     attention = build_attention(parse_attention("gaussian-mixture"), L, D).double()
-    w = attention.attention_map(inputs()).unflatten(1, (3, 2))
+    w = attention.attention_map(inputs()).unflatten(1, (2, 3))
     np.testing.assert_allclose(w.sum(2).detach().numpy(), 1.0, atol=1e-12)
 
 
@@ -308,7 +308,9 @@ def test_chi2_leaves_the_gaussian_and_comes_back_to_it() -> None:
         assert (attention.learned()["k"] == 2).all()
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(40, 8), (24, 8), (12, 6), (6, 3), (7, 1), (2, 1)])
+@pytest.mark.parametrize(
+    ("layers", "heads"), [(40, 8), (24, 8), (16, 4), (12, 4), (6, 2), (7, 1), (4, 1), (2, 1)]
+)
 def test_default_heads_divide_the_layers(layers: int, heads: int) -> None:
     assert GAAM(layers, 4).heads == heads
 
