@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import io
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 
+from gaam_cache import plugins
+from gaam_cache.messages import visible
 from gaam_decoder import RunResult
+from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.writing import page_parts
 
+FORMATS = plugins.names("gaam_decoder.reports.formats")
 AG_NEWS = ["World", "Sports", "Business", "Sci/Tech"]
-
-
-class MakeRun(Protocol):
-    def __call__(self, attention: str, right: Any, **changes: Any) -> RunResult: ...
 
 
 def build_run(
@@ -105,6 +110,30 @@ def answers(num_seeds: int, accuracy: float, seed: int, num_rows: int = 400) -> 
     return luck_SN < np.quantile(luck_SN, np.clip(limit_S, 0, 1)[:, 0], axis=1).diagonal()[:, None]
 
 
-@pytest.fixture(name="make_run")
-def _make_run() -> MakeRun:
-    return build_run
+def written(format: str, tables: Sequence[Table]) -> str:
+    stream = io.StringIO()
+    plugins.load("gaam_decoder.reports.formats", format, kind="format")().write(tables, stream)
+    return stream.getvalue()
+
+
+def seen(format: str, tables: Sequence[Table]) -> str:
+    """What a person sees, on one line."""
+    text = written(format, tables)
+    if format == "json":
+        text = re.sub('"key": .*', "", text)  # of these runs in memory it is a Python expression
+    if format == "html":
+        text = re.sub("<wbr>", "", text)
+        text = html.unescape(re.sub("<style>.*?</style>|<[^>]+>", " ", text, flags=re.DOTALL))
+    if format == "latex":
+        text = text.replace("-{}-", "--").replace("\\", "")
+    return " ".join(text.replace("\\_", "_").split())
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page without its pictures, which have tests of their own; what is said beside them."""
+
+    def text_of(draw: Any, *, key: str, alt: str) -> str:
+        return f'<svg aria-label="{html.escape(visible(alt))}"></svg>'
+
+    monkeypatch.setattr(page_parts, "inline_svg", text_of)

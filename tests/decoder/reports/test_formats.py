@@ -12,15 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gaam_cache import plugins
-from gaam_decoder.reports.formats.csv import Csv
-from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.formats.latex import Latex
-from gaam_decoder.reports.formats.markdown import Markdown
 from gaam_decoder.reports.formats.terminal import Terminal
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
-from tests.decoder.reports.conftest import AG_NEWS, answers, build_run
+from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen, written
 
 PDFLATEX = shutil.which("pdflatex")
 NASTY = '50% of \\LaTeX & C_1 | *b* <i>#1</i> {x} ~^$ "q" [y] `z` \N{GREEK SMALL LETTER PI}'
@@ -46,15 +42,9 @@ def wide_tables() -> list[Table]:
     return build_tables(runs)
 
 
-def shown(tables: list[Table], monkeypatch: pytest.MonkeyPatch, width: int) -> str:
-    monkeypatch.setenv("COLUMNS", str(width))
-    stream = io.StringIO()
-    Terminal().write(tables, stream)
-    return stream.getvalue()
-
-
-def test_tables_fit_eighty_columns_with_the_longest_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = shown(wide_tables(), monkeypatch, 80)
+def test_tables_fit_the_terminal_and_its_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = written("terminal", wide_tables())
     rules = [line for line in text.splitlines() if "\u2500" in line]
     assert len(rules) == 1
     assert max(map(len, rules)) <= 80
@@ -62,28 +52,19 @@ def test_tables_fit_eighty_columns_with_the_longest_names(monkeypatch: pytest.Mo
     assert "\x1b" not in text
     for part in ("generalized-gaussian", "+ conv", "lr=0.03", "optimistic"):
         assert part in text
-
-
-def test_a_wider_pipe_has_more_columns_and_the_same_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tables = wide_tables()
-    narrow, wide = (shown(tables, monkeypatch, width).split() for width in (80, 200))
-    assert {w for w in narrow if w[:1].isdigit()} <= set(wide)
-    assert "11/12" in wide
-
-
-def test_a_terminal_without_utf8_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
     Terminal().write(wide_tables(), stream)
     stream.flush()
     assert b"generalized-gaussian" in raw.getvalue()
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = written("terminal", wide_tables()).split()
+    assert {w for w in text.split() if w[:1].isdigit()} <= set(wide)
+    assert "11/12" in wide
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.reports.formats"))
-def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_says_what_must_be_said_and_survives_odd_names() -> None:
     cache = {"dataset": NASTY, "fingerprint": "e" * 64}
     tables = build_tables(
         [
@@ -92,75 +73,63 @@ def test_every_format_says_what_must_be_said_and_survives_odd_names(name: str) -
             build_run("gaam", answers(3, 0.8, 1), cache=cache, select="test"),
         ]
     )
-    stream = io.StringIO()
-    plugins.load("gaam_decoder.reports.formats", name, kind="report format")().write(tables, stream)
-    text = " ".join(stream.getvalue().split()).replace("\\_", "_")
-    if name.startswith("csv"):
-        assert {line["optimistic"] for line in csv.DictReader(io.StringIO(stream.getvalue()))} == {
-            "True",
-            "False",
-        }
-    else:
+    for name in FORMATS:
+        text = seen(name, tables)
+        if name == "csv":
+            lines = csv.DictReader(io.StringIO(written(name, tables)))
+            assert {line["optimistic"] for line in lines} == {"True", "False"}
+            continue
         parts = ["optimistic", "no control among these rows"]
         parts += ["f" * 12, "torch 2.13", "40.0"] if name != "terminal" else ["more in"]
         for part in parts:
-            assert part in text or (name, part) == ("json", "40.0"), part
+            assert part in text or (name, part) == ("json", "40.0"), (name, part)
         assert "not to be compared" in text or name == "json"
-
-
-def test_more_than_twenty_seeds_say_that_p_is_estimated() -> None:
-    runs = [build_run("gaam", answers(25, 0.83, 1)), build_run("none", answers(25, 0.8, 2))]
-    stream = io.StringIO()
-    Markdown().write(build_tables(runs), stream)
-    assert "exact up to 20 seeds, above from 100,000 random patterns" in stream.getvalue()
-    assert "gaam is better than none by" in stream.getvalue()
 
 
 def test_csv_and_json_hold_the_same_numbers() -> None:
     tables = wide_tables()
-    lines, content = io.StringIO(), io.StringIO()
-    Csv().write(tables, lines)
-    Json().write(tables, content)
-    rows = json.loads(content.getvalue())["rows"]
-    for line, row in zip(csv.DictReader(io.StringIO(lines.getvalue())), rows, strict=True):
-        assert float(line["accuracy_mean"]) == row["accuracy"]["mean"]
+    lines = csv.DictReader(io.StringIO(written("csv", tables)))
+    rows = json.loads(written("json", tables))["rows"]
+    assert sum(row["comparison"] is not None for row in rows) == 2
+    for line, row in zip(lines, rows, strict=True):
         low, high = row["accuracy_ci95_seeds_and_rows"]
         assert low <= row["accuracy"]["mean"] <= high
-        assert float(line["accuracy_ci95_seeds_and_rows_low"]) == low
-        assert float(line["accuracy_ci95_seeds_and_rows_high"]) == high
+        same = {
+            "accuracy_mean": row["accuracy"]["mean"],
+            "accuracy_ci95_seeds_and_rows_low": low,
+            "accuracy_ci95_seeds_and_rows_high": high,
+        }
         found = row["comparison"]
         if found is None:
             assert line["difference"] == ""
         else:
-            assert float(line["difference"]) == found["difference"]
-            for same in ("p", "p_holm", "p_equivalent", "p_equivalent_holm", "margin"):
-                assert float(line[same]) == found[same]
-            assert line["verdict"] == found["verdict"]
-            assert line["significant"] == str(found["significant"])
-            low, high = found["ci95_seeds_and_rows"]
-            assert float(line["ci95_seeds_and_rows_low"]) == low
-            assert float(line["ci95_seeds_and_rows_high"]) == high
-            here = found["on_these_test_rows"]
-            assert line["these_rows_verdict"] == here["verdict"]
-            assert float(line["these_rows_p_sign_flip"]) == here["p_sign_flip"]
-            for name in ("seeds_to_decide", "rows_to_decide"):
-                assert line[name] == ("" if found[name] is None else str(found[name]))
-            assert float(line["mcnemar_p_holm"]) == found["mcnemar"]["p_holm"]
-    assert sum(row["comparison"] is not None for row in rows) == 2
+            names = ("difference", "p", "p_holm", "p_equivalent", "p_equivalent_holm", "margin",
+                     "verdict", "significant", "seeds_to_decide", "rows_to_decide")  # fmt: skip
+            same |= {name: found[name] for name in names}
+            here, (low, high) = found["on_these_test_rows"], found["ci95_seeds_and_rows"]
+            same |= {
+                "ci95_seeds_and_rows_low": low,
+                "ci95_seeds_and_rows_high": high,
+                "these_rows_verdict": here["verdict"],
+                "these_rows_p_sign_flip": here["p_sign_flip"],
+                "mcnemar_p_holm": found["mcnemar"]["p_holm"],
+            }
+        for name, value in same.items():
+            if isinstance(value, float):
+                assert float(line[name]) == value, name
+            else:
+                assert line[name] == ("" if value is None else str(value)), name
 
 
 def test_markdown_tables_are_whole() -> None:
-    stream = io.StringIO()
     tables = build_tables([build_run("gaam", answers(3, 0.8, 1), cache={"dataset": NASTY})])
-    Markdown().write([*tables, *wide_tables()], stream)
-    for block in stream.getvalue().split("\n\n"):
+    for block in written("markdown", [*tables, *wide_tables()]).split("\n\n"):
         table = [line for line in block.splitlines() if line.startswith("|")]
         assert len({line.replace("\\|", "").count("|") for line in table}) <= 1
 
 
 @pytest.mark.skipif(PDFLATEX is None, reason="pdflatex is not installed")
-@pytest.mark.parametrize("within", [False, True], ids=["by itself", "in a paper"])
-def test_latex_compiles(within: bool, tmp_path: Path) -> None:
+def test_latex_compiles_by_itself_and_in_a_paper(tmp_path: Path) -> None:
     nasty = build_run(
         "gaam", answers(3, 0.8, 1), failed={1: NASTY}, cache={"dataset": NASTY}, path="x"
     )
@@ -170,12 +139,12 @@ def test_latex_compiles(within: bool, tmp_path: Path) -> None:
     paper += "\\input{tables}after.\\end{document}"
     (tmp_path / "paper.tex").write_text(paper)
     command = [str(PDFLATEX), "-interaction=nonstopmode", "-halt-on-error"]
-    name = "paper" if within else "tables"
-    done = subprocess.run(
-        [*command, f"{name}.tex"], cwd=tmp_path, capture_output=True, timeout=1200
-    )
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
-    assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-    log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
-    assert "Missing character" not in log
-    assert "Undefined control sequence" not in log
+    for name in ("paper", "tables"):
+        done = subprocess.run(
+            [*command, f"{name}.tex"], cwd=tmp_path, capture_output=True, timeout=1200
+        )
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        log = (tmp_path / f"{name}.log").read_text("utf-8", errors="replace")
+        assert "Missing character" not in log
+        assert "Undefined control sequence" not in log

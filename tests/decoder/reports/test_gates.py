@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from gaam_decoder.analysis.gates import (
     MOST_CELLS,
@@ -17,7 +16,6 @@ from gaam_decoder.analysis.gates import (
     learned_curves,
     planted_curve,
 )
-from gaam_decoder.attention._density import EPSILON, centred
 from gaam_decoder.plant_config import GATES
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.pictures.pictures import save_pictures
@@ -61,16 +59,16 @@ def section_of(*runs: Any) -> Section | None:
     return next((one for one in sections(table) if one.name == "gates"), None)
 
 
-@pytest.mark.parametrize("mechanism", STORED)
-def test_a_curve_is_the_mean_of_the_densities_of_all_cells(mechanism: str) -> None:
-    cells = learned_cells([run_of(mechanism)])
-    assert cells is not None
-    found_SP = learned_curves(f"{mechanism}:heads=2", cells)
-    assert found_SP is not None
-    every = {name: value.reshape(6, -1, 1) for name, value in learned(mechanism).items()}
-    assert every["offset"].shape[1] <= MOST_CELLS  # none is left out
-    shape = [every[name] for name in STORED[mechanism]]
-    np.testing.assert_allclose(found_SP, CURVES[mechanism](RESIDUALS, *shape).mean(1), atol=1e-5)
+def test_a_curve_is_the_mean_of_the_densities_of_all_cells() -> None:
+    for mechanism, names in STORED.items():
+        cells = learned_cells([run_of(mechanism)])
+        assert cells is not None
+        found_SP = learned_curves(f"{mechanism}:heads=2", cells)
+        assert found_SP is not None
+        every = {name: value.reshape(6, -1, 1) for name, value in learned(mechanism).items()}
+        assert every["offset"].shape[1] <= MOST_CELLS  # none is left out
+        expected = CURVES[mechanism](RESIDUALS, *(every[name] for name in names)).mean(1)
+        np.testing.assert_allclose(found_SP, expected, atol=1e-5)
 
 
 def test_a_gate_is_nearest_to_itself_whatever_its_factor() -> None:
@@ -112,38 +110,23 @@ def test_the_section_draws_at_most_eight_rows_and_says_what_it_leaves_out(tmp_pa
     assert any("gates" in path.name for path in saved)
 
 
-@pytest.mark.parametrize("planted", [7, [], {}, {"gate": 3}, {"gate": "no-such"}, "laplace"])
-def test_what_is_not_known_to_be_planted_is_not_drawn(planted: Any) -> None:
-    found = section_of(run_of("laplace", planted))
-    assert found is not None
-    assert not found.sheets
-    assert "planted" not in found.lead
-    assert found.values["planted"] is None
+def test_what_is_not_known_to_be_planted_is_not_drawn() -> None:
+    for planted in (7, {}, {"gate": "no-such"}):
+        found = section_of(run_of("laplace", planted))
+        assert found is not None
+        assert not found.sheets
+        assert "planted" not in found.lead
+        assert found.values["planted"] is None
 
 
-def test_without_a_density_there_is_no_section() -> None:
-    assert section_of(build_run("none", answers(6, 0.5, 1))) is None
-    of_heads = {"offset": np.ones((6, 2, 3)), "c": np.ones((6, 2, 3))}
-    assert section_of(build_run("gct", answers(6, 0.5, 1), learned=of_heads)) is None
-
-
-@pytest.mark.parametrize("layers", [4, 6, 8, 12, 24, 40])
-def test_gates_over_two_layers_are_named_and_no_others(layers: int) -> None:
-    def of(heads: int) -> Any:
+def test_gates_over_two_layers_are_named_and_no_others() -> None:
+    for layers in (4, 6, 24):
         about = {"hidden_size": D, "layers": layers}
-        name = f"laplace:heads={heads}"
-        return build_run(
-            name, answers(6, 0.8, heads), learned=learned("laplace", heads), cache=about
-        )
-
-    heads = [n for n in range(1, layers // 2 + 1) if layers % n == 0]
-    (table,) = build_tables([of(n) for n in heads])
-    found = [note for note in notes(table) if "over two layers each" in note]
-    assert [note.partition(": heads over")[0] for note in found] == [f"laplace:heads={layers // 2}"]
-
-
-def test_of_two_layers_every_density_sees_the_order_alone() -> None:
-    x = torch.randn(64, 6, D, generator=torch.Generator().manual_seed(0)).double() * 5
-    apart, spread = centred(x.unflatten(1, (3, 2)), "mean")
-    r = apart / (spread + EPSILON).sqrt()
-    assert (r.abs() - 1).abs().quantile(0.99) < 1e-2
+        (table,) = build_tables([
+            build_run(f"laplace:heads={heads}", answers(6, 0.8, heads),
+                      learned=learned("laplace", heads), cache=about)
+            for heads in range(1, layers // 2 + 1) if layers % heads == 0
+        ])  # fmt: skip
+        found = [note for note in notes(table) if "over two layers each" in note]
+        named = [note.partition(": heads over")[0] for note in found]
+        assert named == [f"laplace:heads={layers // 2}"]

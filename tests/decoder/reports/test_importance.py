@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -12,17 +10,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from gaam_cache import plugins
 from gaam_decoder import RunResult, stats
 from gaam_decoder.reports.comparisons.layers import Beside
-from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.reports.writing.section import Section, sections
 from tests.decoder.reports.conftest import answers, build_run
 
 LAYERS = 6
-FORMATS = [name for name in plugins.names("gaam_decoder.reports.formats") if "csv" not in name]
 SHAPES = {"features": (LAYERS, 8), "layers": (LAYERS, 1), "queries": (2, 3, LAYERS)}
 
 
@@ -70,9 +65,8 @@ def by_hand(map_S: np.ndarray, runs: list[RunResult], seeds: list[int]) -> float
     return float(scipy.stats.spearmanr(importance, np.mean(of, 1)).statistic)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_correlation_is_that_of_means_over_seeds(shape: str) -> None:
-    for seeds, seed in product((6, 8), range(3)):
+def test_the_correlation_is_that_of_means_over_seeds() -> None:
+    for shape, seeds, seed in product(SHAPES, (6, 8), range(2)):
         noisy = gate(seeds, shape, seed)
         noisy = np.random.default_rng(seed).permuted(noisy, axis=-1 if shape == "queries" else 1)
         some = singles()
@@ -104,11 +98,6 @@ def test_seeds_that_a_layer_lacks_or_that_failed_count_for_no_layer() -> None:
     assert found.values["mechanisms"][0]["seeds_alone"] == kept
 
 
-def test_a_layer_without_any_common_seed_makes_no_line() -> None:
-    apart = single(6, right=answers(4, 0.6, 1), seeds=(20, 21, 22, 23))
-    assert found_in(*singles(range(1, 6)), apart, whole()) == ()
-
-
 def test_only_mechanisms_over_all_of_the_layers_stand_beside_them() -> None:
     for layers in ((1, 3, 5, 6), (2, 3, 4, 5)):
         (one,) = found_in(*singles(layers), whole())
@@ -125,13 +114,6 @@ def test_only_mechanisms_over_all_of_the_layers_stand_beside_them() -> None:
     assert found_in(*singles((1, 2, 3)), whole()) == ()  # three layers say nothing
 
 
-def test_layer_zero_is_a_layer() -> None:
-    cache = {"first_layer": 0}
-    (one,) = found_in(*singles(range(LAYERS), cache=cache), whole(cache=cache))
-    assert one.layers == tuple(range(LAYERS))
-    assert one.found.rho == pytest.approx(1)
-
-
 def test_the_own_mechanism_counts_before_others_and_recipes_have_to_agree() -> None:
     own = singles(mechanism="gaam")
     (one,) = found_in(*own, *singles(), whole())
@@ -144,21 +126,6 @@ def test_the_own_mechanism_counts_before_others_and_recipes_have_to_agree() -> N
     assert found_in(*singles(), whole(shuffle_labels=True)) == ()
     # rows of other test rows are in another table
     assert found_in(*singles(cache={"fingerprint": "e" * 64}), whole()) == ()
-
-
-def test_of_several_rates_those_of_the_same_rate_belong_together() -> None:
-    rates = (0.001, 0.01)
-    some = [run for lr in rates for run in singles(lr=lr, validation=lr)]
-    wholes = [whole(lr=lr, validation=lr, path=f"w{lr}") for lr in rates]
-    found = found_in(*some, *wholes, every_candidate=True)
-    assert [(one.row.recipe["lr"], one.singles[0].recipe["lr"]) for one in found] == [
-        (lr, lr) for lr in rates
-    ]
-    # of what was tuned one row is left of each, whose rates may differ
-    (one,) = found_in(*some, *wholes)
-    assert one.row.recipe["lr"] == 0.01
-    (one,) = found_in(*singles(lr=0.001), whole(lr=0.5))
-    assert (one.row.recipe["lr"], one.singles[0].recipe["lr"]) == (0.5, 0.001)
 
 
 def test_seeds_that_chose_are_in_neither() -> None:
@@ -202,32 +169,17 @@ def odd() -> Iterator[tuple[str, list[RunResult], str]]:
     yield "no numbers", [*singles(), whole(), nan], "without an attention map: laplace"
 
 
-@pytest.mark.parametrize(("what", "runs", "said"), list(odd()), ids=lambda one: str(one)[:20])
-def test_what_allows_no_claim_is_said(what: str, runs: list[RunResult], said: str) -> None:
-    (table,) = build_tables(runs)
-    found = section_of(table)
-    assert found is not None
-    assert said in " ".join([found.lead, *found.lines]), (found.lead, found.lines)
-    if what not in ("optimistic", "no map", "no numbers"):
-        assert found.values["mechanisms"][0]["verdict"] == "undecided"
-        assert "the more important" not in found.lead
-    for picture in found.pictures:
-        picture.draw()
-    assert table.layers is not None
-    assert table.layers.found[0].row.attention == "gaam"
-
-
-def test_without_maps_or_over_folds_there_is_no_section() -> None:
-    (table,) = build_tables([*singles(), whole("perceiver", attention_map=None)])
-    assert section_of(table) is None
-    folds = [
-        build_run("none" if layer else "gaam", answers(6, 0.5, layer), layers=layer and str(layer),
-                  fold=f"{fold}/2", path=f"{layer}{fold}",
-                  attention_map=None if layer else gate(6))
-        for layer, fold in product(range(LAYERS + 1), (1, 2))
-    ]  # fmt: skip
-    for table in build_tables(folds):
-        assert section_of(table) is None
+def test_what_allows_no_claim_is_said() -> None:
+    for what, runs, said in odd():
+        (table,) = build_tables(runs)
+        found = section_of(table)
+        assert found is not None
+        assert said in " ".join([found.lead, *found.lines]), (found.lead, found.lines)
+        if what not in ("optimistic", "no map", "no numbers"):
+            assert found.values["mechanisms"][0]["verdict"] == "undecided"
+            assert "the more important" not in found.lead
+        for picture in found.pictures:
+            picture.draw()
 
 
 def test_holm_corrects_for_all_of_a_report_and_for_what_filters_left_out() -> None:
@@ -266,27 +218,7 @@ def test_depth_that_says_as_much_is_said() -> None:
     assert not any("the number of a layer alone" in line for line in found.lines)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_format_shows_it(format: str) -> None:
-    tables = build_tables([*singles(), whole(), whole("laplace")])
-    stream = io.StringIO()
-    plugins.load("gaam_decoder.reports.formats", format, kind="report format")().write(
-        tables, stream
-    )
-    text = " ".join(stream.getvalue().split())
-    assert "of 2 mechanisms with attention maps, in 2 the more important layers" in text.replace(
-        "Of 2", "of 2"
-    )
-    if format == "json":
-        values = json.loads(text)["sections"]["importance"]["values"]
-        assert [one["importance_of"] for one in values["mechanisms"]] == ["gaam", "laplace"]
-        assert values["corrected_for"] == 2
-        assert len(values["mechanisms"][0]["layers"]) == LAYERS
-    else:
-        assert "95% interval" in text.replace("\\%", "%")
-
-
-def test_pictures_are_saved_and_show_the_means(tmp_path: Any) -> None:
+def test_its_picture_shows_the_means() -> None:
     (table,) = build_tables([*singles(), whole()])
     found = section_of(table)
     assert found is not None
@@ -297,5 +229,3 @@ def test_pictures_are_saved_and_show_the_means(tmp_path: Any) -> None:
     np.testing.assert_allclose(line.get_xdata(), one.importance.mean(0))
     np.testing.assert_allclose(line.get_ydata(), 100 * one.accuracy.mean(0))
     assert [text.get_text() for text in axes.texts] == [str(n) for n in one.layers]
-    names = [path.name for path in save_pictures([table], tmp_path)]
-    assert "importance-accuracy-gaam-none.pdf" in names

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 import gaam_decoder
-from gaam_cache import plugins
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import TrainConfig
 from tests.conftest import Outcome
-
-FORMATS = plugins.names("gaam_decoder.reports.formats")
+from tests.decoder.reports.conftest import FORMATS
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +25,18 @@ def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.usefixtures("undrawn")
 def test_the_call_says_what_the_command_prints(
-    format: str, runs: Path, gaam: Callable[..., Outcome], tmp_path: Path
+    runs: Path, gaam: Callable[..., Outcome], tmp_path: Path
 ) -> None:
-    printed = gaam("report", runs, "--format", format, "--baseline", "gaam").out
     report = gaam_decoder.report(runs, baseline="gaam")
-    assert report.text(format) == printed
-    report.save(tmp_path / "report", format)
-    assert (tmp_path / "report").read_bytes().decode() == printed
-    if format == "terminal":
-        assert str(report) == printed
-    if format == "markdown":
-        assert report._repr_markdown_() == printed
+    for format in FORMATS:
+        printed = gaam("report", runs, "--format", format, "--baseline", "gaam").out
+        assert report.text(format) == printed
+        report.save(tmp_path / "report", format)
+        assert (tmp_path / "report").read_bytes().decode() == printed
+    assert str(report) == report.text("terminal")
+    assert report._repr_markdown_() == report.text("markdown")
 
 
 def test_runs_may_be_given_as_they_are(runs: Path) -> None:

@@ -2,72 +2,34 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from gaam_cache import plugins
-from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.notes.claims import claims
 from gaam_decoder.reports.notes.notes import notes, warnings
 from gaam_decoder.reports.pictures.row_pictures import row_pictures
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
-from tests.decoder.reports.conftest import answers, build_run
+from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
 
 
 def everything(tables: list[Table]) -> dict:
-    stream = io.StringIO()
-    Json().write(tables, stream)
-    return json.loads(stream.getvalue())
+    return json.loads(written("json", tables))
 
 
-def test_every_number_of_a_comparison_equals_an_independent_computation() -> None:
-    mine, theirs = answers(8, 0.83, 1), answers(8, 0.80, 2)
-    other = answers(8, 0.8, 3)
-    runs = [build_run("gaam", mine), build_run("none", theirs), build_run("mha", other)]
-    [table] = build_tables(runs)
-    content = everything([table])
-    row = content["rows"][0]
-    assert row["attention"] == "gaam"
-    found = row["comparison"]
-    difference = mine.mean(1) - theirs.mean(1)
-    assert found["baseline"] == "none"
-    assert found["paired_seeds"] == list(range(8))
-    assert found["difference"] == pytest.approx(difference.mean())
-    assert found["difference_points"] == pytest.approx(100 * difference.mean())
-    here = found["on_these_test_rows"]
-    interval = scipy.stats.ttest_rel(mine.mean(1), theirs.mean(1)).confidence_interval()
-    np.testing.assert_allclose(here["ci95"], interval)
-    assert here["std"] == pytest.approx(difference.std(ddof=1))
-    over_seeds = scipy.stats.permutation_test(
-        (difference,), np.mean, permutation_type="samples", n_resamples=np.inf
-    )
-    assert here["p_sign_flip"] == pytest.approx(over_seeds.pvalue)
-    assert here["p_sign_flip_exact"] is True
-    made = [stats.claim(right, theirs) for right in (mine, other)]
-    assert found["p"] == made[0].p
-    np.testing.assert_allclose(found["ci95_seeds_and_rows"], made[0].interval)
-    for name in ("p", "p_equivalent"):
-        alone = [getattr(claim, name) for claim in made]
-        smaller = alone[0] <= alone[1]
-        holm = min(1.0, 2 * alone[0]) if smaller else min(1.0, max(2 * alone[1], alone[0]))
-        assert found[f"{name}_holm"] == pytest.approx(holm)
-    assert content["comparisons_corrected_for"] == 2
-    assert content["margin"] == found["margin"] == stats.MARGIN
-    votes = [right.sum(0) * 2 + 1e-9 for right in (mine, theirs)]  # a tie of 4 to 4: see below
-    sure = (votes[0] % 8 > 0.1) & (votes[1] % 8 > 0.1)
-    right = [vote > 8 for vote in votes]
-    counted = found["mcnemar"]
-    assert counted["only_this_right"] >= np.sum(right[0] & ~right[1] & sure)
-    total = counted["only_this_right"] + counted["only_baseline_right"]
-    expected = scipy.stats.binomtest(counted["only_this_right"], total).pvalue if total else 1.0
-    assert counted["p"] == pytest.approx(expected)
+def test_votes_of_rows_are_counted_and_tested() -> None:
+    """Of all else the contract computes every number again."""
+    mine, theirs = answers(7, 0.83, 1), answers(7, 0.80, 2)  # no ties
+    content = everything(build_tables([build_run("gaam", mine), build_run("none", theirs)]))
+    votes, others = (right.mean(0) > 0.5 for right in (mine, theirs))
+    found = content["rows"][0]["comparison"]["mcnemar"]
+    only = (votes & ~others).sum(), (others & ~votes).sum()
+    assert (found["only_this_right"], found["only_baseline_right"]) == only
+    assert found["p"] == pytest.approx(scipy.stats.binomtest(int(only[0]), int(sum(only))).pvalue)
 
 
 def test_the_interval_of_a_difference_keeps_rows_and_seeds_together() -> None:
@@ -124,7 +86,7 @@ def test_a_mechanism_of_which_every_seed_failed_is_shown_without_numbers() -> No
 
 
 def test_fewer_than_six_seeds_make_no_claim_however_large_the_difference() -> None:
-    for num_seeds in range(1, 6):
+    for num_seeds in (1, 5):
         runs = [
             build_run("gaam", np.ones((num_seeds, 400))),
             build_run("none", answers(num_seeds, 0.5, 2)),
@@ -155,7 +117,7 @@ def test_a_difference_that_one_comparison_claims_a_hundred_take_back() -> None:
     assert alone.claim.verdict == "better"
     [sentence] = claims(table)
     assert sentence.startswith(f"gaam is better than none by {100 * alone.claim.difference:.2f} ")
-    for count in (2, 10, 100, int(0.06 / p) + 1):
+    for count in (2, int(0.06 / p) + 1):
         names = [f"gaam:heads={n}" for n in range(1, count + 1)]
         [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
         assert table.num_tests == count
@@ -255,12 +217,6 @@ def test_labels_are_short_and_tell_all_rows_apart() -> None:
     ]
 
 
-def test_an_unknown_baseline_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="no run of the baseline 'none'") as error:
-        build_tables([build_run("gaam", answers(2, 0.8, 1))], "none")
-    assert "one of: gaam" in str(error.value)
-
-
 def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     """Although their labels happen to be the same."""
     right = answers(6, 0.8, 1)
@@ -320,18 +276,13 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert everything([whole])["rows"][0]["folds"] == 3
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.reports.formats"))
-def test_every_format_shows_a_cross_validation(name: str) -> None:
-    log = [{"seed": 0, "epoch": 1, "loss": 1.0, "train_accuracy": 0.5}]
+@pytest.mark.usefixtures("undrawn")
+def test_every_format_shows_a_cross_validation() -> None:
     tables = build_tables(
-        [
-            build_run("none", answers(2, 0.8, f), fold=f"{f}/2", log=log, attention_map=None)
-            for f in (1, 2)
-        ]
+        [build_run("none", answers(2, 0.8, fold), fold=f"{fold}/2") for fold in (1, 2)]
     )
-    stream = io.StringIO()
-    plugins.load("gaam_decoder.reports.formats", name, kind="report format")().write(tables, stream)
-    assert "all 2 folds of the" in stream.getvalue()
+    for format in FORMATS:
+        assert "all 2 folds of the" in written(format, tables)
 
 
 def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
@@ -355,13 +306,6 @@ def test_a_run_selected_on_test_is_marked_everywhere() -> None:
     assert warnings(table)[0].startswith("Optimistic")
 
 
-def test_differing_versions_are_shown() -> None:
-    runs = [build_run("none", answers(2, 0.8, 1)), build_run("gaam", answers(2, 0.8, 2))]
-    runs[1].environment["torch"] = "2.14"
-    [table] = build_tables(runs)
-    assert "torch 2.13 and 2.14" in "\n".join(notes(table))
-
-
 def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
     gate = np.arange(4.0)[:, None, None] + np.ones((4, 6, 5))
     gate[2] = np.nan
@@ -381,9 +325,8 @@ def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
     assert [bar.get_height() for bar in bars] == [pytest.approx(100 / 6)] * 6
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-def test_folds_without_a_common_seed_are_a_row_without_seeds(repeats: int) -> None:
-    rows = np.arange(20)
+def test_folds_without_a_common_seed_are_a_row_without_seeds() -> None:
+    rows, repeats = np.arange(20), 2
     runs = []
     for split_seed in range(repeats):
         for number in (1, 2):
