@@ -68,26 +68,6 @@ def test_rows_of_all_training_rows_end_the_axis_of_their_number() -> None:
         assert table.rows[series.places[-1]].recipe.get("train_rows") is None
 
 
-def test_a_series_is_named_by_what_tells_it_from_others_of_its_head() -> None:
-    fit = {"head": "lbfgs", "epochs": None, "lr": None, "weight_decay": None, "dtype": None}
-    recipes: list[dict[str, Any]] = [{"dtype": "bfloat16", "weight_decay": 0.1, "epochs": 15}, fit]
-    runs = [
-        build_run("none", answers(6, 0.6, number), path=f"{number}", layers=str(layer), **recipe)
-        for number, (layer, recipe) in enumerate(product([1, 2, 3], recipes))
-    ]
-    (table,) = build_tables(runs, every_candidate=True)
-    (axes,) = along(table)
-    assert {one.label for one in axes.series} == {"none + linear", "none + lbfgs"}
-    for layer, epochs in product([1, 2, 3], [15, 20]):
-        recipe = recipes[0] | {"epochs": epochs, "lr": 0.1, "layers": str(layer)}
-        runs.append(build_run("none", answers(6, 0.7, layer), path=f"{layer}-{epochs}", **recipe))
-    (table,) = build_tables(runs, every_candidate=True)
-    axes = next(axes for axes in along(table) if axes.names == (LAYER,))
-    labels = [one.label for one in axes.series]
-    assert len(set(labels)) == 4
-    assert not any("dtype" in label for label in labels)
-
-
 def test_rows_that_differ_in_more_are_on_no_axis() -> None:
     some = [
         build_run("none", answers(6, 0.6, 1), lr=0.1, epochs=3),

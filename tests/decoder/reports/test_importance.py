@@ -200,24 +200,6 @@ def test_holm_corrects_for_all_of_a_report_and_for_what_filters_left_out() -> No
     assert {one.found.num_tests for one in two} == {len(names) + 1}
 
 
-def test_depth_that_says_as_much_is_said() -> None:
-    (table,) = build_tables([*singles(), whole()])
-    found = section_of(table)
-    assert found is not None
-    (values,) = found.values["mechanisms"]
-    assert values["rho_of_depth"] == pytest.approx(1)
-    assert any("the number of a layer alone" in line for line in found.lines)
-    assert "the more important layers are the more accurate alone" in found.lead
-    order = [3, 1, 5, 2, 6, 4]
-    mixed = [single(n, right=answers(8, 0.3 + 0.1 * k, k)) for n, k in enumerate(order, 1)]
-    rank = gate()[:, np.array(order) - 1]
-    (table,) = build_tables([*mixed, whole(attention_map=rank)])
-    found = section_of(table)
-    assert found is not None
-    assert found.values["mechanisms"][0]["rho"] == pytest.approx(1)
-    assert not any("the number of a layer alone" in line for line in found.lines)
-
-
 def test_its_picture_shows_the_means() -> None:
     (table,) = build_tables([*singles(), whole()])
     found = section_of(table)

@@ -70,16 +70,6 @@ def test_a_setting_that_does_not_vary_is_refused_with_those_that_do() -> None:
     assert "attn" in str(caught.value)
 
 
-def test_why_there_are_no_pairs_is_the_reason_that_holds() -> None:
-    """A score that no row has is no setting that does not vary; an option is none either."""
-    with pytest.raises(ConfigError, match="no row has the score"):
-        build_tables(some(), None, score="top-5", pairs="attn")
-    forms = [build_run(f"gaam:heads={n}", answers(8, 0.8, n)) for n in (1, 2)]
-    with pytest.raises(ConfigError) as refused:
-        build_tables(forms, None, pairs="heads")
-    assert "an option of mechanisms, whose forms --pairs attn compares" in str(refused.value)
-
-
 def test_of_many_the_most_accurate_are_compared_and_corrected_for_all() -> None:
     count = MOST_VALUES + 3
     (table,) = build_tables(some(count))
@@ -94,11 +84,6 @@ def test_no_filter_makes_p_smaller() -> None:
     (table,) = build_tables(runs[:3], beside=runs[3:])
     assert table.pairs is not None
     assert {pair.claim.num_tests for pair in table.pairs.groups[0].pairs} == {10}
-
-
-def test_two_mechanisms_have_no_matrix_beside_their_comparison() -> None:
-    assert "pairs" not in by_name(build_tables(some(2))[0])
-    assert "pairs" in by_name(build_tables(some(3)[1:])[0])
 
 
 def test_pairs_are_of_the_score_and_the_best_stands_first() -> None:

@@ -92,16 +92,6 @@ def test_every_format_names_the_score_and_writes_nothing_that_is_not_there() -> 
             assert set(content["rows"][0]["scores"]) <= set(SCORES)
 
 
-def test_a_default_report_says_nothing_of_scores_but_in_their_sections() -> None:
-    report = Report(tables=tuple(build_tables(runs())))
-    same = Report(tables=tuple(build_tables(runs(), score="accuracy", margin=0.005)))
-    for format in set(FORMATS) - {"html"}:
-        assert report.text(format) == same.text(format)
-    before = report.text("terminal").partition("Other scores:")[0]
-    for word in ("log loss", "AUROC", "Brier", "--score"):
-        assert word not in before
-
-
 def test_sections_hold_every_score_the_recall_and_the_bins() -> None:
     [table] = build_tables(runs())
     found = {section.name: section for section in sections(table)}

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from gaam_decoder import stats
 from gaam_decoder.reports.notes.claims import claims
 from gaam_decoder.reports.notes.notes import notes, warnings
 from gaam_decoder.reports.pictures.row_pictures import row_pictures
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
-from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
+from tests.decoder.reports.conftest import answers, build_run, written
 
 
 def everything(tables: list[Table]) -> dict:
@@ -30,26 +29,6 @@ def test_votes_of_rows_are_counted_and_tested() -> None:
     only = (votes & ~others).sum(), (others & ~votes).sum()
     assert (found["only_this_right"], found["only_baseline_right"]) == only
     assert found["p"] == pytest.approx(scipy.stats.binomtest(int(only[0]), int(sum(only))).pvalue)
-
-
-def test_the_interval_of_a_difference_keeps_rows_and_seeds_together() -> None:
-    theirs = answers(10, 0.8, 2)
-    mine = theirs.copy()
-    wrong = np.argwhere(~mine)
-    mine[tuple(wrong[::5].T)] = True  # never worse
-    [table] = build_tables([build_run("gaam", mine), build_run("none", theirs)])
-    comparison = table.comparisons[0]
-    assert comparison is not None
-    interval = comparison.claim.interval
-    assert interval is not None
-    assert interval[0] > 0
-    row, base = table.rows
-    assert row.two_level is not None
-    assert base.two_level is not None
-    width = interval[1] - interval[0]
-    assert width < 0.6 * (row.two_level[1] - row.two_level[0])
-    assert interval == stats.claim(mine, theirs).interval
-    assert row.two_level == stats.two_level_interval(mine)
 
 
 def test_failed_seeds_drop_out_of_pairs_and_it_is_said() -> None:
@@ -70,19 +49,6 @@ def test_failed_seeds_drop_out_of_pairs_and_it_is_said() -> None:
     assert "gaam seed 3 failed: the loss became nan in epoch 1" in text
     assert "gaam: without seed 3, 8" in text
     assert any("1 seed failed" in warning for warning in warnings(table))
-
-
-def test_a_mechanism_of_which_every_seed_failed_is_shown_without_numbers() -> None:
-    failed = dict.fromkeys(range(3), "the loss became nan in epoch 1")
-    runs = [
-        build_run("gaam", answers(3, 0.8, 1), failed=failed),
-        build_run("none", answers(3, 0.8, 2)),
-    ]
-    content = everything(build_tables(runs))
-    row = content["rows"][0]
-    assert row["accuracy"] == {"mean": None, "std": None, "ci95": None, "per_seed": [None] * 3}
-    assert row["comparison"] is None
-    assert "gaam: all 3 seeds failed: the loss became nan in epoch 1" in content["notes"]
 
 
 def test_fewer_than_six_seeds_make_no_claim_however_large_the_difference() -> None:
@@ -200,23 +166,6 @@ def test_without_a_control_nothing_is_compared_and_a_hint_is_given() -> None:
     assert table.comparisons[0] is not None
 
 
-def test_labels_are_short_and_tell_all_rows_apart() -> None:
-    right = answers(2, 0.8, 1)
-    runs = [
-        build_run("gaam", right),
-        build_run("laplace", right, lr=0.5),
-        build_run("mha", right, select="test"),
-        build_run("none", right, lr=0.5),
-        build_run("none", right, lr=0.5, select="last"),
-        build_run("none", right),
-    ]
-    labels = build_tables(runs)[0].labels()
-    assert labels == [
-        *("gaam", "laplace", "mha select=test", "none select=last"),
-        *("none select=val lr=0.001", "none select=val lr=0.5"),
-    ]
-
-
 def test_runs_on_other_splits_or_folds_are_another_table() -> None:
     """Although their labels happen to be the same."""
     right = answers(6, 0.8, 1)
@@ -276,15 +225,6 @@ def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_othe
     assert everything([whole])["rows"][0]["folds"] == 3
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_every_format_shows_a_cross_validation() -> None:
-    tables = build_tables(
-        [build_run("none", answers(2, 0.8, fold), fold=f"{fold}/2") for fold in (1, 2)]
-    )
-    for format in FORMATS:
-        assert "all 2 folds of the" in written(format, tables)
-
-
 def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
     right = answers(6, 0.8, 1)
     again = answers(2, 0.1, 9)
@@ -323,23 +263,3 @@ def test_pictures_show_a_repeated_seed_once_and_no_failed_one() -> None:
     assert "over 5 seeds" in found["confusion-gaam"].caption
     bars = found["layers-gaam"].draw().axes[0].patches
     assert [bar.get_height() for bar in bars] == [pytest.approx(100 / 6)] * 6
-
-
-def test_folds_without_a_common_seed_are_a_row_without_seeds() -> None:
-    rows, repeats = np.arange(20), 2
-    runs = []
-    for split_seed in range(repeats):
-        for number in (1, 2):
-            seeds = (4 * split_seed + 2 * number, 4 * split_seed + 2 * number + 1)
-            run = build_run("none", answers(2, 0.8, number, 10), seeds=seeds, fold=f"{number}/2",
-                            split_seed=split_seed, path=f"{split_seed}-{number}")  # fmt: skip
-            vars(run)["test_rows"] = rows[number - 1 :: 2]
-            runs.append(run)
-    table = build_tables(runs)[0]
-    assert table.rows[0].seeds == ()
-    assert table.num_test_rows == 20
-    text = "\n".join([*notes(table), *warnings(table)])
-    assert "which not all of its folds have" in text
-    assert "no seed is in all of its folds" in text
-    assert "its one seed failed" not in text
-    everything([table])

@@ -13,11 +13,9 @@ import gaam_decoder
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs, report
-from gaam_decoder.reports.table import scaled
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import all_scores
 from gaam_decoder.runs.result import VALIDATION_FILE
-from gaam_decoder.stats.temperature import fit_temperature
 from tests.decoder.reports.conftest import FORMATS
 
 SEEDS = tuple(range(6))
@@ -83,18 +81,6 @@ def test_every_format_says_it(runs: Path) -> None:
     assert "temperature" not in json.loads(plain.text("json"))
     (found,) = [one for one in sections(divided.tables[0]) if one.name == "calibration"]
     assert found.sheets[0].header[-1] == "temperature"
-
-
-def test_temperatures_of_few_rows_are_called_rough_as_far_as_they_are() -> None:
-    generator = np.random.default_rng(0)
-    for rows in (30, 300):
-        found = []
-        for _ in range(100):
-            logits_NC = generator.normal(0, 3, (rows, 4))
-            label_N = (logits_NC + generator.gumbel(size=(rows, 4))).argmax(1)
-            found.append(fit_temperature(logits_NC, label_N) or np.nan)
-        rough = np.nanstd(found) / np.nanmean(found) * rows**0.5
-        assert scaled.ROUGH[0] < rough < scaled.ROUGH[1], rows
 
 
 def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(

@@ -236,17 +236,6 @@ def test_the_edge_of_a_grid_is_marked_in_settings_and_notes() -> None:
         assert table.to_dict()["rows"][0]["undertrained"] == edge
 
 
-def test_there_is_nothing_beyond_no_weight_decay() -> None:
-    for chosen, edge in ((0.0, False), (0.01, False), (0.1, True)):
-        runs = [
-            build_run("gaam", answers(6, 0.8, 1), weight_decay=decay, path=str(decay),
-                      validation=0.9 if decay == chosen else 0.8)
-            for decay in (0.0, 0.01, 0.1)
-        ]  # fmt: skip
-        [table] = build_tables(runs)
-        assert table.rows[0].at_edge == (("weight_decay",) if edge else ())
-
-
 @pytest.mark.parametrize("apart", [False, True])
 def test_each_fold_chooses_for_itself_and_the_whole_table_stands(apart: bool) -> None:
     best = {1: 1e-4, 2: 1e-3, 3: 1e-3}
