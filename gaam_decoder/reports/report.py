@@ -11,7 +11,7 @@ from pathlib import Path
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
-from gaam_decoder.reports.notes.selected import selected
+from gaam_decoder.reports.notes.notes import selected
 from gaam_decoder.reports.table.base import Format, Table
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.reports.table.layout import check, laid_out

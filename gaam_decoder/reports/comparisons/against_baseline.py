@@ -7,15 +7,16 @@ What was tuned may differ: each has what was best for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import stats
-from gaam_decoder.reports.comparisons.family import further, numbers
+from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.table.rows import Row
 from gaam_decoder.reports.table.scaled import same_scale
 from gaam_decoder.reports.table.scores import Floats
@@ -243,3 +244,54 @@ def correct(
     }
     counted = max((claim.num_tests for claim in claims if claim.testable), default=0)
     return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted
+
+
+T = TypeVar("T")
+
+
+def further(
+    made: Sequence[T], others: Sequence[T | None], same: Callable[[T], tuple[Any, ...]]
+) -> list[T]:
+    """The others that are not among what was made: of the same numbers they are the same."""
+    there = Counter(map(same, made))
+    found = []
+    for other in others:
+        if other is None:
+            continue
+        there[same(other)] -= 1
+        if there[same(other)] < 0:
+            found.append(other)
+    return found
+
+
+def numbers(claim: stats.Claim) -> tuple[Any, ...]:
+    """What makes a claim the same as another."""
+    return claim.difference, claim.p, claim.p_equivalent, claim.interval
+
+
+def against_probe(
+    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
+    """Every row of steps minus the linear probe on the same states and splits, if there is one.
+
+    The probe has no seeds: its answers are the same beside each. Corrected by Holm in a family of
+    their own, with ``others``, of which those that are in this one count once.
+    """
+    made = [_minus_probe(row, rows, margin) for row in rows]
+    claims = [claim for claim in made if claim is not None]
+    corrected = iter(stats.holm_corrected([*claims, *further(claims, others, numbers)]))
+    return tuple(None if claim is None else next(corrected) for claim in made)
+
+
+def _minus_probe(row: Row, rows: Sequence[Row], margin: float) -> stats.Claim | None:
+    if row.fitted or row.shuffled or len(row.scores.seeds) < stats.LEAST_SEEDS:
+        return None
+    for probe in rows:
+        # a fit's recipe holds what plays a part: states, splits, what chooses
+        playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
+        alike = all(row.recipe.get(name) == value for name, value in playing.items())
+        there = row.chosen_mean is not None and probe.chosen_mean is not None
+        if probe.fitted and not probe.shuffled and there and alike and same_scale(row, probe):
+            theirs = probe.scores.chosen.scored.chosen([0] * len(row.scores.seeds))
+            return claim_by_score(row.score, row.scores.chosen.scored, theirs, margin=margin)
+    return None

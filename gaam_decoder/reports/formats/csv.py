@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TextIO
 
+from gaam_cache.messages import visible
 from gaam_decoder.number_lists import DRAWN_BY
 from gaam_decoder.reports.table.base import Format, Table
-from gaam_decoder.reports.table.final_model import FinalModel
+from gaam_decoder.reports.table.final_models import FinalModel
 from gaam_decoder.reports.writing import learned_table
-from gaam_decoder.reports.writing.spreadsheet import left_out, write_lines
 from gaam_decoder.reports.writing.unit import all_scores
 
 RECIPE = ("epochs", "batch_size", "lr", "weight_decay", "loss", *DRAWN_BY)
@@ -219,3 +221,34 @@ def _comparison(found: dict[str, Any] | None) -> dict[str, Any]:
         "mcnemar_p": votes.get("p"),
         "mcnemar_p_holm": votes.get("p_holm"),
     }
+
+
+# at the beginning of a cell, also where a spreadsheet takes semicolons for the separator, and in
+# the full-width forms that some take as well
+_FORMULA = re.compile("(^|;)(?=\\s*[=+\\-@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
+                      "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}])")  # fmt: skip
+_BEFORE_TEXT = re.compile(r"^(?=[\t\r])")
+
+
+def write_lines(stream: TextIO, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
+    """Write a header and lines; numbers stay numbers, and text that begins like a formula is text.
+
+    Args:
+        stream: takes the lines.
+        fields: columns.
+        lines: column -> value; what is not there, or None, is empty.
+    """
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(_cell, fields))
+    writer.writerows([_cell(line.get(name)) for name in fields] for line in lines)
+
+
+def left_out(table: Table) -> str | None:
+    """How many runs were left out of a report, and by what; None where none were."""
+    return (table.selection and table.selection.left_out_in_words()) or None
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return _FORMULA.sub(r"\1'", visible(_BEFORE_TEXT.sub("'", value)))

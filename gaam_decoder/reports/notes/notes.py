@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
 from gaam_decoder.reports.comparisons import literature
-from gaam_decoder.reports.comparisons.against_baseline import CONTROLS, counterpart
+from gaam_decoder.reports.comparisons.against_baseline import (
+    CONTROLS,
+    DEFAULT_BASELINE,
+    counterpart,
+)
 from gaam_decoder.reports.notes import claims, tuned
-from gaam_decoder.reports.notes.probe import beaten, probes
-from gaam_decoder.reports.notes.selected import selected
-from gaam_decoder.reports.notes.shuffled import leaks, shuffled
 from gaam_decoder.reports.notes.weaknesses import (
     baseline_failure,
     controls,
@@ -24,10 +25,12 @@ from gaam_decoder.reports.notes.weaknesses import (
     few_rows,
     fitted_states,
     labelled,
+    leaks,
     of_one_class,
     on_training_rows,
     pairs_of_layers,
     shared_texts,
+    shuffled,
     weighted,
 )
 from gaam_decoder.reports.table import scaled
@@ -35,6 +38,8 @@ from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.table.final_models import all_runs
 from gaam_decoder.reports.writing.numbers import percent
 from gaam_decoder.reports.writing.unit import DEFAULT
+from gaam_decoder.runs.result import fit_in_words
+from gaam_decoder.stats.seeds_alone import Verdict
 
 SELECT_NOTES = {
     "val": "epoch chosen on a held-out part of train",
@@ -250,3 +255,62 @@ def versions(table: Table) -> str:
         values = sorted({brief(str(found.get(name, "unknown"))) for found in environments})
         parts.append(f"{name} {' and '.join(values)}")
     return ", ".join(parts)
+
+
+def selected(table: Table) -> Iterator[str]:
+    """What was left out, and what that does to p-values and to the baseline."""
+    selection = table.selection
+    if selection is None:
+        return
+    yield f"this report is of {brief(selection.in_words(), 600)}"
+    if not selection.left_out:
+        return
+    if table.num_tests:
+        several = "comparisons" if table.num_tests > 1 else "comparison"
+        of = f"Holm corrects for the {table.num_tests} {several} of"
+        if table.uncounted > 0:
+            yield (
+                f"{of} this report, not for those of {table.uncounted:,} runs that were not named: "
+                "chosen after a look at the results, p-values are too small"
+            )
+        else:
+            yield f"{of} all {selection.total:,} runs, those that filters left out among them"
+    if table.baseline is None and (by := selection.lost.get(DEFAULT_BASELINE)):
+        yield f"the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
+
+
+def probes(table: Table) -> Iterator[str]:
+    """What was chosen for each, and whether others might have been better."""
+    found = [pair for pair in zip(table.labels(), table.rows, strict=True) if pair[1].fitted]
+    for label, row in found:
+        for run in row.runs:
+            if run.failure is not None:
+                continue
+            fold = f" (fold {run.recipe['fold']})" if row.folds > 1 else ""
+            text = f"{label}{fold}: {fit_in_words(run.fit)}"
+            if run.fit.get("edge"):
+                text += "; beyond it there may be a better one"
+            yield text
+    if found:
+        yield (
+            "a head that is fitted at once has no seeds: its accuracy is one number, whose "
+            "interval is over test rows alone"
+        )
+
+
+def beaten(table: Table) -> Iterator[str]:
+    """Which rows are better than the probe, by the test that decides elsewhere."""
+    by_verdict: dict[str, list[str]] = {}
+    for label, claim in zip(table.labels(), table.against_probe, strict=True):
+        if claim is not None:
+            by_verdict.setdefault(claim.verdict, []).append(label)
+    if by_verdict:
+        parts = [
+            f"{verdict}: {', '.join(by_verdict.get(verdict, ['none of them']))}"
+            for verdict in get_args(Verdict)
+            if verdict == "better" or verdict in by_verdict
+        ]
+        yield (
+            "against logistic regression on the same states, none + lbfgs (Holm in a family of "
+            f"their own): {'; '.join(parts)}"
+        )

@@ -10,7 +10,7 @@ import scipy.stats
 
 from gaam_decoder.reports.notes.claims import claims
 from gaam_decoder.reports.notes.notes import notes, warnings
-from gaam_decoder.reports.pictures.row_pictures import row_pictures
+from gaam_decoder.reports.pictures.pictures import row_pictures
 from gaam_decoder.reports.table.base import Table
 from gaam_decoder.reports.table.build import build_tables
 from tests.decoder.reports.conftest import answers, build_run, written

@@ -13,7 +13,7 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.reports.notes import shuffled
+from gaam_decoder.reports.notes.weaknesses import chance, verdict
 from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.data import TrainData, prepare_data, told_labels
 from gaam_decoder.training.grid import plan_items
@@ -80,9 +80,9 @@ def test_every_head_ends_at_chance(head: str, config: TrainConfig) -> None:
     assert run.title.endswith(", labels shuffled")
     report = gaam_decoder.report(run)
     (row,) = report.tables[0].rows
-    assert shuffled.verdict(row) == (None if run.fit else "at")
+    assert verdict(row) == (None if run.fit else "at")
     assert ("no verdict" in report.text("markdown")) == bool(run.fit)
-    low, high = shuffled.chance(row)
+    low, high = chance(row)
     share = np.bincount(run.labels) / len(run.labels)
     assert low == pytest.approx((share**2).sum())
     assert high == share.max()
