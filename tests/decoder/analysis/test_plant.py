@@ -17,8 +17,9 @@ import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.analysis.planting import (
-    GaussianStates,
+    States,
     draw_labels,
+    gaussian_states,
     linear_accuracy,
     make_teacher,
     planted_mechanism,
@@ -49,8 +50,8 @@ def content(cache: Path) -> dict[str, bytes]:
     return {"cache.json": (cache / "cache.json").read_bytes(), **shard_bytes(cache)}
 
 
-def states(rows: int, first: int = 0) -> GaussianStates:
-    return GaussianStates((rows, L, D), 1, first, "float32")
+def states(rows: int, first: int = 0) -> States:
+    return gaussian_states((rows, L, D), first, 1, "float32")
 
 
 def test_the_same_options_give_the_same_bytes_and_others_other_ones(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_labels_are_of_the_states_as_they_are_stored(tmp_path: Path) -> None:
         cache = gaam_cache.open_cache(tmp_path / dtype)
         stored = cache["test"].embeddings
         assert stored.dtype == cache.plan.storage_dtype == dtype == made.storage_dtype
-        train = GaussianStates((40, 4, 3), 0, 0, dtype)
+        train = gaussian_states((40, 4, 3), 0, 0, dtype)
         assert (train[:] == cache["train"].embeddings[:]).all()
         teacher = make_teacher("laplace", train, classes=2, strength=4.0, seed=0)
         chosen = teacher.logits(stored[:].astype(np.float64)).argmax(1)
@@ -183,7 +184,7 @@ def standardised(x_NLD: np.ndarray) -> np.ndarray:
 
 def test_others_see_as_much_of_a_gate_as_is_said() -> None:
     """Of one layer and feature, for all are alike: the squared correlation with the best width."""
-    x_NLD = GaussianStates((8000, 16, 2), 0, 0, "float32")[:].astype(np.float64)
+    x_NLD = gaussian_states((8000, 16, 2), 0, 0, "float32")[:].astype(np.float64)
     r, x = standardised(x_NLD)[:, 0, 0], x_NLD[:, 0, 0]
     widths = np.geomspace(0.02, 50, 200)
 
@@ -238,9 +239,9 @@ def test_the_best_linear_decoder_is_the_teacher_only_where_no_gate_is_planted() 
 
 def test_states_are_the_same_however_they_are_read() -> None:
     for dtype in ("float32", "float16"):
-        whole = GaussianStates((1500, L, D), 7, 0, dtype)[:]
-        later = GaussianStates((500, L, D), 7, 1000, dtype)
+        whole = gaussian_states((1500, L, D), 0, 7, dtype)[:]
+        later = gaussian_states((500, L, D), 1000, 7, dtype)
         assert (later[:] == whole[1000:]).all()
         assert all((later[i : i + 3] == whole[1000 + i : 1003 + i]).all() for i in (0, 30, 496))
         assert np.unique(whole[:, 0, 0]).size > 700  # no block is another
-        assert (whole == GaussianStates((1500, L, D), 7, 0, "float32")[:].astype(dtype)).all()
+        assert (whole == gaussian_states((1500, L, D), 0, 7, "float32")[:].astype(dtype)).all()
