@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import crossed
-from gaam_decoder.stats.hits import Hits, difference, whole
 from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits
 from gaam_decoder.stats.paired import holm, sign_flip_of_rows
 from gaam_decoder.stats.seeds_alone import (
@@ -30,6 +30,9 @@ MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
+MOST_TESTS = 64
+"""Of one row, in repeated cross-validations."""
+Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,7 +217,14 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
         tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions.
     """
-    difference_SN = difference(np.asarray(hits), np.asarray(baseline_hits))
+    one, other = np.asarray(hits), np.asarray(baseline_hits)
+    if one.shape != other.shape or one.ndim != 2 or not one.size:
+        raise ValueError("hits of both, (seeds, rows), one of each at least")
+    for each in (one, other):
+        if each.dtype.kind not in "biuf" or not (each.min() >= 0 and each.max() <= 1):
+            raise ValueError("hits are true or false, or finite shares from 0 to 1")
+    kind = np.int8 if one.dtype == other.dtype == np.bool_ else np.float64
+    difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
     if not 0 < margin < 1:
         raise ValueError("a margin is a fraction above 0 and below 1")
     difference_S = difference_SN.mean(1, dtype=np.float64)
@@ -232,7 +242,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),
         worse_sq=float(np.square(np.maximum(-difference_N, 0)).mean()),
-        p_rows=sign_flip_of_rows(whole(difference_SN).sum(0)),
+        p_rows=sign_flip_of_rows(_whole(difference_SN).sum(0)),
     )
     return Claim(
         interval=limits.interval(),
@@ -241,3 +251,14 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         limits=limits,
         **about,
     )
+
+
+def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:
+    """The same as whole numbers, of shares of a few tests of every row; or as it is."""
+    if difference_SN.dtype == np.int8:
+        return difference_SN
+    for tests in range(1, MOST_TESTS + 1):
+        whole_SN = np.rint(difference_SN * tests)
+        if np.abs(difference_SN * tests - whole_SN).max() < 1e-9:
+            return whole_SN.astype(np.int64)
+    return difference_SN
