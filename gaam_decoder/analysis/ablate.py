@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.errors import ConfigError
 from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import (
     FLAT,
@@ -25,7 +24,7 @@ from gaam_decoder.number_lists import PER_CLASS
 from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
-from gaam_decoder.runs.result import RUN_FILE, RunResult
+from gaam_decoder.runs.result import RunResult
 from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
@@ -164,17 +163,9 @@ def _config(
     run: RunResult, cache: Path, layers: tuple[int, ...], attention: str, device: str
 ) -> TrainConfig:
     """What trained the run, on other layers."""
-    known = {field.name for field in dataclasses.fields(TrainConfig)}
-    recipe = {name: value for name, value in run.recipe.items() if name not in IMPLIED}
+    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
     if (shots := recipe.pop("shots", None)) is not None:
         recipe["train_rows"] = f"{shots}{PER_CLASS}"
-    if unknown := sorted(recipe.keys() - known):
-        raise CacheError(
-            "the run was made by another version of gaam",
-            expected="a recipe of known settings",
-            found=", ".join(unknown),
-            where=str((run.path / RUN_FILE).absolute()),
-        )
     if run.recipe.get("fold"):
         raise ConfigError(
             "a run of one fold cannot be ablated",
@@ -182,8 +173,7 @@ def _config(
             found=f"fold {run.recipe['fold']}",
             where=str(run.path.absolute()),
         )
-    given = {
-        **recipe,
+    recipe |= {
         "attn": (attention,),
         "head": run.head,
         "cache": cache,
@@ -193,7 +183,7 @@ def _config(
         "device": device,
         "probe": False,
     }
-    return TrainConfig(**given)
+    return TrainConfig(**recipe)
 
 
 def _group(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,23 +60,6 @@ class ParameterRange:
         return values
 
 
-def exponent_distribution(beta_SHD: Floats) -> ExponentDistribution:
-    """How the exponents of a generalised Gaussian lie to 1 (Laplace) and 2 (Gaussian).
-
-    Args:
-        beta_SHD: exponents, (S, H, D).
-    """
-    values = beta_SHD.astype(np.float64)
-    found = np.percentile(values, QUANTILES)
-    return ExponentDistribution(
-        quantiles={str(q): float(v) for q, v in zip(QUANTILES, found, strict=True)},
-        nearer_to_laplace=float(np.mean(np.abs(values - LAPLACE) < np.abs(values - GAUSSIAN))),
-        below_laplace=float(np.mean(values < LAPLACE)),
-        above_gaussian=float(np.mean(values > GAUSSIAN)),
-        head_medians=tuple(np.median(values, axis=(0, 2)).tolist()),
-    )
-
-
 def parameter_range(
     values: Floats, start: Sequence[float] | None = None, *, exponents: bool = False
 ) -> ParameterRange:
@@ -88,38 +70,41 @@ def parameter_range(
         start: smallest and largest value before training.
         exponents: whether these are exponents of a generalised Gaussian, (S, H, D).
     """
-    flat = values.reshape(len(values), -1).astype(np.float64)
+    values = values.astype(np.float64)
+    flat = values.reshape(len(values), -1)
+    distribution = None
+    if exponents:
+        found = np.percentile(values, QUANTILES)
+        distribution = ExponentDistribution(
+            quantiles={str(q): float(v) for q, v in zip(QUANTILES, found, strict=True)},
+            nearer_to_laplace=float(np.mean(np.abs(values - LAPLACE) < np.abs(values - GAUSSIAN))),
+            below_laplace=float(np.mean(values < LAPLACE)),
+            above_gaussian=float(np.mean(values > GAUSSIAN)),
+            head_medians=tuple(np.median(values, axis=(0, 2)).tolist()),
+        )
     return ParameterRange(
         start=(start[0], start[1]) if start else None,
         min=float(flat.min()),
         median=float(np.median(flat)),
         max=float(flat.max()),
         seed_medians_sd=stats.standard_deviation(np.median(flat, axis=1)),
-        distribution=exponent_distribution(values) if exponents else None,
+        distribution=distribution,
     )
 
 
-def _learned(name: str, run: RunResult) -> Floats | None:
-    return run.learned.get(name)
-
-
 def learned_ranges(runs: Sequence[RunResult]) -> dict[str, ParameterRange]:
-    """Ranges of every learned parameter by name.
+    """Ranges of every learned parameter by name, of runs that differ in their seeds alone.
 
     Seeds that failed are left out. Empty where the mechanism learns nothing that means something
     by itself, or no seed finished.
-
-    Args:
-        runs: runs that differ in their seeds alone.
     """
-    name = runs[0].attention.partition(":")[0]
+    mechanism = runs[0].attention.partition(":")[0]
     ranges = {}
-    for parameter in runs[0].learned:
-        found = by_seed(runs, partial(_learned, parameter))
-        if found:
-            ranges[parameter] = parameter_range(
+    for name in runs[0].learned:
+        if found := by_seed(runs, lambda run, name=name: run.learned.get(name)):  # type: ignore[misc]
+            ranges[name] = parameter_range(
                 np.stack(list(found.values())),
-                runs[0].learned_start.get(parameter),
-                exponents=(name, parameter) == ("generalized-gaussian", "beta"),
+                runs[0].learned_start.get(name),
+                exponents=(mechanism, name) == ("generalized-gaussian", "beta"),
             )
     return ranges

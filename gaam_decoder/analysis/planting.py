@@ -9,9 +9,8 @@ N rows, L layers, D hidden size, C classes, F = L * D features behind the gate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,13 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.files import check_folder
 from gaam_cache.store.importing import write
-from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, SHARD_FOLDER, Planted
+from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, Planted
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.specs import Spec, build
 
-Progress = Callable[[int, int, str], None]
 Floats = NDArray[np.float64]
-SPLITS = ("train", "test")
-SHOWN = 0.05
-"""Smallest difference in points that a digit shows."""
 BLOCK_ROWS = 512
 """Rows that are in memory at once; of Gaussian states each such block has a seed of its own."""
 MEAN = 3.0
@@ -55,7 +49,6 @@ ROWS_PER_FEATURE = 2
 """With fewer rows a linear map of them says what they are, and nothing of others."""
 PENALTY = 1e-6
 """Beside the mean loss: enough for one optimum, and too little to be seen in an accuracy."""
-ITERATIONS = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,43 +72,34 @@ class PlantSummary:
     linear_accuracy: float | None
     """To be expected of the best linear decoder of the states; None where it is not known."""
 
-    @property
-    def attn(self) -> str:
-        """What can express it, as ``--attn`` takes it."""
-        return GATES[self.gate].attn
-
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         return asdict(self)
 
     def in_words(self) -> str:
         """Lines for people."""
-        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        about, best = GATES[self.gate], self.teacher_accuracy
         linear = "a linear decoder of the states: not known, they have too many features"
         if self.linear_accuracy is not None:
-            gap = 100 * (self.teacher_accuracy - self.linear_accuracy)
-            gap = 0.0 if abs(gap) < SHOWN else gap
+            gap = round(100 * (best - self.linear_accuracy), 1) + 0.0  # no minus before 0.0
             linear = (
                 f"the best linear decoder of the states {100 * self.linear_accuracy:.1f}%: "
                 f"strength {self.strength:g} is {gap:.1f} points here"
             )
-        return "\n".join(
-            [
-                f"the cache in '{visible(self.path)}' is complete",
-                f"  gate         {self.gate}: {GATES[self.gate].formula}; "
-                f"--attn {self.attn} can express it",
-                f"  states       {self.num_layers} layers x {self.hidden_size}, "
-                f"stored as {self.storage_dtype}",
-                f"  rows         {rows}",
-                f"  accuracy     teacher {100 * self.teacher_accuracy:.1f}% expected, "
-                f"{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;",
-                f"               {linear}",
-                f"  fingerprint  {short_digest(self.fingerprint)}",
-            ]
-        )
+        return f"""\
+the cache in '{visible(self.path)}' is complete
+  gate         {self.gate}: {about.formula}; --attn {about.attn} can express it
+  states       {self.num_layers} layers x {self.hidden_size}, stored as {self.storage_dtype}
+  rows         {", ".join(f"{name} {count:,}" for name, count in self.rows.items())}
+  accuracy     teacher {100 * best:.1f}% expected, \
+{100 * self.teacher_accuracy_drawn:.1f}% on the labels that were drawn;
+               {linear}
+  fingerprint  {short_digest(self.fingerprint)}"""
 
 
-def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSummary:
+def plant(
+    config: PlantConfig, *, progress: Callable[[int, int, str], None] | None = None
+) -> PlantSummary:
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
@@ -133,38 +117,45 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         NumericsError: a state of the given cache that cannot be stored in the type asked for.
         StorageError: the file system refused.
     """
-    check_folder(config.out, option="OUT")
     _check_folder(config.out)
     source = open_cache(config.from_cache) if config.from_cache is not None else None
-    states = states_of(config, source)
-    train, test = states
+    train, test = states = _states(config, source)
+    about, seed = GATES[config.gate], config.seed
     if train.shape[1] < LEAST_LAYERS and config.gate != "none":
         raise ConfigError(
             f"the gate '{config.gate}' standardises over layers, and of two every value is 1 or -1",
             expected=f"states of {LEAST_LAYERS} layers or more, or --gate none",
             found=f"{train.shape[1]}",
         )
-    p, label = planted_labels(config, states)
-    linear = linear_accuracy(train, p[0], test, p[1])
-    expected = float(p[1].max(1).mean())
-    drawn = float((p[1].argmax(1) == label[1]).mean())
-    about = GATES[config.gate]
-    figures = {"teacher_accuracy": f"{expected:.4f}", "teacher_accuracy_drawn": f"{drawn:.4f}"}
-    if linear is not None:
-        figures["linear_accuracy"] = f"{linear:.4f}"
+    teacher = make_teacher(
+        config.gate, train, classes=config.classes, strength=config.strength, seed=seed
+    )
+    p = [teacher.probabilities(of_split) for of_split in states]
+    label = [draw_labels(p_NC, seed, split) for split, p_NC in enumerate(p)]
+    accuracy = {
+        "teacher_accuracy": float(p[1].max(1).mean()),
+        "teacher_accuracy_drawn": float((p[1].argmax(1) == label[1]).mean()),
+        "linear_accuracy": linear_accuracy(train, p[0], test, p[1]),
+    }
+    recorded = {
+        "gate": config.gate,
+        "mechanism": about.mechanism,
+        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
+        "strength": _exact(config.strength),
+        "seed": seed,
+        "states": source.fingerprint if source else GAUSSIAN,
+    }
+    figures = {name: f"{value:.4f}" for name, value in accuracy.items() if value is not None}
     made = write(
         config.out,
-        {
-            name: (of_split, label_N)
-            for name, of_split, label_N in zip(SPLITS, states, label, strict=True)
-        },
+        {"train": (train, label[0]), "test": (test, label[1])},
         class_names=[str(number) for number in range(config.classes)],
-        storage_dtype=config.storage_dtype or (_stored(source) if source else "float32"),
+        storage_dtype=config.storage_dtype or (source.plan.storage_dtype if source else "float32"),  # type: ignore[arg-type]
         axes="nld",
         encoder_name=f"states of {source.plan.encoder_label}" if source else "Gaussian states",
-        dataset_name=f"planted {config.gate} strength {config.strength:g} seed {config.seed}",
+        dataset_name=f"planted {config.gate} strength {config.strength:g} seed {seed}",
         pool=source.plan.pooling[0] if source else GAUSSIAN,
-        planted=Planted(parameters=recorded(config, source), figures=figures),
+        planted=Planted(parameters=recorded, figures=figures),
         progress=progress,
     )
     return PlantSummary(
@@ -177,23 +168,8 @@ def plant(config: PlantConfig, *, progress: Progress | None = None) -> PlantSumm
         hidden_size=made.hidden_size,
         storage_dtype=made.storage_dtype,
         rows=dict(made.rows),
-        teacher_accuracy=expected,
-        teacher_accuracy_drawn=drawn,
-        linear_accuracy=linear,
+        **accuracy,  # type: ignore[arg-type]
     )
-
-
-def recorded(config: PlantConfig, source: EmbeddingCache | None) -> dict[str, Any]:
-    """All that decides the labels, as the plan of the cache says it; see FORMAT.md."""
-    about = GATES[config.gate]
-    return {
-        "gate": config.gate,
-        "mechanism": about.mechanism,
-        "parameters": {name: _exact(value) for name, value in about.parameters.items()},
-        "strength": _exact(config.strength),
-        "seed": config.seed,
-        "states": GAUSSIAN if source is None else source.fingerprint,
-    }
 
 
 def _exact(value: float) -> str:
@@ -202,30 +178,12 @@ def _exact(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
-def planted_labels(
-    config: PlantConfig, states: Sequence[States]
-) -> tuple[list[Floats], list[NDArray[np.int64]]]:
-    """Probabilities that the teacher gives every row of every split, (N, C), and labels, (N,).
-
-    Raises:
-        ConfigError: the rows to learn from are all the same behind the gate.
-    """
-    teacher = make_teacher(
-        config.gate, states[0], classes=config.classes, strength=config.strength, seed=config.seed
-    )
-    p = [teacher.probabilities(of_split) for of_split in states]
-    return p, [draw_labels(p_NC, config.seed, split) for split, p_NC in enumerate(p)]
-
-
 def _check_folder(out: Path) -> None:
     """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
     folder = out.expanduser()
-    others = folder.exists() and not folder.is_dir()
-    if folder.is_dir():
-        # a process that is about to write the plan, or was killed then, leaves no more than these
-        found = (path for path in folder.rglob("*") if path != folder / SHARD_FOLDER)
-        others = not all(fnmatch(path.name, ".*.tmp") for path in found)
-    if others and not (folder / PLAN_FILE).exists():
+    # a process that is about to write the plan leaves temporary files
+    files = (one for one in folder.rglob("*") if one.is_file() and one.suffix != ".tmp")
+    if (folder.is_file() or any(files)) and not (folder / PLAN_FILE).exists():
         raise ConfigError(
             f"'{out}' is there already, and is no cache",
             expected="a new folder, or one that this command began",
@@ -233,32 +191,17 @@ def _check_folder(out: Path) -> None:
         )
 
 
-def states_of(config: PlantConfig, source: EmbeddingCache | None) -> list[States]:
-    """Of every split, drawn or taken from a cache."""
-    return _given_states(config, source) if source else _gaussian_states(config)
-
-
-def _sizes(rows: int) -> tuple[int, int]:
-    return rows - rows // 3, rows // 3
-
-
-def _gaussian_states(config: PlantConfig) -> list[States]:
-    sizes = _sizes(config.rows or ROWS)
-    shape = (config.layers or LAYERS, config.width or WIDTH)
-    dtype = config.storage_dtype or "float32"
-    return [
-        GaussianStates((count, *shape), config.seed, first, dtype)
-        for count, first in zip(sizes, (0, sizes[0]), strict=True)
-    ]
-
-
-def _stored(cache: EmbeddingCache) -> Any:
-    return cache.plan.storage_dtype
-
-
-def _given_states(config: PlantConfig, cache: EmbeddingCache) -> list[States]:
-    there = sum(len(cache[name]) for name in cache)
-    rows = config.rows or there
+def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
+    """Of the training and of the test rows, drawn or taken from a cache."""
+    there = sum(len(cache[name]) for name in cache) if cache else 0
+    rows = config.rows or (there if cache else ROWS)
+    test, train = rows // 3, rows - rows // 3
+    if cache is None:
+        shape = (config.layers or LAYERS, config.width or WIDTH)
+        about = config.seed, config.storage_dtype or "float32"
+        return gaussian_states((train, *shape), 0, *about), gaussian_states(
+            (test, *shape), train, *about
+        )
     if rows > there:
         raise ConfigError(
             "the cache has fewer rows than --rows",
@@ -268,118 +211,83 @@ def _given_states(config: PlantConfig, cache: EmbeddingCache) -> list[States]:
         )
     config.check_rows(rows)
     dtype = config.storage_dtype or str(next(iter(cache.values())).embeddings.dtype)
-    chosen = chosen_rows(there, _sizes(rows), config.seed)
-    return [CachedStates(cache, np.asarray(row_N), dtype) for row_N in chosen]
+    order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
+    chosen = np.sort(order_N[:train]), np.sort(order_N[train:rows])
+    return cached_states(cache, chosen[0], dtype), cached_states(cache, chosen[1], dtype)
 
 
+@dataclass(frozen=True, slots=True)
 class States:
     """What can be sliced by rows, (N, L, D); as the cache will store it."""
 
     shape: tuple[int, int, int]
     dtype: np.dtype[np.generic]
+    read: Callable[[int, int], NDArray[Any]]
+    """The rows from one number to another."""
 
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> NDArray[np.generic]:
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
         """Of a range of rows."""
-        raise NotImplementedError
+        start, stop, _ = rows.indices(len(self))
+        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+            return self.read(start, stop).astype(self.dtype)
 
-    def blocks(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """All rows in parts, and which they are."""
         for start in range(0, len(self), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(self)))
             yield rows, self[rows].astype(np.float64)
 
 
-class GaussianStates(States):
+def gaussian_states(shape: tuple[int, int, int], first: int, seed: int, dtype: str) -> States:
     """``x = mean + z``: z independent and standard normal, the mean 3 or -3, one of each feature.
 
     Args:
         shape: (N, L, D).
-        seed: decides the numbers.
         first: number of the first row, so that splits of one seed do not share rows.
+        seed: decides the numbers.
         dtype: float32 or float16.
     """
+    signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
+    mean_D = (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
 
-    def __init__(self, shape: tuple[int, int, int], seed: int, first: int, dtype: str) -> None:
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-        self._seed, self._first = seed, first
-        signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
-        self._mean_D = (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
-
-    def _block(self, block: int) -> NDArray[np.float32]:
-        generator = np.random.default_rng([self._seed, STATES, block])
-        shape = (BLOCK_ROWS, *self.shape[1:])
-        return generator.standard_normal(shape, dtype=np.float32) + self._mean_D
-
-    def __getitem__(self, rows: slice) -> NDArray[np.generic]:
-        start, stop, _ = rows.indices(len(self))
-        start, stop = start + self._first, stop + self._first
-        parts = [np.empty((0, *self.shape[1:]), np.float32)]
+    def read(start: int, stop: int) -> NDArray[Any]:
+        start, stop = start + first, stop + first
+        parts = [np.empty((0, *shape[1:]), np.float32)]
         for block in range(start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)):
             before = block * BLOCK_ROWS
-            parts.append(self._block(block)[max(0, start - before) : stop - before])
-        return np.concatenate(parts).astype(self.dtype)
-
-
-class CachedStates(States):
-    """Chosen rows of a cache, of its first pooling.
-
-    Args:
-        cache: whose states.
-        row_N: which rows, counted over all its splits in order, ascending.
-        dtype: float32 or float16.
-    """
-
-    def __init__(self, cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str) -> None:
-        self.shape = (len(row_N), cache.num_layers, cache.hidden_size)
-        self.dtype = np.dtype(dtype)
-        self._cache, self._row_N = cache, row_N
-        self._ends = np.cumsum([len(cache[name]) for name in cache])
-
-    def __getitem__(self, rows: slice) -> NDArray[np.generic]:
-        wanted_N = self._row_N[rows]
-        split_N = np.searchsorted(self._ends, wanted_N, side="right")
-        parts = [np.empty((0, *self.shape[1:]), self.dtype)]
-        for place, name in enumerate(self._cache):
-            of_split_N = wanted_N[split_N == place]
-            if len(of_split_N):
-                first = int(self._ends[place]) - len(self._cache[name])
-                states_NLD = self._cache[name].embeddings[of_split_N - first]
-                with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-                    parts.append(states_NLD.astype(self.dtype))
+            generator = np.random.default_rng([seed, STATES, block])
+            z_BLD = generator.standard_normal((BLOCK_ROWS, *shape[1:]), dtype=np.float32)
+            parts.append((z_BLD + mean_D)[max(0, start - before) : stop - before])
         return np.concatenate(parts)
 
+    return States(shape, np.dtype(dtype), read)
 
-def chosen_rows(there: int, wanted: Sequence[int], seed: int) -> list[NDArray[np.int64]]:
-    """Rows for every split, by chance and none twice, each in ascending order.
 
-    Args:
-        there: number of rows to choose from.
-        wanted: number of rows of every split.
-        seed: decides which.
-    """
-    order_N = np.random.default_rng([seed, CHOICE]).permutation(there)
-    ends = np.cumsum(wanted)
-    return [np.sort(order_N[end - n : end]) for end, n in zip(ends, wanted, strict=True)]
+def cached_states(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str) -> States:
+    """Chosen rows of a cache, counted over all its splits in order, ascending."""
+    ends = np.cumsum([len(cache[name]) for name in cache])
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        parts = [np.empty((0, cache.num_layers, cache.hidden_size), np.float16)]
+        for name, end in zip(cache, ends.tolist(), strict=True):
+            in_split_N = row_N[start:stop] - (end - len(cache[name]))
+            in_split_N = in_split_N[(in_split_N >= 0) & (in_split_N < len(cache[name]))]
+            if len(in_split_N):
+                parts.append(cache[name].embeddings[in_split_N])
+        return np.concatenate(parts)
+
+    return States((len(row_N), cache.num_layers, cache.hidden_size), np.dtype(dtype), read)
 
 
 def planted_mechanism(gate: str, num_layers: int, hidden_size: int) -> Attention:
-    """The mechanism of a gate with one head and the planted parameters, in float64.
-
-    Args:
-        gate: a key of ``GATES``.
-        num_layers: L.
-        hidden_size: D.
-    """
+    """The mechanism of a key of ``GATES`` with one head and its parameters, in float64."""
     about = GATES[gate]
-    options = (("heads", 1),) if about.parameters else ()
-    module: Attention = build(
-        Spec(about.mechanism, options), "mechanism", num_layers, hidden_size
-    ).double()
+    spec = Spec(about.mechanism, (("heads", 1),) if about.parameters else ())
+    module: Attention = build(spec, "mechanism", num_layers, hidden_size).double()
     with torch.no_grad():
         for name, value in about.parameters.items():
             module.get_parameter(name).fill_(value)
@@ -420,14 +328,7 @@ def _behind(attention: Attention, x_NLD: Floats) -> Floats:
 
 
 def make_teacher(gate: str, train: States, *, classes: int, strength: float, seed: int) -> Teacher:
-    """Draw a teacher.
-
-    Args:
-        gate: a key of ``GATES``.
-        train: the training rows.
-        classes: C.
-        strength: standard deviation of the logits over rows and classes.
-        seed: decides the head.
+    """Draw a teacher whose logits have the standard deviation ``strength`` over the training rows.
 
     Raises:
         ConfigError: the training rows are all the same behind the gate.
@@ -475,13 +376,7 @@ def _moments(attention: Attention, train: States, shared: bool) -> tuple[Floats,
 
 
 def draw_labels(p_NC: Floats, seed: int, split: int) -> NDArray[np.int64]:
-    """One class of every row, as probable as it says.
-
-    Args:
-        p_NC: probabilities.
-        seed: decides the draws.
-        split: number of the split, each of which has draws of its own.
-    """
+    """One class of every row, as probable as it says; every split has draws of its own."""
     u_N1 = np.random.default_rng([seed, LABELS, split]).random((len(p_NC), 1))
     label_N: NDArray[np.int64] = (u_N1 >= np.cumsum(p_NC, 1)).sum(1)
     return np.minimum(label_N, p_NC.shape[1] - 1)
@@ -515,7 +410,7 @@ def linear_accuracy(
         return value, (slope_CF1 + PENALTY * weight_CF1).ravel()
 
     start = np.zeros(classes * (features + 1))
-    options = {"maxiter": ITERATIONS}
+    options = {"maxiter": 500}
     found = minimize(loss, start, method="L-BFGS-B", jac=True, options=options).x
     weight_CF1 = found.reshape(classes, features + 1)
     right = 0.0

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gaam_decoder.stats.crossed import crossed
-from gaam_decoder.stats.hits import Hits, difference, whole
-from gaam_decoder.stats.limits import ALPHA, Limits
-from gaam_decoder.stats.means import MeanLimits
+from gaam_decoder.stats.limits import ALPHA, Limits, MeanLimits
 from gaam_decoder.stats.paired import holm, sign_flip_of_rows
 from gaam_decoder.stats.seeds_alone import (
     LEAST_SEEDS,
@@ -31,6 +30,9 @@ MARGIN = 0.005
 """Half a point: differences of published tables that are called better are rarely smaller."""
 MOST_SEEDS = 1000
 """That are worth proposing."""
+MOST_TESTS = 64
+"""Of one row, in repeated cross-validations."""
+Hits = NDArray[np.bool_] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +55,7 @@ class Claim:
     p_equivalent_holm: float | None = None
     num_tests: int = 1
     """That it was corrected for."""
-    limits: Limits | MeanLimits | None = field(default=None, repr=False)
+    limits: MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
     larger_is_better: bool = True
     """False of losses: what is smaller is better then."""
@@ -115,14 +117,8 @@ class Claim:
         the smallest p of all comparisons. None where it is decided, and where no number up to 1,000
         would.
         """
-        if self.limits is None or self.verdict != "undecided":
-            return None
-        limits, level = self.limits, ALPHA / self.num_tests
-        return _fewest(
-            max(self.num_seeds, LEAST_SEEDS),
-            MOST_SEEDS,
-            lambda seeds: limits.resized(seeds, self.num_rows).decide(self.margin, level),
-        )
+        least = max(self.num_seeds, LEAST_SEEDS)
+        return self._fewest(least, MOST_SEEDS, lambda seeds: (seeds, self.num_rows))
 
     @property
     def rows_to_decide(self) -> int | None:
@@ -131,17 +127,13 @@ class Claim:
         None where it is decided, where not even a thousand times as many would, and where there
         are too few seeds for any claim.
         """
-        if self.limits is None or self.verdict != "undecided" or self.num_seeds < LEAST_SEEDS:
+        if self.num_seeds < LEAST_SEEDS:
             return None
-        limits, level = self.limits, ALPHA / self.num_tests
-        rows = _fewest(
-            self.num_rows + 1,
-            1000 * self.num_rows,
-            lambda rows: limits.resized(self.num_seeds, rows).decide(self.margin, level),
-        )
+        least, most = self.num_rows + 1, 1000 * self.num_rows
+        rows = self._fewest(least, most, lambda rows: (self.num_seeds, rows))
         if rows is None:
             return None
-        return max(self.num_rows + 1, int(round(rows, 1 - math.floor(math.log10(rows)))))
+        return max(least, int(round(rows, 1 - math.floor(math.log10(rows)))))
 
     @property
     def both_to_decide(self) -> tuple[int, int] | None:
@@ -149,15 +141,27 @@ class Claim:
 
         Both so many times as many; None where not even a thousand times as many would.
         """
-        if self.limits is None or self.verdict != "undecided" or self.num_seeds < LEAST_SEEDS:
-            return None
-        limits, level = self.limits, ALPHA / self.num_tests
 
         def larger(tenths: int) -> tuple[int, int]:
             return math.ceil(self.num_seeds * tenths / 10), math.ceil(self.num_rows * tenths / 10)
 
-        found = _fewest(11, 10_000, lambda n: limits.resized(*larger(n)).decide(self.margin, level))
+        found = self._fewest(11, 10_000, larger) if self.num_seeds >= LEAST_SEEDS else None
         return None if found is None else larger(found)
+
+    def _fewest(self, low: int, high: int, size: Callable[[int], tuple[int, int]]) -> int | None:
+        """The smallest number whose (seeds, rows) decide; None if it is decided, or none does.
+
+        What more of decides once, it decides for good, but where a difference lies next to the
+        margin.
+        """
+        limits, level = self.limits, ALPHA / self.num_tests
+        if limits is None or self.verdict != "undecided" or low > high:
+            return None
+
+        def decides(number: int) -> bool:
+            return limits.resized(*size(number)).decide(self.margin, level)
+
+        return low + bisect_left(range(low, high), True, key=decides) if decides(high) else None
 
 
 def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
@@ -179,16 +183,6 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
         claim.corrected(*next(adjusted), len(tested) + len(ones)) if claim.testable else claim
         for claim in claims
     ]
-
-
-def _fewest(low: int, high: int, decides: Callable[[int], bool]) -> int | None:
-    """The smallest number that decides, where every larger one does too; None if ``high`` does not.
-
-    What more of decides once, it decides for good, but where a difference lies next to the margin.
-    """
-    if low > high or not decides(high):
-        return None
-    return low + bisect_left(range(low, high), True, key=decides)
 
 
 def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
@@ -223,7 +217,14 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         "Hypothesis testing in noninferiority and equivalence MRMC ROC studies"; two one-sided
         tests: Schuirmann 1987; the variance at theta: Tango 1998, for paired proportions.
     """
-    difference_SN = difference(np.asarray(hits), np.asarray(baseline_hits))
+    one, other = np.asarray(hits), np.asarray(baseline_hits)
+    if one.shape != other.shape or one.ndim != 2 or not one.size:
+        raise ValueError("hits of both, (seeds, rows), one of each at least")
+    for each in (one, other):
+        if each.dtype.kind not in "biuf" or not (each.min() >= 0 and each.max() <= 1):
+            raise ValueError("hits are true or false, or finite shares from 0 to 1")
+    kind = np.int8 if one.dtype == other.dtype == np.bool_ else np.float64
+    difference_SN: NDArray[Any] = one.astype(kind) - other.astype(kind)
     if not 0 < margin < 1:
         raise ValueError("a margin is a fraction above 0 and below 1")
     difference_S = difference_SN.mean(1, dtype=np.float64)
@@ -241,7 +242,7 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         worse=float(np.maximum(-difference_N, 0).mean()),
         better_sq=float(np.square(np.maximum(difference_N, 0)).mean()),
         worse_sq=float(np.square(np.maximum(-difference_N, 0)).mean()),
-        p_rows=sign_flip_of_rows(whole(difference_SN).sum(0)),
+        p_rows=sign_flip_of_rows(_whole(difference_SN).sum(0)),
     )
     return Claim(
         interval=limits.interval(),
@@ -250,3 +251,14 @@ def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:
         limits=limits,
         **about,
     )
+
+
+def _whole(difference_SN: NDArray[Any]) -> NDArray[Any]:
+    """The same as whole numbers, of shares of a few tests of every row; or as it is."""
+    if difference_SN.dtype == np.int8:
+        return difference_SN
+    for tests in range(1, MOST_TESTS + 1):
+        whole_SN = np.rint(difference_SN * tests)
+        if np.abs(difference_SN * tests - whole_SN).max() < 1e-9:
+            return whole_SN.astype(np.int64)
+    return difference_SN

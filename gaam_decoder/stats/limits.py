@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from scipy.special import gammaincc, ndtr, ndtri
 
@@ -14,10 +15,76 @@ RULE_OF_THREE = 1.107
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Which mean differences theta are too far from the one that was seen."""
+class MeanLimits:
+    """Which mean differences theta of a score are too far from the one that was seen."""
 
     found: Crossed
+    unseen: float = 0.0
+    """Variance of the mean from rows that may be rare and not among those that were seen."""
+    highest: float = 1.0
+    """Largest difference that can be."""
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of no difference."""
+        return min(1.0, max(2 * self._tail(0.0, abs(self.found.mean)), self.p_others))
+
+    @property
+    def p_others(self) -> float:
+        """The largest p of other tests that have to agree; 0 where there are none."""
+        return 0.0
+
+    def p_equivalent(self, margin: float) -> float:
+        """Larger of the one-sided p of the margin and of its negative."""
+        return max(
+            self._tail(margin, margin - self.found.mean),
+            self._tail(-margin, margin + self.found.mean),
+        )
+
+    def interval(self) -> tuple[float, float]:
+        """All differences that a two-sided test does not reject."""
+        half = self._distance(0.0, ALPHA / 2)
+        low, high = self.found.mean - half, self.found.mean + half
+        return max(low, -self.highest), min(high, self.highest)
+
+    def decide(self, margin: float, level: float = ALPHA) -> bool:
+        """Whether experiments that are expected to show this give a verdict as often as not.
+
+        Args:
+            margin: of equivalence.
+            level: of each test.
+        """
+        size = abs(self.found.mean)
+        if self.p_others < level and size > self._distance(0.0, level / 2):
+            return True
+        inside = margin - max(self._distance(side * margin, level) for side in (1, -1))
+        if (spread := self.found.variance**0.5) == 0:
+            return inside > size
+        # a mean that is beyond either end decides nothing
+        return bool(ndtr((inside - size) / spread) - ndtr((-inside - size) / spread) > 0.5)
+
+    def resized(self, num_seeds: int, num_rows: int) -> Self:
+        """What so many seeds and rows of the same kinds would be expected to show."""
+        fewer = self.found.num_rows / num_rows
+        found = self.found.resized(num_seeds, num_rows)
+        return replace(self, found=found, unseen=self.unseen * fewer**2)
+
+    def _tail(self, theta: float, distance: float) -> float:
+        """One-sided p of a mean so far from theta."""
+        return self.found.tail(distance, self._more(theta))
+
+    def _distance(self, theta: float, tail: float) -> float:
+        return self.found.distance(tail, self._more(theta))
+
+    def _more(self, theta: float) -> float:  # noqa: ARG002
+        """Variance that the rows would have beside what was seen, if theta were true."""
+        return self.unseen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits(MeanLimits):
+    """The same where every row is right or wrong."""
+
     better: float
     """Mean over the rows of what speaks for the one, that of all seeds of a row together."""
     worse: float
@@ -29,50 +96,21 @@ class Limits:
     """Of the exact test over rows; 0 where it has no say."""
 
     @property
-    def p(self) -> float:
-        """Two-sided p of no difference."""
-        crossed = 2 * self._tail(0.0, abs(self.found.mean))
-        return min(1.0, max(crossed, self.p_rows, self.p_unseen))
+    def p_others(self) -> float:
+        """Of the exact test over rows, and of seeing so little of the smaller side.
 
-    @property
-    def p_unseen(self) -> float:
-        """Two-sided p of seeing so little of the smaller side, were it as large as the larger.
-
-        A few rows that count much may outweigh many that count little, and not be among those that
-        were seen: what is rare is Poisson. How much a row of that side counts is estimated from
-        those that were, and one that counts fully.
+        Were it as large as the larger: a few rows that count much may outweigh many that count
+        little, and not be among those that were seen. What is rare is Poisson; how much a row of
+        that side counts is estimated from those that were seen, and one that counts fully.
         """
         num_rows = self.found.num_rows
         sides = sorted([(self.better, self.better_sq), (self.worse, self.worse_sq)])
         (little, square), (much, _) = sides
         one = (square * num_rows + 1) / (little * num_rows + 1)
-        return min(1.0, 2 * float(gammaincc(little * num_rows / one + 1, much * num_rows / one)))
+        unseen = 2 * float(gammaincc(little * num_rows / one + 1, much * num_rows / one))
+        return max(self.p_rows, min(1.0, unseen))
 
-    def p_equivalent(self, margin: float) -> float:
-        """Larger of the one-sided p of the margin and of its negative."""
-        return max(
-            self._tail(margin, margin - self.found.mean),
-            self._tail(-margin, margin + self.found.mean),
-        )
-
-    def decide(self, margin: float, level: float = ALPHA) -> bool:
-        """Whether experiments that are expected to show this give a verdict as often as not.
-
-        Args:
-            margin: of equivalence.
-            level: of each test.
-        """
-        size = abs(self.found.mean)
-        rows = max(self.p_rows, self.p_unseen)
-        if rows < level and size > self._distance(0.0, level / 2):
-            return True
-        inside = margin - max(self._distance(side * margin, level) for side in (1, -1))
-        if (spread := self.found.variance**0.5) == 0:
-            return inside > size
-        # a mean that is beyond either end decides nothing
-        return bool(ndtr((inside - size) / spread) - ndtr((-inside - size) / spread) > 0.5)
-
-    def resized(self, num_seeds: int, num_rows: int) -> Limits:
+    def resized(self, num_seeds: int, num_rows: int) -> Self:
         """What so many seeds and rows of the same kinds would be expected to show."""
         more = (num_rows / self.found.num_rows) ** 0.5
         return replace(
@@ -80,13 +118,6 @@ class Limits:
             found=self.found.resized(num_seeds, num_rows),
             p_rows=2 * float(ndtr(ndtri(self.p_rows / 2) * more)),
         )
-
-    def _tail(self, theta: float, distance: float) -> float:
-        """One-sided p of a mean so far from theta."""
-        return self.found.tail(distance, self._more(theta))
-
-    def _distance(self, theta: float, tail: float) -> float:
-        return self.found.distance(tail, self._more(theta))
 
     def interval(self) -> tuple[float, float]:
         """All theta that a two-sided test does not reject, on both sides of the mean."""
@@ -105,10 +136,7 @@ class Limits:
         return (near + far) / 2
 
     def _more(self, theta: float) -> float:
-        """Variance that the rows would have beside what was seen, if theta were true.
-
-        The likeliest shares of rows in favour of each that differ by theta, for one seed.
-        """
+        """Of the likeliest shares of rows in favour of each that differ by theta, for one seed."""
         size = abs(theta)
         for_it, against = self.better, self.worse
         if theta < 0:

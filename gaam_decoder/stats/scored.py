@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from gaam_decoder.stats.claims import Claim, claim
 from gaam_decoder.stats.crossed import crossed, two_level_interval
-from gaam_decoder.stats.limits import ALPHA
-from gaam_decoder.stats.means import MeanLimits
+from gaam_decoder.stats.limits import ALPHA, MeanLimits
 from gaam_decoder.stats.scores._base import Found, Score
 from gaam_decoder.stats.seeds_alone import NO_CLAIM, on_these_rows
 

@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-STEPS = 200
-"""Newton's steps take about ten; halving what is left, as where they fail, 60 for all its bits."""
-NEAR = 1e-12
-"""Relative distance between two steps, or the ends of what is left, at which they end."""
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 
 def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> float | None:
     """The temperature with which ``softmax(logits / T)`` has the smallest log loss.
 
     The log loss is convex in ``1 / T``; its derivative, the mean of ``E_p[z] - z_y``, is brought to
-    zero by Newton's method in float64, within limits that have it between them.
+    zero by Brent's method in float64.
 
     Args:
         logits_NC: of rows that were not learned from.
@@ -47,34 +44,15 @@ def fit_temperature(logits_NC: NDArray[Any], label_N: NDArray[np.int64]) -> floa
         return np.inf
     if steep <= 0:  # its limit towards infinity
         return None
-    low, high, inverse = 0.0, np.inf, 1.0
-    for _ in range(STEPS):
-        slope, curvature = _derivatives(from_right_NC, inverse)
-        if slope == 0:
-            break
-        low, high = (inverse, high) if slope < 0 else (low, inverse)
-        step = inverse - slope / curvature if curvature > 0 else np.nan
-        if not max(low, inverse / 10) < step < min(high, inverse * 10):
-            step = _between(low, high)
-        done = abs(step - inverse) <= NEAR * inverse or high <= low * (1 + NEAR)
-        inverse = step
-        if done:
-            break
-    return float(1 / inverse)
 
+    def slope(log_inverse: float) -> float:
+        """Derivative of the log loss by ``1 / T``."""
+        power_NC = softmax(from_right_NC * np.exp(log_inverse), 1)
+        return float((power_NC * from_right_NC).sum(1).mean())
 
-def _between(low: float, high: float) -> float:
-    """A number between two limits, one of which may not be known yet."""
-    if low == 0:
-        return high / 8
-    return low * 8 if high == np.inf else float(np.sqrt(low) * np.sqrt(high))
-
-
-def _derivatives(from_right_NC: NDArray[np.float64], inverse: float) -> tuple[float, float]:
-    """First and second derivative of the log loss by ``1 / T``."""
-    power_NC = from_right_NC * inverse
-    power_NC = np.exp(power_NC - power_NC.max(1, keepdims=True))
-    power_NC /= power_NC.sum(1, keepdims=True)
-    mean_N = (power_NC * from_right_NC).sum(1)
-    spread_N = (power_NC * np.square(from_right_NC - mean_N[:, None])).sum(1)
-    return float(mean_N.mean()), float(spread_N.mean())
+    # at this scale all but the largest numbers count, or none: the slope is negative, or positive
+    middle = -np.log(np.abs(from_right_NC).max())
+    reach = 1.0
+    while slope(middle - reach) > 0 or slope(middle + reach) < 0:
+        reach *= 2
+    return float(np.exp(-brentq(slope, middle - reach, middle + reach, xtol=1e-15, rtol=1e-15)))

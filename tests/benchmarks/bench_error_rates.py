@@ -7,10 +7,9 @@ and 2,000 test rows together, and in brackets the worst of these. Beside the cla
 sign-flip test over seeds alone, from 6 seeds on. ``labels swapped``: one pair of mechanisms that do
 differ, of which on every row chance decides which is called which. ``scores``: every score. Silent:
 no claim was made, where there is no difference and where there is one; all others are of the claims
-that were made. ``pairs``: several mechanisms, none of which differs: the smallest Holm p of all
-pairs, and Friedman's test over seeds. ``layers``: how often the interval holds the true rank
-correlation of importance and accuracy / p is below 0.05 / something is claimed / wrongly; and p
-below 0.05 of curves over depth that know nothing of each other.
+that were made. ``layers``: how often the interval holds the true rank correlation of importance and
+accuracy / p is below 0.05 / something is claimed / wrongly; and p below 0.05 of curves over depth
+that know nothing of each other.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.decoder.stats import experiments, layer_experiments, many, scored_experiments
+from tests.decoder.stats import experiments, layer_experiments, scored_experiments
 from tests.decoder.stats.experiments import Rates
 
 SWAPPED = ((6, 300), (6, 2000), (20, 2000))
@@ -80,14 +79,6 @@ def scores(repetitions: int) -> Iterator[Line]:
                        percent(other.found, other.claimed), percent(*held))  # fmt: skip
 
 
-def pairs(repetitions: int) -> Iterator[Line]:
-    """Of several mechanisms."""
-    yield ("scenario", *(" x ".join(map(str, cell)) for cell in many.CELLS))
-    for name in experiments.SCENARIOS:
-        found = [many.false_alarms(name, *cell, repetitions) for cell in many.CELLS]
-        yield name, *(" / ".join(percent(n, repetitions) for n in both) for both in found)
-
-
 def layers(repetitions: int) -> Iterator[Line]:
     """Of importance and accuracy of layers."""
     yield ("scenario", *(" x ".join(map(str, cell)) for cell in layer_experiments.CELLS))
@@ -103,7 +94,7 @@ def layers(repetitions: int) -> Iterator[Line]:
         yield f"random walks over {depth} layers", alarms, *(["-"] * (len(line) - 2))
 
 
-TABLES = {"claims": claims, "scores": scores, "pairs": pairs, "layers": layers}
+TABLES = {"claims": claims, "scores": scores, "layers": layers}
 
 
 def main() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +29,10 @@ class Auroc(Score):
 
     def of(self, answers: Answers) -> Found | None:
         """Placements of every row among the rows of the other side."""
-        by_row, unseen = [], 0.0
-        for rows, share in _parts(answers):
+        by_row, unseen, start = [], 0.0, 0
+        for size in answers.sizes or (answers.num_rows,):
+            rows, share = slice(start, start + size), size / answers.num_rows
+            start += size
             part = _of_part(answers.log_odds_NC[rows], answers.labels[rows])
             if part is None:
                 return None
@@ -40,34 +40,6 @@ class Auroc(Score):
             unseen += part[1] * (share * answers.repeats) ** 2
         by_row_N = np.concatenate(by_row)
         return Found(value=float(by_row_N.mean()), by_row=by_row_N, unseen=unseen)
-
-    def value(self, answers: Answers) -> float | None:
-        """Without the placements of the rest."""
-        total = 0.0
-        for rows, share in _parts(answers):
-            label_N, odds_NC = answers.labels[rows], answers.log_odds_NC[rows]
-            there = _with_both(label_N, odds_NC.shape[1])
-            if not len(there):
-                return None
-            areas = [
-                _below(odds_NC[label_N != c, c], odds_NC[label_N == c, c]).mean() for c in there
-            ]
-            total += share * float(np.mean(areas))
-        return total
-
-
-def _parts(answers: Answers) -> Iterator[tuple[slice, float]]:
-    """Rows that one decoder scored, and their share."""
-    start = 0
-    for size in answers.sizes or (answers.num_rows,):
-        yield slice(start, start + size), size / answers.num_rows
-        start += size
-
-
-def _with_both(label_N: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """Classes of which there are rows, and rows of others."""
-    count_C = np.bincount(label_N, minlength=num_classes)
-    return np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
 
 
 def _below(of: Floats, than: Floats) -> Floats:
@@ -80,7 +52,8 @@ def _below(of: Floats, than: Floats) -> Floats:
 
 def _of_part(odds_NC: Floats, label_N: NDArray[np.int64]) -> tuple[Floats, float] | None:
     """What every row adds, and what one can change; None where all rows are of one class."""
-    there = _with_both(label_N, odds_NC.shape[1])
+    count_C = np.bincount(label_N, minlength=odds_NC.shape[1])
+    there = np.flatnonzero((count_C > 0) & (count_C < len(label_N)))
     if not len(there):
         return None
     change_N, value, unseen = np.zeros(len(label_N)), 0.0, 0.0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from gaam_cache.errors import CacheError, ConfigError, NotFoundError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder import RunResult, TrainConfig, load_runs
 from gaam_decoder.analysis.ablate import choose_layers
-from gaam_decoder.analysis.ablation import Ablation, Group
 from gaam_decoder.analysis.importance import Importance
 from gaam_decoder.runs.result import RUN_FILE
 from tests.conftest import Outcome
@@ -65,12 +63,6 @@ def test_chosen_layers_are_the_highest_the_lowest_and_others(factor: list, data)
         assert not set(chosen["random"]) & {*chosen["low"], *chosen["high"]}
 
 
-def test_the_seed_decides_the_random_layers() -> None:
-    about = importance([i / 40 for i in range(40)])
-    first, again, other = (choose_layers(about, 3, seed)["random"] for seed in (0, 0, 1))
-    assert first == again != other
-
-
 def test_layers_that_cannot_be_told_apart_are_refused() -> None:
     for factor, count, message in (
         ([0.5] * 6, 3, "no layer is more important"),
@@ -85,55 +77,26 @@ def test_layers_that_cannot_be_told_apart_are_refused() -> None:
 def test_groups_are_trained_on_their_layers_with_the_recipe_and_seeds_of_the_run(
     config: TrainConfig, tmp_path: Path
 ) -> None:
-    run = one(replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1))
+    like = replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1, seeds=(0, 1, 7))
+    run = one(like)
     result = gaam_decoder.ablate(run.path)
     groups = {group.name: group for group in result.groups}
     assert list(groups) == ["all", "high", "low", "random"]
     assert groups["all"].accuracy == dict(zip(run.seeds, run.accuracy, strict=True))
     ranked = np.argsort(result.importance.factor)
     assert set(groups["high"].layers) == set((ranked[-3:] + 1).tolist())
-    elsewhere = replace(config, loss="focal:gamma=1.0", head="mlp", weight_decay=0.1)
     for name in ("high", "low", "random"):
-        alone = one(replace(elsewhere, runs=tmp_path / name, layers=groups[name].layers))
+        alone = one(replace(like, runs=tmp_path / name, layers=groups[name].layers))
         assert groups[name].accuracy == dict(zip(alone.seeds, alone.accuracy, strict=True))
         there = load_runs(groups[name].runs[0])[0]
         assert (there.key, there.path.parent) == (alone.key, run.path.parent)
-
-
-def test_differences_equal_scipy(config: TrainConfig) -> None:
-    result = gaam_decoder.ablate(one(replace(config, seeds=(0, 1, 2, 3, 7))).path)
-    groups = {group.name: group.accuracy for group in result.groups}
     for pair in result.differences():
-        first, second = (list(groups[pair[key]].values()) for key in ("first", "second"))
-        assert pair["seeds"] == [0, 1, 2, 3, 7]
+        first, second = (list(groups[pair[key]].accuracy.values()) for key in ("first", "second"))
+        assert pair["seeds"] == [0, 1, 7]
         assert pair["mean"] == pytest.approx(np.mean(first) - np.mean(second))
         if np.ptp(np.subtract(first, second)) > 0:
             interval = scipy_stats.ttest_rel(first, second).confidence_interval(0.95)
-            assert pair["ci95"] == pytest.approx(list(interval))
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=7))
-def test_words_stay_within_what_can_be_and_know_no_minus_zero(accuracy: list[float]) -> None:
-    turned = [*accuracy[1:], accuracy[0]]  # the same mean, but for rounding
-    importance = Importance(
-        layers=(1, 2), seeds=(0,), contribution=(50, 50), contribution_sd=None, factor=(0, 1),
-        factor_sd=None,
-    )  # fmt: skip
-    groups = tuple(
-        Group(name=name, layers=(1,), accuracy=dict(enumerate(values)), failed={}, runs=())
-        for name, values in (
-            ("all", accuracy), ("high", accuracy), ("low", turned), ("random", accuracy),
-        )
-    )  # fmt: skip
-    result = Ablation(
-        run="r", ranked_by="gaam", attention="gaam", seed=0, importance=importance, groups=groups
-    )
-    words = result.in_words()
-    assert not re.search(r"-0\.00(?!\d)", words), words
-    numbers = [float(x) for x in re.findall(r"[+-]?\d+\.\d\d(?= to|\))", words)]
-    assert all(-100 <= number <= 100 for number in numbers)
-    for group in result.to_dict()["groups"]:
-        assert 0 <= group["accuracy"]["ci95"][0] <= group["accuracy"]["ci95"][1] <= 1
+            assert pair["ci95"] == pytest.approx(np.clip(interval, -1, 1).tolist())
 
 
 def test_what_is_there_is_not_trained_again_and_an_interruption_goes_on(
@@ -153,19 +116,6 @@ def test_what_is_there_is_not_trained_again_and_an_interruption_goes_on(
     before = {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")}
     assert gaam_decoder.ablate(run.path).to_dict() == result.to_dict()
     assert {f: f.stat().st_mtime_ns for f in config.runs.rglob("*.json")} == before
-
-
-def test_layers_of_a_run_on_some_layers_keep_the_numbers_of_the_encoder(
-    config: TrainConfig,
-) -> None:
-    run = one(replace(config, layers=(1, 2, 4, 5)))
-    groups = {group.name: group for group in gaam_decoder.ablate(run.path, num_layers=2).groups}
-    assert groups["all"].layers == (1, 2, 4, 5)
-    assert sorted((*groups["high"].layers, *groups["low"].layers)) == [1, 2, 4, 5]
-    assert set(groups["random"].layers) < {1, 2, 4, 5}
-    recipe = load_runs(groups["high"].runs[0])[0].recipe
-    assert recipe["layers"] is not None
-    assert gaam_decoder.number_lists.parse_layers(recipe["layers"]) == groups["high"].layers
 
 
 def test_options_that_do_not_fit_are_told_and_replaced_by_attn(config: TrainConfig) -> None:
@@ -202,10 +152,6 @@ def test_what_cannot_be_ablated_is_refused(
     gaam_cache.extract(tiny_config)
     with pytest.raises(CacheError, match="not the cache"):
         gaam_decoder.ablate(run.path, cache=tiny_config.out)
-    content["recipe"]["magic"] = 1
-    file.write_text(sealed_text(content))
-    with pytest.raises(CacheError, match="another version"):
-        gaam_decoder.ablate(run.path, cache=config.cache)
 
 
 def test_layers_on_which_every_seed_fails_are_a_failure(

@@ -9,9 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from safetensors.torch import load_file
 
 import gaam_decoder
@@ -22,10 +19,7 @@ from gaam_decoder.decoder import build_attention
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.table.build import build_tables
 from gaam_decoder.specs import parse_attention
-from gaam_decoder.training.sweep import what_to_try
 from tests.conftest import Outcome
-
-POSITIVE = st.floats(2**-10, 4, width=32)
 
 
 @pytest.fixture
@@ -52,7 +46,7 @@ def mean_map(run: RunResult, cache: Path, place: int) -> np.ndarray:
         return np.mean([attention.attention_map(row[None])[0].numpy() for row in x], axis=0)
 
 
-@pytest.mark.parametrize("name", ["gaam", "laplace:heads=2", "scalar-mix", "mha"])
+@pytest.mark.parametrize("name", ["laplace:heads=2", "mha"])
 def test_importance_of_a_run_equals_brute_force(
     name: str, config: TrainConfig, tiny_cache: Path
 ) -> None:
@@ -77,35 +71,19 @@ def test_importance_of_a_run_equals_brute_force(
     assert found.layers == (1, 2, 3, 4, 5, 6)
 
 
-@pytest.mark.parametrize("name", plugins.names("gaam_decoder.attention"))
-def test_every_mechanism_has_importance_or_no_map(name: str) -> None:
+def test_every_mechanism_has_importance_or_no_map() -> None:
     x = torch.randn(40, 6, 16, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        weights = build_attention(parse_attention(name), 6, 16).attention_map(x)
-    if weights is None:
-        return
-    mean_map = weights.mean(0, keepdim=True).numpy()
-    assert layer_contribution(mean_map).shape == (1, 6)
-    assert layer_contribution(mean_map).min() >= 0
-    assert layer_contribution(mean_map).sum() == pytest.approx(100)
-    factor = importance_factor(mean_map)
-    assert factor.shape[:2] == (1, 6)
-    assert (factor.min(), factor.max()) in ((0, 1), (0, 0))
-
-
-@given(arrays(np.float32, (2, 4, 3), elements=POSITIVE), st.floats(0.5, 8), st.integers(0, 3))
-def test_factor_ignores_scale_and_keeps_order(
-    weights: np.ndarray, scale: float, layer: int
-) -> None:
-    factor = importance_factor(weights)
-    assert factor.min() >= 0
-    assert factor.max() <= 1
-    np.testing.assert_allclose(importance_factor(weights.astype(float) * scale), factor, atol=1e-6)
-    share = layer_contribution(weights)
-    np.testing.assert_allclose(share.sum(1), 100)
-    np.testing.assert_allclose(
-        share[:, layer], 100 * weights[:, layer].sum(1) / weights.sum((1, 2)), rtol=1e-5
-    )
+    for name in plugins.names("gaam_decoder.attention"):
+        with torch.inference_mode():
+            weights = build_attention(parse_attention(name), 6, 16).attention_map(x)
+        if weights is None:
+            continue
+        mean_map = weights.mean(0, keepdim=True).numpy()
+        share_SL, factor = layer_contribution(mean_map), importance_factor(mean_map)
+        assert share_SL.shape == factor.shape[:2] == (1, 6)
+        assert share_SL.min() >= 0
+        assert share_SL.sum() == pytest.approx(100)
+        assert (factor.min(), factor.max()) in ((0, 1), (0, 0)), name
 
 
 def test_what_reads_layers_is_averaged_over_heads_and_queries() -> None:
@@ -115,13 +93,13 @@ def test_what_reads_layers_is_averaged_over_heads_and_queries() -> None:
     np.testing.assert_allclose(importance_factor(weights)[0, :, 0], [0, 1, 0])
 
 
-@pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
-def test_a_constant_map_has_no_importance_and_equal_shares(value: float) -> None:
-    weights = np.full((2, 4, 3), value, np.float32)
-    np.testing.assert_array_equal(importance_factor(weights), 0)
-    np.testing.assert_allclose(layer_contribution(weights), 25)
-    weights[1, 2, 1] += np.spacing(np.float32(value))  # rounding of a mean, not a finding
-    np.testing.assert_array_equal(importance_factor(weights[1:] if value else weights[:1]), 0)
+def test_a_constant_map_has_no_importance_and_equal_shares() -> None:
+    for value in (0.0, 0.25, 1.0):
+        weights = np.full((2, 4, 3), value, np.float32)
+        np.testing.assert_array_equal(importance_factor(weights), 0)
+        np.testing.assert_allclose(layer_contribution(weights), 25)
+        weights[1, 2, 1] += np.spacing(np.float32(value))  # rounding of a mean, not a finding
+        np.testing.assert_array_equal(importance_factor(weights[1:] if value else weights[:1]), 0)
 
 
 def test_one_seed_has_no_spread_and_failed_seeds_are_left_out(config: TrainConfig) -> None:
@@ -132,13 +110,6 @@ def test_one_seed_has_no_spread_and_failed_seeds_are_left_out(config: TrainConfi
     failed = replace(run, failed={0: "nan", 2: "nan"})
     assert importance_of([failed]) == alone
     assert importance_of([replace(run, failed=dict.fromkeys((0, 1, 2), "nan"))]) is None
-
-
-def test_layers_keep_the_numbers_of_the_encoder(config: TrainConfig) -> None:
-    found = importance_of([one(replace(config, layers=(2, 5)))])
-    assert found is not None
-    assert found.layers == (2, 5)
-    assert sum(found.contribution) == pytest.approx(100)
 
 
 def test_inspect_and_the_report_show_importance(
@@ -155,22 +126,3 @@ def test_inspect_and_the_report_show_importance(
     words = gaam("inspect", config.runs).out
     assert f"layer 6    {about['layers'][5]['contribution']:5.1f}%" in words
     assert "has no attention map" in words
-
-
-def test_inspect_says_what_an_accuracy_is_of_and_why_there_is_no_importance(
-    config: TrainConfig, gaam: Callable[..., Outcome]
-) -> None:
-    learned = {"test_split": "train", "allow_train_as_test": True}
-    for options, said in (
-        ({}, "% on 'test', epoch"),
-        ({"select": "test"}, "% on 'test', which chose the epoch, epoch"),
-        ({"folds": 2, "fold": 1}, "% on fold 1/2 of 'train', epoch"),
-        (learned, "% on 'train', the rows that it learned from, epoch"),
-    ):
-        (run,) = gaam_decoder.train(replace(config, attn=("gaam",), **options))
-        words = gaam("inspect", run.path).out
-        assert said in words, words
-    (failed,) = gaam_decoder.train(replace(config, attn=("gaam",), lr=(1e30,), epochs=2))
-    assert failed.failed
-    assert "importance   none: no seed finished" in gaam("inspect", failed.path).out
-    assert what_to_try(failed) == "try --lr 0.001 or --set clip-grad-norm=1"

@@ -1,66 +1,82 @@
-"""A planted cache is one like any other, the same to the bit at every planting."""
+"""A planted cache is one like any other, and its labels are draws of a teacher that is known."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
 
 import gaam_cache
 import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError
-from gaam_cache.store.files import temporary_path
-from gaam_cache.store.plan import SHARD_FOLDER
 from gaam_decoder import PlantConfig, plant
-from gaam_decoder.analysis.planting import GaussianStates, chosen_rows, make_teacher
+from gaam_decoder.analysis.planting import (
+    States,
+    draw_labels,
+    gaussian_states,
+    linear_accuracy,
+    make_teacher,
+    planted_mechanism,
+)
+from gaam_decoder.decoder import Decoder
+from gaam_decoder.heads.linear import LinearHead
 from gaam_decoder.plant_config import GATES
 from tests.conftest import Outcome, shard_bytes
 
 SMALL: dict[str, Any] = {"rows": 60, "layers": 4, "width": 3, "classes": 2}
 OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"seed": 1},
-    {"strength": 1.5},
-    {"classes": 3},
-    {"layers": 6},
-    {"width": 5},
-    {"rows": 90},
+    {}, {"seed": 1}, {"strength": 1.5}, {"classes": 3}, {"layers": 6}, {"width": 5}, {"rows": 90},
     {"storage_dtype": "float16"},
-]
+    *({"gate": gate} for gate in GATES if gate != "laplace"),
+]  # fmt: skip
+L, D, C = 6, 4, 3
+FORMULAS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "laplace": lambda r: np.exp(-np.abs(r) / 0.5),
+    "gaussian": lambda r: np.exp(-(r**2) / (2 * 0.5)),
+    "student-t": lambda r: (1 + r**2 / (1.0 * 0.25)) ** (-(1.0 + 1) / 2),
+    "two-peaks": lambda r: (r**2 / 0.5 / 2) * np.exp(-(r**2 / 0.5 - 2) / 2),
+    "none": lambda r: np.ones_like(r),
+}
+"""As ATTENTION.md writes the densities, with the planted numbers."""
 
 
 def content(cache: Path) -> dict[str, bytes]:
     return {"cache.json": (cache / "cache.json").read_bytes(), **shard_bytes(cache)}
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_the_same_options_give_the_same_bytes_and_others_other_ones(
-    gate: str, tmp_path: Path
-) -> None:
-    seen = []
+def states(rows: int, first: int = 0) -> States:
+    return gaussian_states((rows, L, D), first, 1, "float32")
+
+
+def test_the_same_options_give_the_same_bytes_and_others_other_ones(tmp_path: Path) -> None:
+    seen = set()
     for number, options in enumerate(OPTIONS):
         a, b = tmp_path / f"a{number}", tmp_path / f"b{number}"
-        given: dict[str, Any] = {"gate": gate, **SMALL, **options}
+        given: dict[str, Any] = {**SMALL, **options}
         first, second = (plant(PlantConfig(out=out, **given)) for out in (a, b))
         assert content(a) == content(b)
         assert first.fingerprint == second.fingerprint
-        seen.append(first.fingerprint)
         assert gaam_cache.verify(a).good
         assert plant(PlantConfig(out=a, **given)).fingerprint == first.fingerprint
-    assert len(set(seen)) == len(OPTIONS)
+        seen.add(first.fingerprint)
+    assert len(seen) == len(OPTIONS)
+    with pytest.raises(ConfigError, match="holds another cache"):
+        plant(PlantConfig(out=tmp_path / "a0", **SMALL, seed=2))
 
 
 def test_labels_are_of_the_states_as_they_are_stored(tmp_path: Path) -> None:
     for dtype in ("float32", "float16"):
         made = plant(PlantConfig(out=tmp_path / dtype, **SMALL, storage_dtype=dtype))
         cache = gaam_cache.open_cache(tmp_path / dtype)
-        assert cache.plan.storage_dtype == dtype == made.storage_dtype
         stored = cache["test"].embeddings
-        assert stored.dtype == dtype
-        train = GaussianStates((40, 4, 3), 0, 0, dtype)
+        assert stored.dtype == cache.plan.storage_dtype == dtype == made.storage_dtype
+        train = gaussian_states((40, 4, 3), 0, 0, dtype)
         assert (train[:] == cache["train"].embeddings[:]).all()
         teacher = make_teacher("laplace", train, classes=2, strength=4.0, seed=0)
         chosen = teacher.logits(stored[:].astype(np.float64)).argmax(1)
@@ -71,40 +87,36 @@ def test_states_of_a_cache_are_taken_as_they_are_and_none_twice(
     tiny_cache: Path, tmp_path: Path
 ) -> None:
     source = gaam_cache.open_cache(tiny_cache)
-    there = {row.tobytes() for split in source.values() for row in split.embeddings[:]}
-    total = sum(len(split) for split in source.values())
-    for rows in (None, total - 3):
-        out = tmp_path / str(rows)
-        made = plant(PlantConfig(out=out, from_cache=tiny_cache, classes=2, rows=rows))
-        cache = gaam_cache.open_cache(out)
-        taken = [row.tobytes() for split in cache.values() for row in split.embeddings[:]]
-        assert len(taken) == (rows or total) == sum(made.rows.values())
-        assert set(taken) <= there
-        if rows is None:
-            whole = [row.tobytes() for split in source.values() for row in split.embeddings[:]]
-            assert sorted(taken) == sorted(whole)
+    whole = sorted(row.tobytes() for split in source.values() for row in split.embeddings[:])
+    for rows in (None, len(whole) - 3):
+        made = plant(PlantConfig(out=tmp_path / f"{rows}", from_cache=tiny_cache, classes=2,
+                                 rows=rows))  # fmt: skip
+        cache = gaam_cache.open_cache(made.path)
+        taken = sorted(row.tobytes() for split in cache.values() for row in split.embeddings[:])
+        assert len(taken) == (rows or len(whole)) == sum(made.rows.values())
+        assert taken == whole if rows is None else set(taken) <= set(whole)
         planted = cache.plan.fingerprint_fields["encoder"]["imported"]["planted"]
         assert planted["states"] == source.fingerprint
 
 
-def test_refusals(tiny_cache: Path, tmp_path: Path) -> None:
+def test_mistakes_are_refused_and_leave_nothing(tiny_cache: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("x")
+    states, label = np.full((1400, 4, 3), 0.7, np.float32), np.arange(1400) % 2
+    gaam_cache.write(tmp_path / "flat", {"train": (states, label)})
     for given, said in {
         (("classes", 1),): "classes is out of range",
-        (("rows", 0),): "--rows is out of range",
         (("rows", 30), ("classes", 11)): "more classes than rows",
-        (("strength", 0.0),): "--strength is out of range",
         (("strength", float("nan")),): "--strength is out of range",
-        (("layers", 1),): "layers is out of range",
-        (("width", 0),): "width is out of range",
+        (("layers", 2),): "layers is out of range",
         (("seed", -1),): "--seed is out of range",
         (("rows", 2**31 - 1), ("width", 1000)): "more than is planted",
         (("from_cache", tiny_cache), ("layers", 4)): "layers is of Gaussian states",
         (("from_cache", tiny_cache), ("rows", 10**6)): "fewer rows than --rows",
         (("from_cache", tiny_cache), ("classes", 10**4)): "more classes than rows",
-        (("out", tmp_path / "there"),): "(is no cache|nothing can be written)",
+        (("from_cache", tmp_path / "flat"), ("classes", 2)): "no teacher can tell the rows apart",
+        (("out", tmp_path / "there"),): "is no cache",
         (("out", tmp_path / "file"),): "(is no cache|nothing can be written)",
     }.items():
         with pytest.raises(ConfigError, match=said):
@@ -112,101 +124,124 @@ def test_refusals(tiny_cache: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no cache"):
         plant(PlantConfig(out=tmp_path / "new", from_cache=tmp_path / "nowhere"))
     assert not (tmp_path / "new").exists()
-    plant(PlantConfig(out=tmp_path / "new", **SMALL))
-    before = content(tmp_path / "new")
-    with pytest.raises(ConfigError, match="holds another cache"):
-        plant(PlantConfig(out=tmp_path / "new", **SMALL, seed=2))
-    assert content(tmp_path / "new") == before
 
 
 def test_a_planted_cache_goes_through_every_command(gaam: Any, tmp_path: Path) -> None:
     def run(*words: object) -> Outcome:
-        outcome: Outcome = gaam(*words)
+        outcome: Outcome = gaam(*words, "--quiet")
         assert outcome.code == 0, outcome
         return outcome
 
     out, runs = tmp_path / "c", tmp_path / "runs"
-    small = [
-        "--set",
-        "layers=4",
-        "--set",
-        "width=3",
-        "--rows",
-        60,
-        "--set",
-        "classes=2",
-        "--gate",
-        "two-peaks",
-    ]
-    shown = run("plant", out, *small, "--quiet").out
-    assert "gate         two-peaks" in shown
-    about = json.loads(run("plant", out, *small, "--quiet", "--json").out)
-    assert about["mechanism"] == "chi2"
+    keys = [word for key in ("layers=4", "width=3", "classes=2") for word in ("--set", key)]
+    small = ["plant", out, *keys, "--rows", 60, "--gate", "two-peaks"]
+    assert "gate         two-peaks" in run(*small).out
+    assert json.loads(run(*small, "--json").out)["mechanism"] == "chi2"
     said = gaam("plant", tmp_path / "d", "--gate", "laplacian")
     assert said.code == 2
     assert "did you mean 'laplace'?" in said.err
-    assert "gate two-peaks, strength 4, seed 0" in run("inspect", out).out
-    run("verify", out, "--quiet")
-    run("export", out, tmp_path / "e", "--quiet")
+    assert "gate two-peaks, strength 4, seed 0" in gaam("inspect", out).out
+    run("verify", out)
     train = ["--cache", out, "--runs", runs, "--seeds", 2, "--epochs", 1, "--set", "compile=off"]
-    run("train", "--attn", "none", "--attn", "chi2:heads=1", *train, "--quiet")
+    run("train", "--attn", "none", "--attn", "chi2:heads=1", *train)
     (loaded,) = {str(r.cache["planted"]["gate"]) for r in gaam_decoder.load_runs(runs)}
     assert loaded == "two-peaks"
-    assert "Learned gates: the gates that 1 row learned" in run("report", runs).out
-    page = run("report", runs, "--format", "html").out
-    assert "planted gate two-peaks" in page
-
-
-@pytest.mark.parametrize("rows", [6, 7, 12, 13, 24])
-def test_as_many_rows_as_layers_are_rows(rows: int, tmp_path: Path) -> None:
-    made = plant(PlantConfig(out=tmp_path / "p", rows=rows, layers=4, width=2, classes=2))
-    assert sum(made.rows.values()) == rows
-    assert gaam_cache.open_cache(tmp_path / "p").plan.num_layers == 4
+    assert "planted gate two-peaks" in gaam("report", runs, "--format", "html").out
 
 
 @pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("constant", ["every number", "every row", "rows to learn from"])
-def test_states_that_no_teacher_can_tell_apart_are_refused(
-    gate: Any, constant: str, tmp_path: Path
+def test_a_decoder_of_the_planted_mechanism_with_a_linear_head_expresses_the_teacher(
+    gate: str,
 ) -> None:
-    rng = np.random.default_rng(0)
-    shape = (1400, 4, 3)  # more than two blocks
-    row = np.full((1, 4, 3), 0.7) if constant == "every number" else rng.normal(size=(1, 4, 3))
-    states = np.broadcast_to(row, shape).astype(np.float32).copy()
-    if constant == "rows to learn from":
-        (learn_N, _) = chosen_rows(1400, (934, 466), 0)
-        others_N = np.setdiff1d(np.arange(1400), learn_N)
-        states[others_N] = rng.normal(size=(len(others_N), 4, 3))
-    label = np.arange(1400) % 2
-    gaam_cache.write(tmp_path / "c", {"train": (states, label)})
-    given: dict[str, Any] = {"gate": gate, "from_cache": tmp_path / "c", "classes": 2}
-    with pytest.raises(ConfigError, match="no teacher can tell the rows apart") as error:
-        plant(PlantConfig(out=tmp_path / "p", **given))
-    assert "934 rows to learn from" in str(error.value)
-    assert not (tmp_path / "p").exists()
+    train, strength = states(1000), 2.5
+    teacher = make_teacher(gate, train, classes=C, strength=strength, seed=3)
+    attention = planted_mechanism(gate, L, D)
+    decoder = Decoder(attention, LinearHead(L, D, C)).double()
+    x_NLD = states(200, first=1000)[:].astype(np.float64)
+    with torch.no_grad():
+        decoder.head.fc.weight.copy_(torch.from_numpy(teacher.weight_CF))
+        decoder.head.fc.bias.copy_(torch.from_numpy(teacher.bias_C))
+        logits_NC = decoder(torch.from_numpy(x_NLD)).numpy()
+        gated_NLD = attention(torch.from_numpy(x_NLD)).numpy()
+    np.testing.assert_allclose(teacher.logits(x_NLD), logits_NC, rtol=1e-9, atol=1e-9)
+    of_train_NC = teacher.logits(train[:].astype(np.float64))
+    np.testing.assert_allclose(of_train_NC.mean(0), 0, atol=1e-9)
+    assert np.sqrt(np.square(of_train_NC).mean()) == pytest.approx(strength)
+    p_NC = scipy.special.softmax(of_train_NC, 1)
+    np.testing.assert_allclose(teacher.probabilities(train), p_NC, rtol=1e-9)
+    # the gate is its formula; logarithms of q have 1e-12 added
+    gate_NLD = FORMULAS[gate](standardised(x_NLD))
+    np.testing.assert_allclose(gated_NLD, x_NLD * gate_NLD, rtol=1e-9, atol=1e-10)
+    # where none is planted the mean over the layers decides
+    same_NLD = np.repeat(x_NLD.mean(1, keepdims=True), L, axis=1)
+    assert np.allclose(teacher.logits(x_NLD), teacher.logits(same_NLD)) == (gate == "none")
 
 
-def test_more_numbers_than_are_planted_says_the_bytes(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"275 GB[\s\S]*lower --rows, layers or width"):
-        PlantConfig(out=tmp_path, rows=2**31 - 1, layers=4, width=8)
-    with pytest.raises(ConfigError, match="layers is out of range"):
-        PlantConfig(out=tmp_path, layers=10**8, rows=60)
+def standardised(x_NLD: np.ndarray) -> np.ndarray:
+    variance_N1D = np.abs((x_NLD**2).mean(1, keepdims=True) - x_NLD.mean(1, keepdims=True) ** 2)
+    return (x_NLD - x_NLD.mean(1, keepdims=True)) / np.sqrt(variance_N1D + 1e-8 + 1e-5)
 
 
-@pytest.mark.parametrize("folder", [".", SHARD_FOLDER])
-def test_a_folder_in_which_a_plan_is_being_written_is_one_of_ours(
-    folder: str, tmp_path: Path
-) -> None:
-    """By another process at this moment, or by one that was killed."""
-    (tmp_path / folder).mkdir(exist_ok=True)
-    temporary_path(tmp_path / folder, "probe").write_bytes(b"{")
-    plant(PlantConfig(out=tmp_path, **SMALL))
-    assert gaam_cache.open_cache(tmp_path).plan.rows
+def test_others_see_as_much_of_a_gate_as_is_said() -> None:
+    """Of one layer and feature, for all are alike: the squared correlation with the best width."""
+    x_NLD = gaussian_states((8000, 16, 2), 0, 0, "float32")[:].astype(np.float64)
+    r, x = standardised(x_NLD)[:, 0, 0], x_NLD[:, 0, 0]
+    widths = np.geomspace(0.02, 50, 200)
+
+    def seen(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.corrcoef(a, b)[0, 1] ** 2)
+
+    left = {}
+    for gate, formula in FORMULAS.items():
+        y = x * formula(r)
+        assert seen(x, y) < {"two-peaks": 0.22, "none": 1.01}.get(gate, 0.05), gate
+        left[gate] = 1 - max(seen(x * np.exp(-(r**2) / (2 * width)), y) for width in widths)
+    assert 0.03 < left["laplace"] < 0.05
+    assert 0.015 < left["student-t"] < 0.03
+    assert left["two-peaks"] > 0.45
+    assert left["gaussian"] < 1e-3
 
 
-@pytest.mark.parametrize("name", [f"{SHARD_FOLDER}/a", "a.tmp", ".a", "a/.b.tmp"])
-def test_a_folder_of_somebody_else_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_bytes(b"{")
-    with pytest.raises(ConfigError, match="no cache"):
-        plant(PlantConfig(out=tmp_path, **SMALL))
+def test_labels_are_draws_of_the_teacher() -> None:
+    train = states(6000)
+    p_NC = make_teacher("laplace", train, classes=C, strength=2.0, seed=5).probabilities(train)
+    label_N = draw_labels(p_NC, 5, 0)
+
+    def chi_square(p_NC: np.ndarray) -> float:
+        """p of the hypothesis that in every decile of a class's probability it is as frequent."""
+        p_values = []
+        for number in range(C):
+            deciles = np.array_split(np.argsort(p_NC[:, number]), 10)
+            due = [p_NC[rows, number].sum() for rows in deciles]
+            spread = [(p_NC[rows, number] * (1 - p_NC[rows, number])).sum() for rows in deciles]
+            off = np.array([(label_N[rows] == number).sum() for rows in deciles]) - due
+            p_values.append(scipy.stats.chi2.sf((off**2 / spread).sum(), 10))
+        return float(scipy.stats.false_discovery_control(p_values).min())
+
+    assert chi_square(p_NC) > 0.01
+    assert chi_square(p_NC**1.3 / (p_NC**1.3).sum(1, keepdims=True)) < 1e-6, "another temperature"
+    assert (draw_labels(p_NC, 5, 1) != label_N).any()
+
+
+def test_the_best_linear_decoder_is_the_teacher_only_where_no_gate_is_planted() -> None:
+    train, test = states(2000), states(1000, first=2000)
+    for gate in GATES:
+        teacher = make_teacher(gate, train, classes=C, strength=4.0, seed=2)
+        p, of_test = teacher.probabilities(train), teacher.probabilities(test)
+        found, best = linear_accuracy(train, p, test, of_test), of_test.max(1).mean()
+        assert found is not None
+        if gate == "none":
+            assert found == pytest.approx(best, abs=1e-3)
+        else:
+            assert 1 / C - 0.1 < found < best - 0.2, gate
+    assert linear_accuracy(states(2 * L * D - 1), p, test, of_test) is None
+
+
+def test_states_are_the_same_however_they_are_read() -> None:
+    for dtype in ("float32", "float16"):
+        whole = gaussian_states((1500, L, D), 0, 7, dtype)[:]
+        later = gaussian_states((500, L, D), 1000, 7, dtype)
+        assert (later[:] == whole[1000:]).all()
+        assert all((later[i : i + 3] == whole[1000 + i : 1003 + i]).all() for i in (0, 30, 496))
+        assert np.unique(whole[:, 0, 0]).size > 700  # no block is another
+        assert (whole == gaussian_states((1500, L, D), 0, 7, "float32")[:].astype(dtype)).all()
