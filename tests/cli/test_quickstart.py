@@ -44,9 +44,12 @@ def test_it_runs_from_top_to_bottom_and_writes_into_one_folder(small: Path, tmp_
     )
     assert done.returncode == 0, done.stderr
     assert [one.name for one in work.iterdir()] == ["quickstart"]
-    runs = {one.name.split("-")[0] for one in (work / "quickstart" / "runs").glob("*-linear-*")}
+    runs = {
+        one.name.split("-")[0].split("_")[0]
+        for one in (work / "quickstart" / "runs").glob("*-linear-*")
+    }
     assert runs == set(ATTN)
-    for said in ("is complete", "difference to 'none'", "no claim with fewer than 6 seeds"):
+    for said in ("is complete", "differences to none", "and a claim needs 6"):
         assert said in done.stdout
     last = done.stdout.strip().splitlines()[-3:]
     classes = {"Business", "Sci/Tech", "Sports", "World"}

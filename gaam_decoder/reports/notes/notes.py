@@ -72,6 +72,7 @@ def caused(table: Table) -> list[str]:
         *scaled.warnings(table),
         *beaten(table),
         *tuned.doubts(table),
+        *probes(table, doubtful=True),
         *few_choose(table),
         *pairs_of_layers(table),
         *shuffled(table),
@@ -97,7 +98,7 @@ def _explained(table: Table) -> list[str]:
         f"majority class alone: {_of_accuracy(table)}{percent(table.majority_accuracy)}%",
         *(controls(table.rows) if _controlled(table) else ()),
         *tuned.notes(table),
-        *probes(table),
+        *probes(table, doubtful=False),
         *_intervals(table),
         *_comparisons(table),
         *scaled.notes(table),
@@ -279,19 +280,20 @@ def selected(table: Table) -> Iterator[str]:
         yield f"the baseline '{DEFAULT_BASELINE}' is among what {by} left out"
 
 
-def probes(table: Table) -> Iterator[str]:
-    """What was chosen for each, and whether others might have been better."""
+def probes(table: Table, *, doubtful: bool) -> Iterator[str]:
+    """What was chosen for each whose fit can be doubted, or of the others, by its values."""
     found = [pair for pair in zip(table.labels(), table.rows, strict=True) if pair[1].fitted]
     for label, row in found:
         for run in row.runs:
-            if run.failure is not None:
+            doubt = bool(run.fit.get("edge") or run.fit.get("unconverged"))
+            if run.failure is not None or doubt != doubtful:
                 continue
             fold = f" (fold {run.recipe['fold']})" if row.folds > 1 else ""
             text = f"{label}{fold}: {fit_in_words(run.fit)}"
             if run.fit.get("edge"):
                 text += "; beyond it there may be a better one"
             yield text
-    if found:
+    if found and not doubtful:
         yield (
             "a head that is fitted at once has no seeds: its accuracy is one number, whose "
             "interval is over test rows alone"
