@@ -198,10 +198,30 @@ def read_study(what: str | Path, **place: Any) -> Study:
         names = [one["name"] for one in reports]
         if not steps or not names or len(set(names)) < len(names) or not found.get("title"):
             raise ConfigError("no study", expected="a title, a cache, reports of different names")
-        tolerances = TOLERANCES | {name: float(value) for name, value in check.items()}
+        if bad := [k for k, v in check.items() if not (isinstance(v, (int, float)) and v >= 0)]:
+            raise ConfigError(f"'{bad[0]}' of [check]", expected="hundredths, 0 or more")
+        tolerances = TOLERANCES | check
+        _check_baselines(steps, reports)
     return Study(
         folder=folder, recipe=found, steps=steps, reports=reports, tolerances=tolerances, **place
     )
+
+
+def _check_baselines(steps: Iterable[Step], reports: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a baseline that nothing trains, by its name: heads may be chosen by the encoder."""
+    trains = [step for step in steps if step.command == "train"]
+    for one in reports:
+        of = [step for step in trains if one.get("cache") in (None, step.reads)]
+        texts = (text for step in of for text in _listed(step.options.get("attn", "gaam")))
+        there = {"none", *(text.partition(":")[0] for text in texts)}
+        name = str(one.get("baseline", "none")).partition(":")[0]
+        if name not in there:
+            where = f"[[report]] {one['name']}"
+            raise plugins.unknown("baseline", name, sorted(there), where=where)
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
 
 
 def _check_chosen_once(steps: Iterable[Step]) -> None:
@@ -243,6 +263,9 @@ def _said_of(where: str) -> Iterator[None]:
 
 
 def _steps(found: Mapping[str, Any]) -> Iterator[Step]:
+    for name in ("train", "ablate", "report"):
+        if not isinstance(found.get(name, []), list):
+            raise ConfigError(f"[{name}] is no list", expected=f"[[{name}]]")
     caches = list(found.get("caches", {}))
     for name, options in found.get("caches", {}).items():
         with _said_of(f"[caches.{name}]"):

@@ -167,7 +167,13 @@ def report(
     found = gathered(runs, **asked)
     if spec is not None and ":" not in spec:  # its heads may have been chosen by the encoder
         forms = {run.attention for run in found if run.attention.partition(":")[0] == spec}
-        spec = spec if spec in forms or len(forms) != 1 else forms.pop()
+        if spec not in forms and len(forms) > 1:
+            raise ConfigError(
+                f"--baseline {spec} may be any of several",
+                expected=f"one of: {', '.join(sorted(forms))}",
+                found=f"--baseline {baseline}",
+            )
+        spec = spec if spec in forms or not forms else forms.pop()
     if found.selection is not None:
         _check_left(found.selection, spec)
     tables = build_tables(

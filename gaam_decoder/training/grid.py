@@ -78,9 +78,9 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     for item in items:
         if (other := by_key.setdefault(item.key, item)) is not item:
             raise ConfigError(
-                f"--attn {other.spec.attention} and --attn {item.spec.attention} are one decoder "
-                f"on {item.spec.num_layers} layers",
-                expected="each once",
+                f"--attn names {item.spec.attention} in two spellings",
+                expected=f"each decoder once; where nobody says, {item.spec.num_layers} layers "
+                "choose the heads",
             )
     probes: list[Item] = []
     if probe_wanted(config):
@@ -185,7 +185,7 @@ def _refuse_or_warn(
         f"{first} cannot be built" + (f"; nor can {len(others)} more" if others else ""),
         expected=error.details.get("expected"),
         found=error.message if found in error.message else f"{error.message}: {found}",
-        hint=f"skip-impossible trains the other {possible} of {len(items)} combinations"
+        hint=f"--set skip-impossible=true trains the other {possible} of {len(items)} combinations"
         if possible
         else error.details.get("to do"),
     )

@@ -41,10 +41,8 @@ def conclusion(table: Table) -> str:
         parts.append(f"no mechanism is shown to differ from '{baseline}'{_spread(made, table)}")
     if of["equivalent"]:
         parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
-    if of["undecided"] and len(of["undecided"]) == len(made):
-        parts[0] += _would_tell(made, table)
-    elif of["undecided"]:
-        parts.append(f"{_named(of['undecided'])} undecided{_would_tell(made, table)}")
+    if of["undecided"] and len(of["undecided"]) < len(made):
+        parts.append(f"{_named(of['undecided'])} undecided")
     if silent:
         parts.append(f"of {_named(silent, '')} no claim is made")
     by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
@@ -64,16 +62,6 @@ def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
     if widths := [c.interval[1] - c.interval[0] for c in claims_ if c.interval]:
         text += f", interval{'s up to' * (len(widths) > 1)} {unit.size(max(widths))} wide"
     return text
-
-
-def _would_tell(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
-    """What more it takes, where the number of test rows is what lacks."""
-    undecided = [c.claim for _, c in made if c.claim.verdict == "undecided"]
-    needed = [c.rows_to_decide for c in undecided if c.seeds_to_decide is None]
-    if len(needed) < len(undecided) or None in needed:
-        return ""
-    most = max(filter(None, needed), default=0)
-    return f": {table.num_test_rows:,} test rows cannot tell, about {most:,} could"
 
 
 def _alone(table: Table) -> str:
@@ -185,15 +173,14 @@ def _would_decide(found: Claim) -> str:
         return "it is on the brink: a few more seeds may decide"
     if rows is not None:
         return (
-            f"no number of seeds would decide on these test rows; about {rows:,} test rows would, "
-            "if what was seen is so"
+            f"about {rows:,} test rows would decide, if what was seen is so and other seeds differ "
+            "as these do"
         )
     if both := found.both_to_decide:
         return (
-            f"neither more seeds alone nor more test rows alone would decide; about {both[0]:,} "
-            f"seeds on {both[1]:,} test rows would, if what was seen is so"
+            f"about {both[0]:,} seeds on {both[1]:,} test rows would decide, if what was seen is so"
         )
-    return "not even a thousand times as many seeds and test rows would decide"
+    return "too few test rows differ to say what would decide"
 
 
 def how_it_was_tested(table: Table) -> Iterator[str]:

@@ -202,7 +202,7 @@ def pairs_of_layers(table: Table) -> Iterator[str]:
         yield (
             f"{', '.join(found)}: heads over two layers each, whose standardised values are -1 or "
             "1 but where both are nearly equal: the shape of a density can hardly matter there; "
-            "a comparison of these says nothing of the distribution; heads=1 gives it all layers"
+            "a comparison of these says nothing of the distribution"
         )
 
 
