@@ -76,7 +76,7 @@ def plan_items(config: TrainConfig, cache: EmbeddingCache, device: torch.device)
     items = [item for item in items if item.spec not in impossible]
     by_key: dict[str, Item] = {}
     for item in items:
-        if (other := by_key.setdefault(item.key, item)) is not item:
+        if by_key.setdefault(item.key, item) is not item:
             raise ConfigError(
                 f"--attn names {item.spec.attention} in two spellings",
                 expected=f"each decoder once; where nobody says, {item.spec.num_layers} layers "
