@@ -14,6 +14,7 @@ from gaam_cache.config_checks import (
     check_place,
     check_together,
     parse_delimiter,
+    settle_paths,
 )
 from gaam_cache.config_checks import NAME_PATTERN as NAME_PATTERN
 from gaam_cache.devices import check_device
@@ -123,6 +124,7 @@ class ExtractConfig(Placing):
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is loaded."""
+        settle_paths(self)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
         check_together(self)

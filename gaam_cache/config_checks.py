@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaam_cache.errors import ConfigError
@@ -58,6 +59,13 @@ def spelled(config: object, name: str) -> str:
     """How a field of a configuration is called: ``--limit``, or ``shard-rows`` without option."""
     field = next(one for one in fields(config) if one.name == name)  # type: ignore[arg-type]
     return key_of(field) if "key" in field.metadata else f"--{key_of(field)}"
+
+
+def settle_paths(config: object) -> None:
+    """Make paths of texts, which Python code hands over too."""
+    for one in fields(config):  # type: ignore[arg-type]
+        if str(one.type).startswith("Path") and isinstance(text := getattr(config, one.name), str):
+            object.__setattr__(config, one.name, Path(text))
 
 
 def check_at_least(config: object, minimum: int, *names: str) -> None:

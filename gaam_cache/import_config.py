@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from gaam_cache.config import NAME_PATTERN
-from gaam_cache.config_checks import COLUMN_PATTERN, KEY, SHARD_ROWS, check_at_least
+from gaam_cache.config_checks import COLUMN_PATTERN, KEY, SHARD_ROWS, check_at_least, settle_paths
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
 
@@ -85,6 +85,7 @@ class ImportConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before a file is opened."""
+        settle_paths(self)
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaam_cache.config_checks import KEY, check_at_least
+from gaam_cache.config_checks import KEY, check_at_least, settle_paths
 from gaam_cache.errors import ConfigError
 
 GateName = Literal["laplace", "gaussian", "student-t", "two-peaks", "none"]
@@ -92,6 +92,7 @@ class PlantConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work, before anything is read."""
+        settle_paths(self)
         check_at_least(self, 2, "classes")
         check_at_least(self, 3, "rows")
         check_at_least(self, 1, "width")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from gaam_cache.config_checks import check_at_least
+from gaam_cache.config_checks import check_at_least, settle_paths
 from gaam_cache.devices import check_device
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import option_of, shortened
@@ -56,6 +56,7 @@ class PredictConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work before anything is read."""
+        settle_paths(self)
         check_device(self.device)
         check_at_least(self, 1, "top", "batch_tokens")
         check_at_least(self, 0, "seed")

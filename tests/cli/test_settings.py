@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import cli
+import gaam_cache
+import gaam_decoder
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError
 from gaam_cache.settings import preset_names, resolve
@@ -82,3 +84,15 @@ def test_describe_lists_every_setting(gaam: Callable[..., Outcome]) -> None:
         for about in found[section]:
             assert about["meaning"]
             assert f"\n{about['key']} " in shown
+
+
+def test_a_path_of_any_configuration_may_be_text() -> None:
+    for made in (
+        gaam_cache.ExtractConfig(out="there"),  # type: ignore[arg-type]
+        gaam_cache.ImportConfig(files=("a.npz",), out="there"),  # type: ignore[arg-type]
+        gaam_decoder.PlantConfig(out="there"),  # type: ignore[arg-type]
+        gaam_decoder.PredictConfig(run="run", file="in.csv", out="there.csv"),  # type: ignore[arg-type]
+        TrainConfig(runs="there"),  # type: ignore[arg-type]
+    ):
+        path = made.runs if isinstance(made, TrainConfig) else made.out
+        assert isinstance(path, Path)
