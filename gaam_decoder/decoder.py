@@ -5,9 +5,11 @@ B batch, L layers, D hidden size, C classes, K noise per sample.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -134,7 +136,7 @@ def build_attention(spec: Spec, num_layers: int, hidden_size: int) -> Attention:
     return attention
 
 
-def spelled_out(spec: Spec, num_layers: int, hidden_size: int, *, shortest: bool = False) -> Spec:
+def spelled_out(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
     """The mechanism with the options that it chooses to fit these dimensions.
 
     A number of heads that is the usual one is not spelled out where nobody gave it.
@@ -143,25 +145,36 @@ def spelled_out(spec: Spec, num_layers: int, hidden_size: int, *, shortest: bool
         spec: what was asked for.
         num_layers: L.
         hidden_size: D.
-        shortest: leave out the usual number of heads where it was given, too: two specs build the
-            same decoder exactly when this form of them is the same.
 
     Raises:
         ConfigError: an option does not fit these dimensions.
     """
     cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
+    chosen = _chosen(cls, spec, num_layers, hidden_size)
+    options = dict(spec.options) | {k: v for k, v in chosen.items() if v != DEFAULT_HEADS}
+    return Spec(spec.name, tuple(sorted(options.items())))
+
+
+def shortest(spec: Spec, num_layers: int, hidden_size: int) -> Spec:
+    """The form that two mechanisms share exactly where they are the same on these dimensions.
+
+    As ``spelled_out``, and without the usual number of heads where it was given, too.
+    """
+    spec = spelled_out(spec, num_layers, hidden_size)
+    cls = plugins.load(KINDS["mechanism"][0], spec.name, kind="mechanism")
+    usual = {(k, DEFAULT_HEADS) for k in _chosen(cls, spec, num_layers, hidden_size)}
+    return Spec(spec.name, tuple(one for one in spec.options if one not in usual))
+
+
+@functools.cache  # a sweep asks for the same mechanism thousands of times
+def _chosen(cls: type, spec: Spec, num_layers: int, hidden_size: int) -> dict[str, Any]:
+    """Values of options that are chosen to fit, by name; ``cls`` is the class of the spec."""
     with blamed(spec, "mechanism"):
-        chosen = [name for name, (_, default) in plugin_options(cls).items() if default is None]
+        names = [name for name, (_, default) in plugin_options(cls).items() if default is None]
     with on_paper():
         attention = build_attention(spec, num_layers, hidden_size)
-    options = dict(spec.options)
-    for name in chosen:
-        value = getattr(attention, name, None)
-        if value == DEFAULT_HEADS and shortest:
-            options.pop(name, None)
-        elif isinstance(value, (int, float, str)) and value != DEFAULT_HEADS:
-            options[name] = value
-    return Spec(spec.name, tuple(sorted(options.items())))
+    values = {name: getattr(attention, name, None) for name in names}
+    return {k: v for k, v in values.items() if isinstance(v, (int, float, str))}
 
 
 def build_decoder(spec: DecoderSpec, seed: int) -> Decoder:

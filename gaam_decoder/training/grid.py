@@ -16,7 +16,7 @@ from gaam_cache.messages import nearest, shortened
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.config_checks import loss_scaling, train_as_test
 from gaam_decoder.contract import check_contract
-from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, spelled_out
+from gaam_decoder.decoder import DecoderSpec, build_decoder, on_paper, shortest, spelled_out
 from gaam_decoder.number_lists import budget_of, spell_layers, spell_numbers
 from gaam_decoder.recipe import NO_TEST, Dtype, Fold, Groups, Recipe
 from gaam_decoder.runs.result import RunResult
@@ -111,7 +111,7 @@ def _item(recipe: Recipe, cache: EmbeddingCache) -> Item:
     same = recipe
     with suppress(ConfigError):  # what cannot be built is told of all of a sweep at once
         size = spec.num_layers, spec.hidden_size
-        same = replace(recipe, attention=spelled_out(recipe.attention, *size, shortest=True))
+        same = replace(recipe, attention=shortest(recipe.attention, *size))
         recipe = replace(recipe, attention=spelled_out(recipe.attention, *size))
     spec = replace(spec, attention=recipe.attention)
     return Item(spec=spec, recipe=recipe, key=same.key(cache.fingerprint))
