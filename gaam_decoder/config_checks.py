@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gaam_cache import plugins
-from gaam_cache.config_checks import check_at_least, spelled
+from gaam_cache.config_checks import check_at_least, spelled, words
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import option_of, shortened
 from gaam_decoder.number_lists import PER_CLASS, spell_layers, spell_numbers, spell_size
@@ -219,17 +219,13 @@ def _rules(config: TrainConfig) -> Iterator[_Rule]:
 
 def _written(config: TrainConfig, name: str) -> str:
     """A setting as a person gives it."""
-    value, spell = getattr(config, name), spelled(config, name)
+    field = next(one for one in fields(config) if one.name == name)
+    value = getattr(config, name)
     if name in ("seeds", "tune_seeds"):
         value = spell_numbers(value)
     elif name == "train_rows":
         value = ",".join(map(spell_size, value))
-    elif isinstance(value, tuple):
-        value = ",".join(map(str, value))
-    if isinstance(value, bool) and spell.startswith("--"):
-        return spell
-    text = shortened(str(value).lower() if isinstance(value, bool) else str(value))
-    return f"{spell} {text}" if spell.startswith("--") else f"--set {spell}={text}"
+    return shortened(" ".join(words(field, value)))
 
 
 def _check_loss(config: TrainConfig) -> None:
