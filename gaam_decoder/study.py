@@ -29,6 +29,7 @@ import gaam_cache
 import gaam_decoder
 from gaam_cache import plugins, settings
 from gaam_cache.bundle import data_path
+from gaam_cache.engines._ranks import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
 from gaam_cache.messages import did_you_mean, duration, option_of
 from gaam_cache.store.files import write_file
@@ -41,6 +42,7 @@ from gaam_decoder.reports.writing.numbers import percent, points, span
 from gaam_decoder.reports.writing.page import DARK, LIGHT
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
+from gaam_decoder.runs.filters import one_form
 from gaam_decoder.runs.folders import run_folders
 from gaam_decoder.specs import parse_attention, parse_head
 
@@ -53,10 +55,10 @@ CONFIGS: dict[str, Any] = {
 }
 ABLATE = ("of", "num_layers", "seed")
 REPORT = (*inspect.signature(gaam_decoder.report).parameters, "name", "title")
-DECIDED = {"out", "runs", "cache", "since", "top"}
+DECIDED = {"out", "runs", "cache", "rank", "since", "top"}
 """By the study itself, or what would leave rows out."""
 MACHINE = {
-    *("device", "engine", "devices", "address", "gpus_per_worker", "rank"),
+    *("device", "engine", "devices", "address", "gpus_per_worker"),
     *("device_map", "tokens_per_second", "memory_share", "track"),
 }
 """Settings of the machine: ``gaam study --set`` says them, and no recipe; they change no number."""
@@ -109,6 +111,8 @@ class Step:
     command: str
     options: Mapping[str, Any]
     """By the names of fields."""
+    config: Any = None
+    """What the command makes of them, but for what the study decides; None of an ablation."""
     makes: str | None = None
     reads: str | None = None
 
@@ -212,16 +216,11 @@ def _check_baselines(steps: Iterable[Step], reports: Iterable[Mapping[str, Any]]
     trains = [step for step in steps if step.command == "train"]
     for one in reports:
         of = [step for step in trains if one.get("cache") in (None, step.reads)]
-        texts = (text for step in of for text in _listed(step.options.get("attn", "gaam")))
-        there = {"none", *(text.partition(":")[0] for text in texts)}
+        there = {"none", *(text.partition(":")[0] for step in of for text in step.config.attn)}
         name = str(one.get("baseline", "none")).partition(":")[0]
         if name not in there:
             where = f"[[report]] {one['name']}"
             raise plugins.unknown("baseline", name, sorted(there), where=where)
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 def _check_chosen_once(steps: Iterable[Step]) -> None:
@@ -229,18 +228,15 @@ def _check_chosen_once(steps: Iterable[Step]) -> None:
 
     In a report of both seeds that have chosen would report.
     """
-    trains = [
-        (step.reads, settings.resolve(gaam_decoder.TrainConfig, "train", step.options))
-        for step in steps
-        if step.command == "train"
-    ]
-    for (cache, one), (its, other) in combinations(trains, 2):
+    trains = [step for step in steps if step.command == "train"]
+    for first, second in combinations(trains, 2):
+        one, other = first.config, second.config
         same = all(getattr(one, name) == getattr(other, name) for name in CHOOSING)
         tuned = one.tune_seeds is not None or other.tune_seeds is not None
         overlap = all(set(getattr(one, name)) & set(getattr(other, name)) for name in AXES)
-        if cache != its or same or not tuned or not overlap:
+        if first.reads != second.reads or same or not tuned or not overlap:
             continue
-        rest = {one.name for one in dataclasses.fields(one)} - {*AXES, *CHOOSING, *NO_ROW}
+        rest = {field.name for field in dataclasses.fields(one)} - {*AXES, *CHOOSING, *NO_ROW}
         if all(getattr(one, name) == getattr(other, name) for name in rest):
             both = ", ".join(sorted({*one.attn} & {*other.attn}))
             raise ConfigError(
@@ -277,12 +273,12 @@ def _steps(found: Mapping[str, Any]) -> Iterator[Step]:
                 raise ConfigError("no such cache", expected="command = 'plant', or no 'from'")
             if source is not None:
                 _chosen(source, caches)
-            yield Step(command=command, options=_fields(command, rest), makes=name, reads=source)
+            yield Step(**_asked_of(command, rest), makes=name, reads=source)
     for options in found.get("train", ()):
         with _said_of("[[train]]"):
             rest = dict(options)
             cache = _chosen(rest.pop("cache", None), caches)
-            yield Step(command="train", options=_fields("train", rest), reads=cache)
+            yield Step(**_asked_of("train", rest), reads=cache)
     for options in found.get("ablate", ()):
         with _said_of("[[ablate]]"):
             rest = {name.replace("-", "_"): value for name, value in options.items()}
@@ -309,13 +305,13 @@ def _chosen(name: Any, caches: list[str]) -> str:
     return str(name)
 
 
-def _fields(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names of fields, all taken by the command."""
+def _asked_of(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The command, its options by the names of fields, and what it makes of them."""
     names = {settings.key_of(one): one.name for one in dataclasses.fields(CONFIGS[command])}
     found = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
     _known(found, set(names.values()) - DECIDED)
-    settings.resolve(CONFIGS[command], command, found)
-    return found
+    config = settings.resolve(CONFIGS[command], command, found)
+    return {"command": command, "options": found, "config": config}
 
 
 def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -418,6 +414,12 @@ def carry_out(study: Study, *, check: bool, record: bool, quiet: bool, say: Any)
     def rows_of(content: bytes) -> pandas.DataFrame:
         return pandas.read_csv(io.BytesIO(content), dtype=dict.fromkeys([*KEYS, *SAME], str))
 
+    if (rank := find_rank(None)) is not None and rank.total > 1:
+        raise ConfigError(
+            "a study is run by one process: another would report what is not finished",
+            found=f"rank {rank.number} of {rank.total}",
+            hint="the commands that --dry-run prints may be run by ranks",
+        )
     if check and not (study.folder / ROWS).is_file():
         hint = "gaam study FOLDER --record makes it"
         raise NotFoundError(f"nothing is recorded in '{study.folder}'", expected=ROWS, hint=hint)
@@ -448,7 +450,8 @@ def _run(study: Study, *, quiet: bool, say: Any) -> set[str]:
     """Run every command, each of which makes only what is missing; names of the runs there are."""
     trained: dict[str, dict[str, Any]] = {}
     for step in study.steps:
-        words = study.words(step, _ablated(study, step, trained))
+        run = _ablated(study, step.options["of"], trained) if step.command == "ablate" else ""
+        words = study.words(step, run)
         command = shlex.join(["gaam", *words])
         if not quiet:
             say(command)
@@ -470,16 +473,14 @@ def _run(study: Study, *, quiet: bool, say: Any) -> set[str]:
     return set(trained)
 
 
-def _ablated(study: Study, step: Step, trained: Mapping[str, Any]) -> str:
-    """The run that is to be ablated: over all layers, of most seeds."""
-    there = {
-        name: len(run["seeds"])
-        for name, run in trained.items()
-        if run and run["attention"] == step.options.get("of") and not run["recipe"].get("layers")
-    }
-    if step.command == "ablate" and not there:
-        raise NotFoundError(f"no run of '{step.options['of']}' to ablate", where=str(study.runs))
-    return str(study.runs / max(there, key=there.__getitem__)) if there else ""
+def _ablated(study: Study, of: str, trained: Mapping[str, Any]) -> str:
+    """The run of a mechanism that is to be ablated: over all layers, of most seeds."""
+    whole = {k: run for k, run in trained.items() if run and not run["recipe"].get("layers")}
+    spec = one_form(str(parse_attention(of)), {run["attention"] for run in whole.values()}, "of")
+    seeds = {k: len(run["seeds"]) for k, run in whole.items() if run["attention"] == spec}
+    if not seeds:
+        raise NotFoundError(f"no run of '{spec}' to ablate", where=str(study.runs))
+    return str(study.runs / max(seeds, key=seeds.__getitem__))
 
 
 def _made(study: Study) -> tuple[list[dict[str, Any]], dict[str, bytes]]:

@@ -18,7 +18,7 @@ from gaam_decoder.reports.table.layout import check, laid_out
 from gaam_decoder.reports.table.scaled import check_fitted
 from gaam_decoder.reports.writing.output import check_outputs, write_report
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
-from gaam_decoder.runs.filters import Selection, Texts
+from gaam_decoder.runs.filters import Selection, Texts, one_form
 from gaam_decoder.runs.loading import gathered
 from gaam_decoder.runs.result import RunResult
 from gaam_decoder.specs import parse_attention
@@ -165,15 +165,8 @@ def report(
     check(sort, top)
     asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
     found = gathered(runs, **asked)
-    if spec is not None and ":" not in spec:  # its heads may have been chosen by the encoder
-        forms = {run.attention for run in found if run.attention.partition(":")[0] == spec}
-        if spec not in forms and len(forms) > 1:
-            raise ConfigError(
-                f"--baseline {spec} may be any of several",
-                expected=f"one of: {', '.join(sorted(forms))}",
-                found=f"--baseline {baseline}",
-            )
-        spec = spec if spec in forms or not forms else forms.pop()
+    if spec is not None:
+        spec = one_form(spec, {run.attention for run in found}, "--baseline")
     if found.selection is not None:
         _check_left(found.selection, spec)
     tables = build_tables(

@@ -180,6 +180,27 @@ def _specs(texts: Sequence[str], there: set[str], kind: str) -> set[str]:
     return meant
 
 
+def one_form(spec: str, there: set[str], option: str) -> str:
+    """The spec that is meant, of those that runs have: heads may have been chosen by the encoder.
+
+    Args:
+        spec: a mechanism, in its canonical form.
+        there: mechanisms that runs have.
+        option: where it was given.
+
+    Raises:
+        ConfigError: it is the name of several.
+    """
+    forms = sorted(one for one in there if one.partition(":")[0] == spec)
+    if spec in there or not forms:
+        return spec
+    if len(forms) > 1:
+        raise ConfigError(
+            f"{option} {spec} may be any of several", expected=f"one of: {', '.join(forms)}"
+        )
+    return forms[0]
+
+
 def _fingerprint(text: str, there: set[str]) -> str:
     """The fingerprint of the cache in a folder, or the digits with which the one meant begins."""
     with suppress(OSError, ValueError):  # a name that no file can have

@@ -47,7 +47,7 @@ epochs = 2
 compile = "off"
 
 [[ablate]]
-of = "laplace:heads=1"
+of = "laplace"
 num-layers = 2
 
 [[report]]
@@ -148,7 +148,7 @@ def test_a_check_compares_within_its_tolerances_and_only_what_is_of_the_same_sta
         ('from = "small"', 'from = "smal"', "smal"),
         ('cache = "again"', 'cache = "agan"', "agan"),
         ("lr =", 'device = "cpu"\nlr =', "--set device"),
-        ('of = "laplace:heads=1"', 'of = "laplce"', "laplce"),
+        ('of = "laplace"', 'of = "laplce"', "laplce"),
         ('baseline = "none"', 'baseline = "nune"', "nune"),
         ('pairs = "layers"', "margin = -1", "margin"),
         ('baseline = "none"', 'baseline = "mha"', "mha"),
@@ -169,6 +169,18 @@ def test_what_is_wrong_with_a_recipe_is_said_before_anything_is_run(
         study.read_study(tmp_path)
     assert words in str(refused.value)
     assert "study.toml" in str(refused.value)
+
+
+def test_one_of_several_ranks_runs_no_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "study.toml").write_text(RECIPE)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    recipe = study.read_study(tmp_path, out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="one process"):
+        study.carry_out(recipe, check=False, record=False, quiet=True, say=print)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_study_that_is_not_there_names_those_that_are() -> None:
