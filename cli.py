@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 import gaam_cache
-from gaam_cache import plugins, settings, terminal
+from gaam_cache import describe_settings, plugins, settings, terminal
 from gaam_cache.bundle import data_path
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import ConfigError, NotFoundError
@@ -54,7 +54,7 @@ def _option(*names: str, kind: str = "", panel: str | None = None, offers: Any =
 def _field(config: type, *names: str, **more: Any) -> Any:
     """An option of a field of a configuration, which says what it means."""
     key = names[0].partition("/")[0][2:]
-    return _option(*names, help=settings.in_words(config, key), **more)
+    return _option(*names, help=describe_settings.in_words(config, key), **more)
 
 
 def _named(package: str) -> Callable[[str], list[str]]:
@@ -344,8 +344,8 @@ def describe(
     """Say what mechanisms, heads, losses and settings there are: formulas, options, sources."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     if list_settings:
-        listed = {section: settings.keys(config) for section, config in SETTINGS.items()}
-        _print_json(listed) if as_json else tell(settings.list_in_words(SETTINGS, width))
+        listed = {section: describe_settings.keys(config) for section, config in SETTINGS.items()}
+        _print_json(listed) if as_json else tell(describe_settings.list_in_words(SETTINGS, width))
         return
     from gaam_decoder import catalogue
 
@@ -463,7 +463,7 @@ def predict(
     # a table on a terminal and a bar on the same one would be mixed
     quiet = quiet or (out is None and not config.of_texts and sys.stdout.isatty())
     streams: dict[str, Any] = {"stdin": getattr(sys.stdin, "buffer", None)}
-    streams["write"] = terminal.write_stdout
+    streams["write"] = getattr(sys.stdout, "buffer", sys.stdout).write
     with show_progress("predict", "rows", quiet=quiet) as progress:
         found = gaam_decoder.predict(config, as_list=as_json, progress=progress, **streams)
     if config.of_texts or out is not None:

@@ -1,39 +1,26 @@
 """One configuration out of several places: command line > config file > preset > default.
 
-A setting is a field of a configuration. The string under the field says what it means, for the help
-of its option and for ``gaam describe --settings``. One with ``KEY`` in its metadata has no option:
-it is a key of TOML files and of ``--set``.
+A setting is a field of a configuration. One with ``KEY`` in its metadata has no option: it is a key
+of TOML files and of ``--set``.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
-import textwrap
 import tomllib
 import typing
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from gaam_cache import plugins
 from gaam_cache.bundle import data_path
 from gaam_cache.config_checks import UNCHECKED, key_of
-from gaam_cache.config_checks import words as words
 from gaam_cache.errors import ConfigError, GaamError, NotFoundError
 from gaam_cache.messages import did_you_mean, shortened
 
 SECTIONS = ("extract", "import", "train", "plant")
-KINDS: dict[Any, tuple[str, str, tuple[type, ...]]] = {
-    bool: ("true|false", "true or false", (bool,)),
-    int: ("N", "a whole number", (int, str)),
-    float: ("NUMBER", "a number", (int, float, str)),
-    str: ("TEXT", "text", (str,)),
-    Path: ("PATH", "path", (str, Path)),
-}
-"""What a list of settings calls a type, what people call it, and what may stand for it."""
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "path"}
 Config = TypeVar("Config")
 
 
@@ -73,21 +60,20 @@ def resolve(
         layers.append((f"preset '{preset}'", _read(file, section)))
     if config_file is not None:
         layers.append((str(config_file), _read(config_file, section)))
-    options = {key: value for key, value in given.items() if value is not None}
-    layers += [("--set", pairs(sets or ())), ("the command line", options)]
-    there: dict[str, Field[Any]] = {}
-    for field in fields(cls):  # type: ignore[arg-type]
-        there |= {field.name: field, key_of(field).replace("-", "_"): field}
+    # an option and --set are one place: a setting in both is set twice
+    options = {f"--{key}": value for key, value in given.items() if value is not None}
+    layers.append(("the command line", pairs(sets or ()) | options))
+    every = fields(cls)  # type: ignore[arg-type]
+    named = {one.name: one for one in every} | {key_of(one).replace("-", "_"): one for one in every}
     hints, values = typing.get_type_hints(cls), {}
     for where, layer in layers:
-        written = set(options) if where == "--set" else set()
+        written = set()
         for key, value in layer.items():
-            if (name := key.replace("-", "_")) not in there:
-                known = sorted(set(map(key_of, there.values())))
+            if (field := named.get(key.removeprefix("--").replace("-", "_"))) is None:
+                known = sorted(set(map(key_of, every)))
                 raise plugins.unknown("setting", key, known, where=where)
-            field = there[name]
             if field.name in written:
-                raise ConfigError(f"'{key}' is set twice", expected="one value", where=where)
+                raise ConfigError(f"'{key_of(field)}' is set twice", expected="once", where=where)
             written.add(field.name)
             try:
                 values[field.name] = _parsed(value, hints[field.name], field.metadata)
@@ -97,7 +83,7 @@ def resolve(
                 said = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
                 _, several, choices = str(error).partition("one of: ")
                 raise ConfigError(
-                    f"bad value for '{f'--{key_of(field)}' if layer is options else key}'",
+                    f"bad value for '{f'--{key_of(field)}' if key in options else key}'",
                     found=shortened(repr(str(said))),
                     expected=str(error),
                     where=where,
@@ -144,7 +130,8 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
     Raises:
         TypeError, ValueError, OverflowError, RuntimeError: with what must be there.
     """
-    for one in value if isinstance(value, (list, tuple)) else (value,):
+    several = value if isinstance(value, (list, tuple)) else [value]
+    for one in several:
         if isinstance(one, str) and (not one.strip() or "\0" in one) and not about.get(UNCHECKED):
             raise ValueError("something: the value is empty")
     if parse := about.get("parse"):
@@ -156,65 +143,18 @@ def _parsed(value: Any, hint: Any, about: Mapping[str, Any]) -> Any:
             raise ValueError(f"one of: {', '.join(typing.get_args(kind))}")
         return value
     if typing.get_origin(kind) is tuple:
-        several = [value] if isinstance(value, str) else value
-        if not isinstance(several, (list, tuple)) or not all(isinstance(v, str) for v in several):
+        if not all(isinstance(one, str) for one in several):
             raise TypeError("a list of strings")
-        return tuple(part for item in several for part in item.split(",") if part)
+        return tuple(part for one in several for part in one.split(",") if part)
     if kind is bool and value in ("true", "false"):
         return value == "true"
-    _, words, taken = KINDS[kind]
-    if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError(words)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    taken = {bool: isinstance(value, bool), int: isinstance(value, int) and number, float: number}
+    if not taken.get(kind, isinstance(value, Path)) and (
+        kind is bool or not isinstance(value, str)
+    ):
+        raise TypeError(WORDS[kind])
     try:
-        return Path(str(value)).expanduser() if kind is Path else kind(value)
+        return Path(value).expanduser() if kind is Path else kind(value)
     except (ValueError, OverflowError):
-        raise ValueError(words) from None
-
-
-@functools.cache
-def keys(cls: type) -> list[dict[str, Any]]:
-    """All settings: key, type, default, meaning, and whether there is an option."""
-    meanings: dict[str, str] = {}
-    for base in cls.__mro__[:-1]:
-        source = Path(inspect.getfile(base)).read_text("utf-8")
-        meanings |= re.findall(r'^    (\w+): .*?\n    """(.*?)"""', source, re.M | re.S)
-    hints, found = typing.get_type_hints(cls), []
-    for field in fields(cls):
-        parts = (hints[field.name], *typing.get_args(hints[field.name]))
-        choices = [p for part in parts if typing.get_origin(part) is Literal for p in part.__args__]
-        several = ["LIST" for part in parts if typing.get_origin(part) is tuple]
-        named = [KINDS[part][0] for part in parts if part in KINDS and part is not str]
-        default = None if field.default is MISSING else field.default
-        about = {
-            "key": key_of(field),
-            "type": "|".join(choices) if choices else [*several, *named, "TEXT"][0],
-            "default": str(default) if isinstance(default, Path) else default,
-            "option": "key" not in field.metadata,
-            "meaning": " ".join(meanings[field.name].split()),
-        }
-        found.append(about)
-    return found
-
-
-def in_words(cls: type, key: str) -> str:
-    """What a setting means, with the words that it may be and its default, in one line."""
-    about = next(one for one in keys(cls) if one["key"] == key)
-    text, default = about["meaning"].split(". ")[0].removesuffix("."), about["default"]
-    said = [about["type"].replace("|", ", ")] if about["type"][0].islower() else []
-    said = [] if isinstance(default, bool) else said
-    if default not in (None, False, (), (None,)) and "default:" not in text:
-        several = default if isinstance(default, tuple) else [default]
-        said.append(f"default: {', '.join(map(str, several)).replace('True', 'yes')}")
-    return f"{text} ({'; '.join(said)})." if said else f"{text}."
-
-
-def list_in_words(sections: Mapping[str, type], width: int) -> str:
-    """All settings of commands, each with what it means and what it is without it."""
-    lines = []
-    for section, cls in sections.items():
-        lines.append(f"[{section}]")
-        for about in keys(cls):
-            kind = about["type"] if about["type"].isupper() else ""
-            text = f"{about['key']} {kind}".ljust(26) + in_words(cls, about["key"])
-            lines.append(textwrap.fill(text, width, subsequent_indent=" " * 26))
-    return "\n".join(lines)
+        raise ValueError(WORDS[kind]) from None

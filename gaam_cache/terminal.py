@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
-import re
 import signal
 import sys
 import threading
@@ -31,10 +30,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
 """How the name of a thread begins that writes what is to be kept."""
-_RAN_OUT = re.compile(
-    r"(?i)too many open files|errno = 24\b|os error 24\b|start new thread|temporarily unavailable"
-)
-"""How Python, HDF5 and libraries in Rust say that there are no more files or threads."""
 _asked, _says = False, True
 
 
@@ -57,18 +52,16 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
 
     What is yielded raises KeyboardInterrupt where a signal asked for it.
     """
-    from rich import progress
-    from rich.console import Console
-    from rich.table import Column
+    from rich import console, progress, table
 
     live = bool(not quiet and sys.stderr and sys.stderr.isatty())
-    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    rest = table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
     text = progress.TextColumn("{task.description}", markup=False, table_column=rest)
     left = progress.TimeRemainingColumn()
     columns = (title, progress.BarColumn(16), progress.MofNCompleteColumn(), unit, left, text)
     bar = progress.Progress(
         *columns,
-        console=Console(stderr=True),
+        console=console.Console(stderr=True),
         transient=True,
         expand=True,
         redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),  # else it is for a file
@@ -97,6 +90,39 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
         yield report
 
 
+def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
+    with ThreadPoolExecutor(1, WRITER) as writer:
+        return writer.submit(function, *arguments).result()
+
+
+def unwind_on_signals(*, says: bool = True) -> None:
+    """From now on the first signal raises KeyboardInterrupt, and a second one ends the process.
+
+    Args:
+        says: whether this process says that it was interrupted; one of another's steps does not.
+    """
+    global _asked, _says  # noqa: PLW0603 a signal belongs to the process
+    _asked, _says = False, says
+    _on_signals(_stop)
+
+
+def _on_signals(handler: Any) -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup or a script's '&'
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: Any) -> None:
+    global _asked  # noqa: PLW0603 a signal belongs to the process
+    if _asked:
+        with suppress(OSError):  # print may be what was interrupted
+            os.write(2, f"{MESSAGE}\n".encode() * _says)
+        os._exit(EXIT_CODE)
+    _asked = True
+    raise KeyboardInterrupt
+
+
 def go_on() -> None:
     """Raise KeyboardInterrupt if a signal asked for it before; called wherever work is reported.
 
@@ -107,47 +133,10 @@ def go_on() -> None:
         raise KeyboardInterrupt
 
 
-def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call it where no KeyboardInterrupt can cut it off half-way; those reach the main thread."""
-    with ThreadPoolExecutor(1, WRITER) as writer:
-        return writer.submit(function, *arguments).result()
-
-
-def unwind_on_signals(*, says: bool = True) -> None:
-    """From now on the first signal raises KeyboardInterrupt, and a second one does not wait.
-
-    Args:
-        says: whether this process says that it was interrupted; one of another's steps does not.
-    """
-    global _asked, _says  # noqa: PLW0603 a signal belongs to the process
-    _asked, _says = False, says
-    _on_signals(_unwind)
-
-
 def ask() -> None:
     """What a first signal does, from any thread; nothing where there was one."""
     if not _asked:
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _on_signals(handler: Callable[[int, Any], None]) -> None:
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup or a script's '&'
-            signal.signal(number, handler)
-
-
-def _unwind(number: int, frame: Any) -> None:
-    global _asked  # noqa: PLW0603 a signal belongs to the process
-    _asked = True
-    _on_signals(_end)
-    raise KeyboardInterrupt
-
-
-def _end(number: int, frame: Any) -> None:
-    if number != signal.SIGHUP:  # a terminal that closes sends it again by way of the shell
-        with suppress(OSError):  # print may be what was interrupted
-            os.write(2, f"{MESSAGE}\n".encode() * _says)
-    os._exit(EXIT_CODE)
 
 
 def as_refusal(error: BaseException) -> GaamError | None:
@@ -157,36 +146,15 @@ def as_refusal(error: BaseException) -> GaamError | None:
     """
     cause = None if isinstance(error, ShortOfMemoryError) else error  # that says more than we can
     while cause is not None:
-        said = " ".join(str(cause).split())[:300] or type(cause).__name__
         if not isinstance(cause, GaamError) and out_of_memory(cause):
-            hint = "give it more, or less to hold at once: --set batch-tokens=512 or seed-batch=1"
+            said = " ".join(str(cause).split())[:300] or type(cause).__name__
+            hint = "hold less at once: --set batch-tokens=512 or --set seed-batch=1"
             return GaamError("not enough memory", found=said, hint=hint)
-        if not isinstance(cause, GaamError) and _RAN_OUT.search(said):
-            hint = "raise 'ulimit -n' and 'ulimit -u', or set OMP_NUM_THREADS=1"
-            return StorageError("the system gives no more", found=said, hint=hint)
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, GaamError) or not isinstance(error, OSError):
-        return error if isinstance(error, GaamError) else None
-    hint = "look at the disk, its mount and its permissions; what is finished is kept"
-    return StorageError("the system refused", found=str(error), hint=hint)
-
-
-def write_stdout(content: bytes) -> bool:
-    """Write bytes to stdout as they are; False where it takes no more, as behind ``| head``."""
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        _discard_stdout()
-        return False
-    return True
-
-
-def _discard_stdout() -> None:
-    """What is still to be printed is not wanted, or cannot be taken."""
-    with suppress(OSError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, OSError) and not isinstance(error, GaamError):
+        hint = "look at the disk, its permissions and 'ulimit -n'; what is finished is kept"
+        return StorageError("the system refused", found=str(error), hint=hint)
+    return error if isinstance(error, GaamError) else None
 
 
 def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = True) -> NoReturn:
@@ -201,27 +169,22 @@ def run(app: Callable[..., Any], settings: Mapping[str, type], *, says: bool = T
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         with warnings.catch_warnings():
-            _show_warnings()
+            others = warnings.showwarning
+
+            def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+                if issubclass(category, GaamWarning):
+                    tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
+                else:
+                    others(message, category, *place, **more)
+
+            warnings.showwarning = show
+            warnings.simplefilter("always", GaamWarning)
             code = _code(app, settings)
     finally:
-        _on_signals(_end)
+        _on_signals(signal.SIG_DFL)
     if code == EXIT_CODE and says:
         tell(MESSAGE, to=sys.stderr)
     sys.exit(code)
-
-
-def _show_warnings() -> None:
-    """Each warning of ours becomes one line on stderr, every time; others stay as they are."""
-    others = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, GaamWarning):
-            tell(f"warning: {' '.join(str(message).split())}", to=sys.stderr)
-        else:
-            others(message, category, *place, **more)
-
-    warnings.showwarning = show
-    warnings.simplefilter("always", GaamWarning)
 
 
 def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
@@ -232,30 +195,29 @@ def _code(app: Callable[..., Any], settings: Mapping[str, type]) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as stop:
-        pipe = isinstance(stop.__context__, BrokenPipeError)  # who reads no further wants no more
-        return 0 if pipe else int(stop.code or 0)
-    except BrokenPipeError:
-        _discard_stdout()
-        return 0
+        return 0 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
     except KeyboardInterrupt:
         return EXIT_CODE
     except TyperException as error:
-        # without a command the help was shown, and nothing is to be said
-        said = _usage_error(error, settings) if error.format_message() else None
+        if not error.format_message():  # without a command the help was shown
+            return 2
+        said: GaamError | None = _usage_error(error, settings)
     except Exception as error:
+        number = getattr(error, "errno", None)
+        if number in (errno.EPIPE, errno.ENOSPC):  # what is still to be printed is lost
+            with suppress(OSError, AttributeError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if number == errno.EPIPE:  # who reads no further wants no more
+            return 0
         if (said := as_refusal(error)) is None:
             raise
-        if getattr(error, "errno", None) == errno.ENOSPC:
-            _discard_stdout()
-    if said is None:
-        return 2
     tell(f"error: {said}", to=sys.stderr)
-    return said.exit_code
+    return said.exit_code  # type: ignore[union-attr]
 
 
 def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     """What the parser cannot take, in the words that all refusals have."""
-    from gaam_cache.settings import keys  # it reads the configurations' source
+    from gaam_cache.describe_settings import keys  # it reads the configurations' source
 
     said = error.format_message().partition(" (Possible")[0].partition(", unable")[0].rstrip(".")
     said = said.replace("Input should be ", "")

@@ -27,7 +27,7 @@ from typing import Any
 
 import gaam_cache
 import gaam_decoder
-from gaam_cache import plugins, settings
+from gaam_cache import config_checks, plugins, settings
 from gaam_cache.bundle import data_path
 from gaam_cache.engines._ranks import find_rank
 from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, NotFoundError
@@ -164,7 +164,7 @@ class Study:
         options, config = self.given(step), CONFIGS[step.command]
         first = [str(options.pop("out"))] if step.command == "plant" else []
         fields = {one.name: one for one in dataclasses.fields(config)}
-        spelled = (settings.words(fields[name], value) for name, value in options.items())
+        spelled = (config_checks.words(fields[name], value) for name, value in options.items())
         return [step.command, *first, *(word for words in spelled for word in words)]
 
     def commands(self) -> list[str]:
@@ -307,7 +307,7 @@ def _chosen(name: Any, caches: list[str]) -> str:
 
 def _asked_of(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The command, its options by the names of fields, and what it makes of them."""
-    names = {settings.key_of(one): one.name for one in dataclasses.fields(CONFIGS[command])}
+    names = {config_checks.key_of(one): one.name for one in dataclasses.fields(CONFIGS[command])}
     found = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
     _known(found, set(names.values()) - DECIDED)
     config = settings.resolve(CONFIGS[command], command, found)

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gaam_cache import settings
+from gaam_cache import config_checks, settings
 from gaam_cache.config import RECORDED, ExtractConfig
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.import_config import ImportConfig, is_imported, maker_of
@@ -123,7 +123,7 @@ def extract_again(root: Path, plan: Plan) -> str:
         if field.metadata.get("positional"):
             words += [f"./{item}" if item.startswith("-") else item for item in value]
         else:
-            words += settings.words(field, value)
+            words += config_checks.words(field, value)
     if not all(word.isprintable() for word in words):
         return f"the {maker} that made the cache"
     return shlex.join(words)

@@ -12,17 +12,8 @@ import gaam_cache
 from gaam_cache.cache import open_cache
 from gaam_cache.errors import CacheError
 from gaam_cache.import_config import is_imported
-from gaam_cache.messages import (
-    MOST_CLASSES,
-    NOUNS,
-    brief,
-    front_matter,
-    items,
-    licences,
-    pipes,
-    plain,
-    visible,
-)
+from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
+from gaam_cache.messages import brief, visible
 from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import whole_folder, write_synced
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER, Plan, portable_plan, read_plan

@@ -7,17 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gaam_cache.messages import (
-    MOST_CLASSES,
-    NOUNS,
-    brief,
-    front_matter,
-    items,
-    licences,
-    pipes,
-    plain,
-    visible,
-)
+from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
+from gaam_cache.messages import brief, visible
 from gaam_cache.store.encoding import Encoding
 from gaam_cache.store.files import whole_folder, write_file
 from gaam_decoder import stats

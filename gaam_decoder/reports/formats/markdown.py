@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from gaam_cache.messages import items, pipes, plain
+from gaam_cache.markdown import items, pipes, plain
 from gaam_decoder.reports.notes.claims import claims, conclusion
 from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.table import final_models
