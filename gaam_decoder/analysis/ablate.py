@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gaam_cache.errors import ConfigError
-from gaam_decoder.analysis.ablation import Ablation, Group
+from gaam_cache.errors import ConfigError, NumericsError
+from gaam_decoder import stats
 from gaam_decoder.analysis.importance import (
     FLAT,
     NO_MAP,
@@ -20,7 +21,7 @@ from gaam_decoder.analysis.importance import (
 )
 from gaam_decoder.config import TrainConfig
 from gaam_decoder.decoder import spelled_out
-from gaam_decoder.number_lists import PER_CLASS
+from gaam_decoder.number_lists import PER_CLASS, spell_numbers
 from gaam_decoder.recipe import IMPLIED
 from gaam_decoder.runs.folders import cache_of
 from gaam_decoder.runs.loading import one_run
@@ -29,8 +30,135 @@ from gaam_decoder.runs.tuning import first_runs
 from gaam_decoder.specs import Spec, parse_attention
 from gaam_decoder.training.sweep import train
 
-if TYPE_CHECKING:
-    Progress = Callable[[int, int, str], None]
+PAIRS = (("high", "low"), ("high", "random"), ("low", "random"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """The same experiment on some of the layers. Accuracies are fractions."""
+
+    name: str
+    """all, high, low or random."""
+    layers: tuple[int, ...]
+    """Numbers in the encoder, from 1."""
+    accuracy: dict[int, float]
+    """Per seed that finished."""
+    failed: dict[int, str]
+    runs: tuple[str, ...]
+    """Folders of the runs that hold these seeds."""
+
+    @property
+    def spread(self) -> dict[str, Any]:
+        """Mean, standard deviation and 95% interval of the accuracy over seeds."""
+        return _spread(list(self.accuracy.values()), least=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "name": self.name,
+            "layers": list(self.layers),
+            "accuracy": self.spread,
+            "per_seed": [{"seed": s, "accuracy": a} for s, a in sorted(self.accuracy.items())],
+            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "runs": list(self.runs),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ablation:
+    """What became of a mechanism on few layers."""
+
+    run: str
+    ranked_by: str
+    """Mechanism whose attention map ranked the layers."""
+    attention: str
+    """Mechanism that was trained on them."""
+    seed: int
+    importance: Importance
+    groups: tuple[Group, ...]
+
+    def differences(self) -> list[dict[str, Any]]:
+        """Mean differences of accuracy over seeds that finished in both groups, as JSON values."""
+        by_name = {group.name: group.accuracy for group in self.groups}
+        found = []
+        for first, second in PAIRS:
+            both = sorted(by_name[first].keys() & by_name[second].keys())
+            values = [by_name[first][s] - by_name[second][s] for s in both]
+            spread = _spread(values, least=-1)
+            found.append({"first": first, "second": second, "seeds": both, **spread})
+        return found
+
+    def check(self) -> None:
+        """Refuse what no seed finished of.
+
+        Raises:
+            NumericsError: naming the layers and why.
+        """
+        for group in self.groups:
+            if not group.accuracy:
+                raise NumericsError(
+                    f"every seed failed on the layers {spell_numbers(group.layers)}",
+                    expected="a training loss that stays finite",
+                    found=next(iter(group.failed.values()), None),
+                    where=", ".join(group.runs),
+                    hint="train the run again with a lower --lr and ablate that",
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "run": self.run,
+            "ranked_by": self.ranked_by,
+            "attention": self.attention,
+            "seed": self.seed,
+            "importance": self.importance.to_dict(),
+            "groups": [group.to_dict() for group in self.groups],
+            "differences": self.differences(),
+        }
+
+    def in_words(self) -> str:
+        """Lines for people; accuracies in percent, differences in percentage points."""
+        other = "" if self.attention == self.ranked_by else f", retrained with {self.attention}"
+        lines = [f"layers ranked by the importance factor of {self.ranked_by}{other}"]
+        width = max(len(spell_numbers(group.layers)) for group in self.groups)
+        for group in self.groups:
+            line = f"  {group.name:<7} layers {spell_numbers(group.layers):<{width}}  "
+            line += f"{_in_words(group.spread, '%')}, {len(group.accuracy)} seeds"
+            lines.append(line + f", {len(group.failed)} FAILED" * bool(group.failed))
+        by_name = {group.name: set(group.layers) for group in self.groups}
+        if by_name["random"] & (by_name["high"] | by_name["low"]):
+            lines.append("random shares layers with the others: there are too few for three groups")
+        lines.append("differences, paired by seed, in points")
+        for pair in self.differences():
+            name = f"{pair['first']} - {pair['second']}"
+            lines.append(f"  {name:<14}  {_in_words(pair, '', sign='+')}")
+        lines.append("intervals (Student's t, 95%) are over seeds alone, each for itself")
+        if any(len(pair["seeds"]) < stats.LEAST_SEEDS for pair in self.differences()):
+            lines.append(
+                f"fewer than {stats.LEAST_SEEDS} seeds: nothing can be claimed to be significant"
+            )
+        return "\n".join(lines)
+
+
+def _spread(values: Sequence[float], least: float) -> dict[str, Any]:
+    value_S = np.array(values)
+    interval = stats.within(stats.t_interval(value_S), least, 1)
+    return {
+        "mean": float(value_S.mean()) if len(value_S) else None,
+        "std": stats.standard_deviation(value_S),
+        "ci95": list(interval) if interval else None,
+    }
+
+
+def _in_words(spread: dict[str, Any], unit: str, sign: str = "") -> str:
+    if spread["mean"] is None:
+        return "no seed finished"
+    # + 0.0: what rounds to zero is written without a minus
+    text = f"{round(100 * spread['mean'], 2) + 0.0:{sign}.2f}{unit}"
+    if spread["ci95"] is not None:
+        low, high = (round(100 * bound, 2) + 0.0 for bound in spread["ci95"])
+        text += f" (sd {100 * spread['std']:.2f}; {low:{sign}.2f} to {high:{sign}.2f})"
+    return text
 
 
 def ablate(
@@ -41,7 +169,7 @@ def ablate(
     cache: str | Path | None = None,
     attn: str | None = None,
     device: str = "auto",
-    progress: Progress | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Ablation:
     """Retrain a finished run's decoder on its most and least important layers and on random ones.
 
@@ -66,25 +194,48 @@ def ablate(
     """
     report = progress or (lambda done, total, text: None)
     run = one_run(Path(path).expanduser())
-    importance = _ranked(run)
+    where = str(run.path.absolute())
+    if (importance := importance_of([run])) is None:
+        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
+        raise ConfigError(
+            f"the layers of '{run.attention}' cannot be ranked",
+            expected="a finished run of a mechanism with an attention map, tested on a split",
+            found=why if run.finished else "every seed failed",
+            where=where,
+        )
+    if run.recipe.get("fold"):
+        raise ConfigError(
+            "a run of one fold cannot be ablated",
+            expected="a run that was tested on a split of the cache",
+            found=f"fold {run.recipe['fold']}",
+            where=where,
+        )
     chosen = choose_layers(importance, num_layers, seed)
-    folder, trained = cache_of(run, cache).root, attn or _own(run)
+    trained = attn or _own(run)
+    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
+    if (shots := recipe.pop("shots", None)) is not None:
+        recipe["train_rows"] = f"{shots}{PER_CLASS}"
+    recipe |= {
+        "attn": (trained,),
+        "head": run.head,
+        "cache": cache_of(run, cache).root,
+        "runs": run.path.absolute().parent,
+        "seeds": run.seeds,
+        "device": device,
+        "probe": False,
+    }
     groups = [_group("all", importance.layers, [run], run.seeds)]
     for name, layers in chosen.items():
 
         def tick(done: int, total: int, text: str, name: str = name) -> None:
             report(done, total, f"{name} layers: {text}")
 
-        config = _config(run, folder, layers, trained, device)
+        config = TrainConfig(**recipe | {"layers": layers})
         try:
             runs = train(config, progress=tick)
         except ConfigError as error:
             if attn is None and ":" in run.attention:
-                error.details.setdefault(
-                    "to do",
-                    f"the options of '{run.attention}' must fit {num_layers} layers: choose "
-                    "--num-layers, or say with --attn what to train on them",
-                )
+                error.details.setdefault("to do", "choose --num-layers, or what to train by --attn")
             raise
         groups.append(_group(name, layers, runs, run.seeds))
     return Ablation(
@@ -100,24 +251,9 @@ def ablate(
 def _own(run: RunResult) -> str:
     """The run's mechanism, without a number of heads that its encoder chose to fit it."""
     spec = parse_attention(run.attention)
-    rest = tuple(one for one in spec.options if one[0] != "heads")
-    size = len(run.layer_numbers), run.cache["hidden_size"]
-    chosen = spelled_out(Spec(spec.name, rest), *size)
-    return str(Spec(spec.name, rest) if chosen == spec else spec)
-
-
-def _ranked(run: RunResult) -> Importance:
-    """The importance of its layers."""
-    importance = importance_of([run])
-    if importance is None:
-        why = NO_MAP if run.evaluated else NO_MAP_OF_FINAL
-        raise ConfigError(
-            f"the layers of '{run.attention}' cannot be ranked",
-            expected="a finished run of a mechanism with an attention map, tested on a split",
-            found=why if run.finished else "every seed failed",
-            where=str(run.path.absolute()),
-        )
-    return importance
+    rest = Spec(spec.name, tuple(one for one in spec.options if one[0] != "heads"))
+    chosen = spelled_out(rest, len(run.layer_numbers), run.cache["hidden_size"])
+    return str(rest if chosen == spec else spec)
 
 
 def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tuple[int, ...]]:
@@ -144,46 +280,19 @@ def choose_layers(importance: Importance, count: int, seed: int) -> dict[str, tu
             expected="an attention map that varies over the layers",
             found=f"a mean importance factor of {factor[0]:.3f} everywhere",
         )
+
+    def numbers(of: np.ndarray) -> tuple[int, ...]:
+        return tuple(sorted(of.tolist()))
+
     order = np.argsort(-factor, kind="stable")
-    high, low = _numbers(layers[order[:count]]), _numbers(layers[order[-count:]])
+    high, low = numbers(layers[order[:count]]), numbers(layers[order[-count:]])
     generator = np.random.default_rng(seed)
     others = np.sort(order[count:-count])
     pool = layers[others] if len(others) >= count else layers
     while True:
-        random = _numbers(generator.choice(pool, count, replace=False))
+        random = numbers(generator.choice(pool, count, replace=False))
         if random not in (high, low):
             return {"high": high, "low": low, "random": random}
-
-
-def _numbers(layers: Sequence[Any] | np.ndarray) -> tuple[int, ...]:
-    return tuple(sorted(int(layer) for layer in layers))
-
-
-def _config(
-    run: RunResult, cache: Path, layers: tuple[int, ...], attention: str, device: str
-) -> TrainConfig:
-    """What trained the run, on other layers."""
-    recipe: dict[str, Any] = {k: v for k, v in run.recipe.items() if k not in IMPLIED}
-    if (shots := recipe.pop("shots", None)) is not None:
-        recipe["train_rows"] = f"{shots}{PER_CLASS}"
-    if run.recipe.get("fold"):
-        raise ConfigError(
-            "a run of one fold cannot be ablated",
-            expected="a run that was tested on a split of the cache",
-            found=f"fold {run.recipe['fold']}",
-            where=str(run.path.absolute()),
-        )
-    recipe |= {
-        "attn": (attention,),
-        "head": run.head,
-        "cache": cache,
-        "runs": run.path.absolute().parent,
-        "seeds": run.seeds,
-        "layers": layers,
-        "device": device,
-        "probe": False,
-    }
-    return TrainConfig(**recipe)
 
 
 def _group(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,9 @@ from gaam_cache.cache import EmbeddingCache, open_cache
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import visible
 from gaam_cache.store.digest import short_digest
+from gaam_cache.store.files import check_folder
 from gaam_cache.store.importing import write
-from gaam_cache.store.plan import GAUSSIAN, PLAN_FILE, Planted
+from gaam_cache.store.plan import GAUSSIAN, Planted
 from gaam_decoder.attention._base import Attention
 from gaam_decoder.plant_config import GATES, LAYERS, LEAST_LAYERS, ROWS, WIDTH, PlantConfig
 from gaam_decoder.specs import Spec, build
@@ -103,8 +103,8 @@ def plant(
     """Make a cache whose labels depend on the states through a known gate, or complete one.
 
     Everything is decided by the configuration; every number is computed from the states as the
-    cache stores them. At most some hundred rows of states are in memory, but for the rows to which
-    a linear decoder is fitted (1 GB at most).
+    cache stores them. Of a given cache some hundred rows of states are in memory, but for the rows
+    to which a linear decoder is fitted (1 GB at most).
 
     Args:
         config: what to plant, in what, and where to.
@@ -117,7 +117,7 @@ def plant(
         NumericsError: a state of the given cache that cannot be stored in the type asked for.
         StorageError: the file system refused.
     """
-    _check_folder(config.out)
+    check_folder(config.out, option="--out")
     source = open_cache(config.from_cache) if config.from_cache is not None else None
     train, test = states = _states(config, source)
     about, seed = GATES[config.gate], config.seed
@@ -178,30 +178,15 @@ def _exact(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
-def _check_folder(out: Path) -> None:
-    """Refuse what is there and is no cache; another cache is refused where its plan is compared."""
-    folder = out.expanduser()
-    # a process that is about to write the plan leaves temporary files
-    files = (one for one in folder.rglob("*") if one.is_file() and one.suffix != ".tmp")
-    if (folder.is_file() or any(files)) and not (folder / PLAN_FILE).exists():
-        raise ConfigError(
-            f"'{out}' is there already, and is no cache",
-            expected="a new folder, or one that this command began",
-            where=str(folder.absolute()),
-        )
-
-
 def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, States]:
     """Of the training and of the test rows, drawn or taken from a cache."""
     there = sum(len(cache[name]) for name in cache) if cache else 0
     rows = config.rows or (there if cache else ROWS)
-    test, train = rows // 3, rows - rows // 3
+    train = rows - rows // 3
     if cache is None:
-        shape = (config.layers or LAYERS, config.width or WIDTH)
-        about = config.seed, config.storage_dtype or "float32"
-        return gaussian_states((train, *shape), 0, *about), gaussian_states(
-            (test, *shape), train, *about
-        )
+        shape, dtype = (rows, config.layers or LAYERS, config.width or WIDTH), config.storage_dtype
+        x_NLD = gaussian_states(shape, config.seed).astype(dtype or "float32")
+        return x_NLD[:train], x_NLD[train:]
     if rows > there:
         raise ConfigError(
             "the cache has fewer rows than --rows",
@@ -210,77 +195,65 @@ def _states(config: PlantConfig, cache: EmbeddingCache | None) -> tuple[States, 
             where=str(cache.root.absolute()),
         )
     config.check_rows(rows)
-    dtype = config.storage_dtype or str(next(iter(cache.values())).embeddings.dtype)
     order_N = np.random.default_rng([config.seed, CHOICE]).permutation(there)
-    chosen = np.sort(order_N[:train]), np.sort(order_N[train:rows])
-    return cached_states(cache, chosen[0], dtype), cached_states(cache, chosen[1], dtype)
+    return (
+        CachedStates(cache, np.sort(order_N[:train]), config.storage_dtype),
+        CachedStates(cache, np.sort(order_N[train:rows]), config.storage_dtype),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class States:
-    """What can be sliced by rows, (N, L, D); as the cache will store it."""
+def gaussian_states(shape: tuple[int, int, int], seed: int) -> NDArray[np.float32]:
+    """``x = mean + z``: z independent and standard normal, the mean 3 or -3, one of each feature.
 
-    shape: tuple[int, int, int]
-    dtype: np.dtype[np.generic]
-    read: Callable[[int, int], NDArray[Any]]
-    """The rows from one number to another."""
+    The first rows are the same however many there are.
+
+    Args:
+        shape: (N, L, D).
+        seed: decides the numbers.
+    """
+    signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
+    x_NLD = np.empty(shape, np.float32)
+    for block, start in enumerate(range(0, len(x_NLD), BLOCK_ROWS)):
+        part = x_NLD[start : start + BLOCK_ROWS]
+        generator = np.random.default_rng([seed, STATES, block])
+        part[:] = generator.standard_normal(part.shape, dtype=np.float32)
+    return x_NLD + (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
+
+
+class CachedStates:
+    """Chosen rows of a cache, counted over all its splits in order; read when they are sliced."""
+
+    def __init__(self, cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str | None) -> None:
+        """Read nothing yet. ``dtype`` is what will be stored; None: that of the cache."""
+        self.shape = (len(row_N), cache.num_layers, cache.hidden_size)
+        self.dtype = np.dtype(dtype or next(iter(cache.values())).embeddings.dtype)
+        self._cache, self._row_N = cache, row_N
 
     def __len__(self) -> int:
         """Number of rows."""
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        """Of a range of rows."""
-        start, stop, _ = rows.indices(len(self))
-        with np.errstate(over="ignore"):  # what overflows is refused where it is stored
-            return self.read(start, stop).astype(self.dtype)
-
-    def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """All rows in parts, and which they are."""
-        for start in range(0, len(self), BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, len(self)))
-            yield rows, self[rows].astype(np.float64)
-
-
-def gaussian_states(shape: tuple[int, int, int], first: int, seed: int, dtype: str) -> States:
-    """``x = mean + z``: z independent and standard normal, the mean 3 or -3, one of each feature.
-
-    Args:
-        shape: (N, L, D).
-        first: number of the first row, so that splits of one seed do not share rows.
-        seed: decides the numbers.
-        dtype: float32 or float16.
-    """
-    signs_D = np.random.default_rng([seed, STATES]).integers(0, 2, shape[2])
-    mean_D = (MEAN * (2.0 * signs_D - 1)).astype(np.float32)
-
-    def read(start: int, stop: int) -> NDArray[Any]:
-        start, stop = start + first, stop + first
-        parts = [np.empty((0, *shape[1:]), np.float32)]
-        for block in range(start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)):
-            before = block * BLOCK_ROWS
-            generator = np.random.default_rng([seed, STATES, block])
-            z_BLD = generator.standard_normal((BLOCK_ROWS, *shape[1:]), dtype=np.float32)
-            parts.append((z_BLD + mean_D)[max(0, start - before) : stop - before])
+        """The states of a range of rows, (B, L, D)."""
+        parts, first = [np.empty((0, *self.shape[1:]), self.dtype)], 0
+        for split in self._cache.values():
+            in_split_B = self._row_N[rows] - first
+            in_split_B = in_split_B[(in_split_B >= 0) & (in_split_B < len(split))]
+            if len(in_split_B):
+                with np.errstate(over="ignore"):  # what overflows is refused where it is stored
+                    parts.append(split.embeddings[in_split_B].astype(self.dtype))
+            first += len(split)
         return np.concatenate(parts)
 
-    return States(shape, np.dtype(dtype), read)
+
+States = NDArray[Any] | CachedStates
+"""(N, L, D), as the cache will store it; is sliced by rows."""
 
 
-def cached_states(cache: EmbeddingCache, row_N: NDArray[np.int64], dtype: str) -> States:
-    """Chosen rows of a cache, counted over all its splits in order, ascending."""
-    ends = np.cumsum([len(cache[name]) for name in cache])
-
-    def read(start: int, stop: int) -> NDArray[Any]:
-        parts = [np.empty((0, cache.num_layers, cache.hidden_size), np.float16)]
-        for name, end in zip(cache, ends.tolist(), strict=True):
-            in_split_N = row_N[start:stop] - (end - len(cache[name]))
-            in_split_N = in_split_N[(in_split_N >= 0) & (in_split_N < len(cache[name]))]
-            if len(in_split_N):
-                parts.append(cache[name].embeddings[in_split_N])
-        return np.concatenate(parts)
-
-    return States((len(row_N), cache.num_layers, cache.hidden_size), np.dtype(dtype), read)
+def blocks(states: States) -> Iterator[Floats]:
+    """All rows, some hundred at once."""
+    for start in range(0, len(states), BLOCK_ROWS):
+        yield states[start : start + BLOCK_ROWS].astype(np.float64)
 
 
 def planted_mechanism(gate: str, num_layers: int, hidden_size: int) -> Attention:
@@ -316,8 +289,7 @@ class Teacher:
 
     def probabilities(self, states: States) -> Floats:
         """Of every row, (N, C)."""
-        found: Floats = softmax(np.concatenate([self.logits(x) for _, x in states.blocks()]), 1)
-        return found
+        return softmax(np.concatenate([self.logits(x) for x in blocks(states)]), 1)
 
 
 def _behind(attention: Attention, x_NLD: Floats) -> Floats:
@@ -352,7 +324,7 @@ def make_teacher(gate: str, train: States, *, classes: int, strength: float, see
     if shared:
         weight_CF, mean_F = np.tile(weight_CF / num_layers, num_layers), np.tile(mean_F, num_layers)
     centred = Teacher(attention=attention, weight_CF=weight_CF, bias_C=-(weight_CF @ mean_F))
-    square = sum(float(np.square(centred.logits(x)).sum()) for _, x in train.blocks())
+    square = sum(float(np.square(centred.logits(x)).sum()) for x in blocks(train))
     factor = strength / max((square / (len(train) * classes)) ** 0.5, 1e-300)
     return Teacher(
         attention=attention, weight_CF=factor * weight_CF, bias_C=factor * centred.bias_C
@@ -365,9 +337,9 @@ def _moments(attention: Attention, train: States, shared: bool) -> tuple[Floats,
     def read(x_NLD: Floats) -> Floats:
         return x_NLD.mean(1) if shared else _behind(attention, x_NLD)
 
-    first_F = read(next(train.blocks())[1])[0]  # what is subtracted first keeps digits
+    first_F = read(next(blocks(train)))[0]  # what is subtracted first keeps digits
     total_F, square_F = np.zeros_like(first_F), np.zeros_like(first_F)
-    for _, x_NLD in train.blocks():
+    for x_NLD in blocks(train):
         moved_NF = read(x_NLD) - first_F
         total_F += moved_NF.sum(0)
         square_F += np.square(moved_NF).sum(0)
@@ -394,7 +366,7 @@ def linear_accuracy(
     count, features = len(train), train.shape[1] * train.shape[2]
     if count < ROWS_PER_FEATURE * features or count * features > MOST_FITTED:
         return None
-    z_NF = np.concatenate([x.reshape(len(x), -1) for _, x in train.blocks()])
+    z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(train)])
     mean_F, spread_F = z_NF.mean(0), z_NF.std(0)
     scale_F = np.divide(1.0, spread_F, out=np.zeros_like(spread_F), where=spread_F > 0)
     z_NF -= mean_F
@@ -413,9 +385,6 @@ def linear_accuracy(
     options = {"maxiter": 500}
     found = minimize(loss, start, method="L-BFGS-B", jac=True, options=options).x
     weight_CF1 = found.reshape(classes, features + 1)
-    right = 0.0
-    for rows, x_NLD in test.blocks():
-        z_BF = (x_NLD.reshape(len(x_NLD), -1) - mean_F) * scale_F
-        chosen_B = (z_BF @ weight_CF1[:, :-1].T + weight_CF1[:, -1]).argmax(1)
-        right += float(np.take_along_axis(p_test_NC[rows], chosen_B[:, None], 1).sum())
-    return right / len(test)
+    z_NF = np.concatenate([x.reshape(len(x), -1) for x in blocks(test)])
+    logits_NC = (z_NF - mean_F) * scale_F @ weight_CF1[:, :-1].T + weight_CF1[:, -1]
+    return float(np.take_along_axis(p_test_NC, logits_NC.argmax(1)[:, None], 1).mean())

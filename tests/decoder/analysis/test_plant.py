@@ -17,7 +17,6 @@ import gaam_decoder
 from gaam_cache.errors import ConfigError, NotFoundError
 from gaam_decoder import PlantConfig, plant
 from gaam_decoder.analysis.planting import (
-    States,
     draw_labels,
     gaussian_states,
     linear_accuracy,
@@ -50,8 +49,8 @@ def content(cache: Path) -> dict[str, bytes]:
     return {"cache.json": (cache / "cache.json").read_bytes(), **shard_bytes(cache)}
 
 
-def states(rows: int, first: int = 0) -> States:
-    return gaussian_states((rows, L, D), first, 1, "float32")
+def states(rows: int, first: int = 0) -> np.ndarray:
+    return gaussian_states((first + rows, L, D), 1)[first:]
 
 
 def test_the_same_options_give_the_same_bytes_and_others_other_ones(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_labels_are_of_the_states_as_they_are_stored(tmp_path: Path) -> None:
         cache = gaam_cache.open_cache(tmp_path / dtype)
         stored = cache["test"].embeddings
         assert stored.dtype == cache.plan.storage_dtype == dtype == made.storage_dtype
-        train = gaussian_states((40, 4, 3), 0, 0, dtype)
+        train = gaussian_states((60, 4, 3), 0)[:40].astype(dtype)
         assert (train[:] == cache["train"].embeddings[:]).all()
         teacher = make_teacher("laplace", train, classes=2, strength=4.0, seed=0)
         chosen = teacher.logits(stored[:].astype(np.float64)).argmax(1)
@@ -100,8 +99,6 @@ def test_states_of_a_cache_are_taken_as_they_are_and_none_twice(
 
 
 def test_mistakes_are_refused_and_leave_nothing(tiny_cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("x")
     states, label = np.full((1400, 4, 3), 0.7, np.float32), np.arange(1400) % 2
     gaam_cache.write(tmp_path / "flat", {"train": (states, label)})
@@ -116,8 +113,7 @@ def test_mistakes_are_refused_and_leave_nothing(tiny_cache: Path, tmp_path: Path
         (("from_cache", tiny_cache), ("rows", 10**6)): "fewer rows than --rows",
         (("from_cache", tiny_cache), ("classes", 10**4)): "more classes than rows",
         (("from_cache", tmp_path / "flat"), ("classes", 2)): "no teacher can tell the rows apart",
-        (("out", tmp_path / "there"),): "is no cache",
-        (("out", tmp_path / "file"),): "(is no cache|nothing can be written)",
+        (("out", tmp_path / "file"),): "nothing can be written",
     }.items():
         with pytest.raises(ConfigError, match=said):
             plant(PlantConfig(**{"out": tmp_path / "new", **dict(given)}))
@@ -184,7 +180,7 @@ def standardised(x_NLD: np.ndarray) -> np.ndarray:
 
 def test_others_see_as_much_of_a_gate_as_is_said() -> None:
     """Of one layer and feature, for all are alike: the squared correlation with the best width."""
-    x_NLD = gaussian_states((8000, 16, 2), 0, 0, "float32")[:].astype(np.float64)
+    x_NLD = gaussian_states((8000, 16, 2), 0).astype(np.float64)
     r, x = standardised(x_NLD)[:, 0, 0], x_NLD[:, 0, 0]
     widths = np.geomspace(0.02, 50, 200)
 
@@ -237,11 +233,7 @@ def test_the_best_linear_decoder_is_the_teacher_only_where_no_gate_is_planted() 
     assert linear_accuracy(states(2 * L * D - 1), p, test, of_test) is None
 
 
-def test_states_are_the_same_however_they_are_read() -> None:
-    for dtype in ("float32", "float16"):
-        whole = gaussian_states((1500, L, D), 0, 7, dtype)[:]
-        later = gaussian_states((500, L, D), 1000, 7, dtype)
-        assert (later[:] == whole[1000:]).all()
-        assert all((later[i : i + 3] == whole[1000 + i : 1003 + i]).all() for i in (0, 30, 496))
-        assert np.unique(whole[:, 0, 0]).size > 700  # no block is another
-        assert (whole == gaussian_states((1500, L, D), 0, 7, "float32")[:].astype(dtype)).all()
+def test_the_first_rows_are_the_same_however_many_there_are() -> None:
+    whole = gaussian_states((1500, L, D), 7)
+    assert (whole[:1030] == gaussian_states((1030, L, D), 7)).all()
+    assert np.unique(whole[:, 0, 0]).size > 700  # no block is another
