@@ -23,7 +23,7 @@ def test_what_is_copied_exists_is_sent_and_is_all_that_is_built_from() -> None:
     assert all((ROOT / name).exists() for name in copied)
     assert copied == {line[1:] for line in sent if line.startswith("!")}
     wheel, about = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"], PROJECT["project"]
-    needed = {*wheel["only-include"], *wheel["force-include"], about["readme"]}
+    needed = {*wheel["only-include"], *wheel["force-include"], "README.md"}
     assert copied == needed | {*about["license-files"], "pyproject.toml", "constraints.txt"}
 
 

@@ -28,8 +28,8 @@ PERSONAL = re.compile(rb"/(?:home|Users|root|work)/[A-Za-z0-9_.-]+")
 # not by find_spec of importlib.util: setuptools takes whoever looks for pip to be pip, and gives up
 # its distutils for this process, without which torch compiles nothing any more
 pytestmark = pytest.mark.skipif(
-    None in map(PathFinder.find_spec, ("hatchling", "pip")),
-    reason="hatchling and pip build and install the package; not both are installed",
+    None in map(PathFinder.find_spec, ("hatchling", "hatch_fancy_pypi_readme", "pip")),
+    reason="hatchling, its plug-in and pip build and install the package; one is not installed",
 )
 
 
@@ -75,7 +75,8 @@ def on_disk(*folders: str) -> set[str]:
 def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
     in_wheel: dict[str, bytes],
 ) -> None:
-    expected = on_disk(*PACKAGES) | {f"gaam_cache/{name}" for name in on_disk("data")}
+    data = {name for name in on_disk("data") if not name.endswith(".svg")}
+    expected = on_disk(*PACKAGES) | {f"gaam_cache/{name}" for name in data}
     expected |= {"gaam_cache/_cli.py"}
     about = {name for name in in_wheel if name.startswith(f"gaam-{VERSION}.dist-info/")}
     assert in_wheel.keys() - about == expected
@@ -85,6 +86,8 @@ def test_the_wheel_has_both_packages_the_data_and_the_commands_alone(
     for name, content in in_wheel.items():
         assert str(ROOT).encode() not in content, name
         assert not PERSONAL.search(content), name
+    page = in_wheel[f"gaam-{VERSION}.dist-info/METADATA"].decode()
+    assert not re.search(r"\]\((?!https://)|src=", page), "leads to no checkout"
 
 
 def test_the_sdist_has_what_it_takes_to_test_and_to_build_the_same_wheel(
