@@ -30,6 +30,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
 """How the name of a thread begins that writes what is to be kept."""
+SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "out": "--runs", "model": "--encoder"}
+"""What people call an option that has another name here."""
 _asked, _says = False, True
 
 
@@ -52,18 +54,15 @@ def show_progress(title: str, unit: str, *, quiet: bool = False) -> Iterator[Rep
 
     What is yielded raises KeyboardInterrupt where a signal asked for it.
     """
-    from rich import console, progress, table
+    from rich import console, progress
 
     live = bool(not quiet and sys.stderr and sys.stderr.isatty())
-    rest = table.Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    text = progress.TextColumn("{task.description}", markup=False, table_column=rest)
+    text = progress.TextColumn("{task.description:.36}", markup=False)
     left = progress.TimeRemainingColumn()
-    columns = (title, progress.BarColumn(16), progress.MofNCompleteColumn(), unit, left, text)
     bar = progress.Progress(
-        *columns,
+        *(title, progress.BarColumn(16), progress.MofNCompleteColumn(), unit, left, text),
         console=console.Console(stderr=True),
         transient=True,
-        expand=True,
         redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),  # else it is for a file
         speed_estimate_period=3600,
     )
@@ -224,11 +223,11 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
     if error.ctx and hasattr(error, "possibilities"):  # there is no such option
         config = settings.get(str(error.ctx.command.name))
-        of_keys = [f"--{one['key']}" for one in keys(config)] if config else []
-        there = {name for one in error.ctx.command.params for name in one.opts}
-        if meant := nearest(error.option_name, [*there, *of_keys]):
-            key = f"a setting without an option: --set {meant[2:]}=VALUE"
-            hint = f"did you mean '{meant}'?" if meant in there else key
+        known = {f"--{one['key']}" for one in keys(config)} if config else set()
+        options = {name for one in error.ctx.command.params for name in one.opts}
+        said_for = {f"--{word}": name for word, name in SAID.items() if name in options}
+        if meant := nearest(error.option_name, [*options, *known], said_for):
+            hint = f"did you mean '{meant if meant in options else f'--set {meant[2:]}=VALUE'}'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
