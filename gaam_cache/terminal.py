@@ -30,7 +30,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal that is closed sends the last; what is finished is kept then too."""
 WRITER = "write"
 """How the name of a thread begins that writes what is to be kept."""
-SAID = {"learning-rate": "--lr", "n-seeds": "--seeds", "out": "--runs", "model": "--encoder"}
+SAID = {"learning-rate": "lr", "n-seeds": "seeds", "model": "encoder"}
 """What people call an option that has another name here."""
 _asked, _says = False, True
 
@@ -223,11 +223,11 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     hint = f"{error.ctx.command_path} --help" if error.ctx else "gaam --help"
     if error.ctx and hasattr(error, "possibilities"):  # there is no such option
         config = settings.get(str(error.ctx.command.name))
-        known = {f"--{one['key']}" for one in keys(config)} if config else set()
-        options = {name for one in error.ctx.command.params for name in one.opts}
-        said_for = {f"--{word}": name for word, name in SAID.items() if name in options}
-        if meant := nearest(error.option_name, [*options, *known], said_for):
-            hint = f"did you mean '{meant if meant in options else f'--set {meant[2:]}=VALUE'}'?"
+        known = {one["key"] for one in keys(config)} if config else set()
+        options = {name.lstrip("-") for one in error.ctx.command.params for name in one.opts}
+        said_for = {word: name for word, name in SAID.items() if name in options}
+        if meant := nearest(error.option_name.lstrip("-"), [*options, *known], said_for):
+            hint = f"did you mean '--{meant if meant in options else f'set {meant}=VALUE'}'?"
     return ConfigError(said[:1].lower() + said[1:], hint=hint)
 
 
