@@ -224,7 +224,8 @@ def _usage_error(error: Any, settings: Mapping[str, type]) -> GaamError:
     if error.ctx and hasattr(error, "possibilities"):  # there is no such option
         config = settings.get(str(error.ctx.command.name))
         known = {one["key"] for one in keys(config)} if config else set()
-        options = {name.lstrip("-") for one in error.ctx.command.params for name in one.opts}
+        names = {name for one in error.ctx.command.params for name in one.opts}
+        options = {name[2:] for name in names if name.startswith("--")}
         said_for = {word: name for word, name in SAID.items() if name in options}
         if meant := nearest(error.option_name.lstrip("-"), [*options, *known], said_for):
             hint = f"did you mean '--{meant if meant in options else f'set {meant}=VALUE'}'?"
