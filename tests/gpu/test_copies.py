@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -81,39 +80,3 @@ def test_a_cache_has_the_same_bytes_with_and_without_copies_of_their_own(
     monkeypatch.setattr(CopyBack, "start", lambda self, x: x.cpu())
     gaam_cache.extract(second)
     assert shard_bytes(first.out) == shard_bytes(second.out)
-
-
-def test_the_lines_for_a_gpu_are_in_the_right_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for who computes, copy, keep the memory until then: with streams that only take note."""
-    noted: list[str] = []
-
-    class Stream:
-        def __init__(self, device: object = None) -> None:
-            self.device = device
-
-        def wait_stream(self, other: object) -> None:
-            noted.append("wait for the encoder")
-
-        def synchronize(self) -> None:
-            noted.append("wait for the copies")
-
-    empty = torch.empty
-
-    def unpinned(*shape: Any, pin_memory: bool = False, **options: Any) -> torch.Tensor:
-        noted.append(f"pinned: {pin_memory}")
-        return empty(*shape, **options)
-
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(torch, "empty", unpinned)
-    monkeypatch.setattr(
-        torch.Tensor, "record_stream", lambda self, stream: noted.append("keep"), raising=False
-    )
-    copies = CopyBack(torch.device("cuda:0"))
-    x = torch.arange(6.0).view(2, 3)
-    host = copies.start(x)
-    copies.wait()
-    assert noted == ["wait for the encoder", "pinned: True", "keep", "wait for the copies"]
-    assert torch.equal(host, x)
-    assert host is not x

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -26,7 +24,7 @@ from gaam_decoder.decoder import build_decoder
 from gaam_decoder.training.arithmetic.compiled import missing_compiler
 from gaam_decoder.training.arithmetic.engine import LOWER, choose_engine
 from gaam_decoder.training.checkpoint import Checkpoint
-from gaam_decoder.training.group import EVAL_BYTES, Group
+from gaam_decoder.training.group import Group
 from gaam_decoder.training.memory import enough_memory
 from tests.decoder.training.test_group import (
     EAGER,
@@ -210,17 +208,6 @@ def test_what_was_trained_is_not_trained_again_on_another_device(
     config = TrainConfig(cache=tiny_cache, seeds=(0, 1), epochs=1, runs=tmp_path / "runs")
     first = trained(replace(config, device="cpu"))
     assert trained(replace(config, device=str(device))).path == first.path
-
-
-def test_seeds_that_are_evaluated_together_share_what_a_batch_may_take(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A gate makes states of its own for every seed: 60 of them would take 60 times as much."""
-    wide = group("gaam", list(range(60)))
-    monkeypatch.setitem(EVAL_BYTES, "cuda", 4 * 6 * 16 * 60 * 9)
-    somewhere = SimpleNamespace(device=torch.device("cuda:0"))
-    subset = replace(wide.data.test, label_N=somewhere, rows=np.arange(512))  # type: ignore[arg-type]
-    assert wide.eval_batch_size(subset) == 9
 
 
 class TestGpuAlone:
