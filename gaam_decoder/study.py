@@ -34,10 +34,9 @@ from gaam_cache.errors import CacheError, ConfigError, GaamError, GaamWarning, N
 from gaam_cache.messages import did_you_mean, duration, option_of
 from gaam_cache.store.files import write_file
 from gaam_decoder.number_lists import spell_numbers
-from gaam_decoder.reports.notes.claims import conclusion
+from gaam_decoder.reports.answer import conclusion
 from gaam_decoder.reports.pictures.pictures import overviews
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.layout import check as check_order
+from gaam_decoder.reports.table import Table, check_order
 from gaam_decoder.reports.writing.numbers import percent, points, span
 from gaam_decoder.reports.writing.page import DARK, LIGHT
 from gaam_decoder.reports.writing.section import sections

@@ -11,11 +11,15 @@ from pathlib import Path
 from gaam_cache import plugins
 from gaam_cache.errors import ConfigError
 from gaam_decoder.number_lists import parse_seeds, spell_numbers
-from gaam_decoder.reports.notes.notes import selected
-from gaam_decoder.reports.table.base import Format, Table
-from gaam_decoder.reports.table.build import build_tables
-from gaam_decoder.reports.table.layout import check, laid_out
-from gaam_decoder.reports.table.scaled import check_fitted
+from gaam_decoder.reports.notes import selected
+from gaam_decoder.reports.table import (
+    Format,
+    Table,
+    build_tables,
+    check_fitted,
+    check_order,
+    laid_out,
+)
 from gaam_decoder.reports.writing.output import check_outputs, write_report
 from gaam_decoder.reports.writing.unit import DEFAULT, margin_of, score_of
 from gaam_decoder.runs.filters import Selection, Texts, one_form
@@ -162,7 +166,7 @@ def report(
     """
     meant = score_of(score)
     spec = str(parse_attention(baseline, "--baseline")) if baseline else None
-    check(sort, top)
+    check_order(sort, top)
     asked = {"attn": attn, "head": head, "layers": layers, "lr": lr, "cache": cache, "since": since}
     found = gathered(runs, **asked)
     if spec is not None:

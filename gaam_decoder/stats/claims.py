@@ -55,6 +55,8 @@ class Claim:
     p_equivalent_holm: float | None = None
     num_tests: int = 1
     """That it was corrected for."""
+    step: int = 1
+    """Tests for which the step of Holm's procedure corrects that decided this one."""
     limits: MeanLimits | None = field(default=None, repr=False)
     """What the numbers are from; None for fewer than two seeds or rows."""
     larger_is_better: bool = True
@@ -105,9 +107,18 @@ class Claim:
         """Whether there are seeds enough, and the data allowed no claim."""
         return bool(self.no_claim) and self.num_seeds >= LEAST_SEEDS
 
-    def corrected(self, p: float, p_equivalent: float, num_tests: int) -> Claim:
-        """The claim as one of several."""
-        return replace(self, p_holm=p, p_equivalent_holm=p_equivalent, num_tests=num_tests)
+    @property
+    def interval_corrected(self) -> tuple[float, float] | None:
+        """The interval at the level that decided: it leaves out 0 exactly if there is a difference.
+
+        None where there is no verdict to make: fewer than 6 seeds, or no claim.
+
+        Source: Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for
+            the Holm procedure"; of a difference that was found, at the level of its own step.
+        """
+        if self.limits is None or not self.testable:
+            return None
+        return self.limits.interval(ALPHA / self.step)
 
     @property
     def seeds_to_decide(self) -> int | None:
@@ -175,14 +186,22 @@ def holm_corrected(claims: Sequence[Claim], untested: int = 0) -> list[Claim]:
         untested: more tests, as if they found nothing; which are so may depend on the results.
     """
     tested = [claim for claim in claims if claim.testable]
-    ones = np.ones(sum(claim.silent for claim in claims) + untested)
-    differ = holm(np.array([*(claim.p for claim in tested), *ones]))
-    equal = holm(np.array([*(claim.p_equivalent for claim in tested), *ones]))
-    adjusted = zip(differ.tolist(), equal.tolist(), strict=True)
-    return [
-        claim.corrected(*next(adjusted), len(tested) + len(ones)) if claim.testable else claim
-        for claim in claims
-    ]
+    total = len(tested) + sum(claim.silent for claim in claims) + untested
+    p_M, equal_M = np.ones((2, total))
+    p_M[: len(tested)] = [claim.p for claim in tested]
+    equal_M[: len(tested)] = [claim.p_equivalent for claim in tested]
+    differ_M = holm(p_M)
+    # what is not rejected was decided at the first step that rejected nothing
+    place_M = np.minimum(p_M.argsort(kind="stable").argsort(), (differ_M < ALPHA).sum())
+    columns = zip(differ_M.tolist(), holm(equal_M).tolist(), place_M.tolist(), strict=True)
+    found = []
+    for claim in claims:
+        if claim.testable:
+            p, equal, place = next(columns)
+            about = {"p_holm": p, "p_equivalent_holm": equal, "num_tests": total}
+            claim = replace(claim, **about, step=total - place)
+        found.append(claim)
+    return found
 
 
 def claim(hits: Hits, baseline_hits: Hits, *, margin: float = MARGIN) -> Claim:

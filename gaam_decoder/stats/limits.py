@@ -41,9 +41,9 @@ class MeanLimits:
             self._tail(-margin, margin + self.found.mean),
         )
 
-    def interval(self) -> tuple[float, float]:
-        """All differences that a two-sided test does not reject."""
-        half = self._distance(0.0, ALPHA / 2)
+    def interval(self, level: float = ALPHA) -> tuple[float, float]:
+        """All differences that a two-sided test at this level does not reject."""
+        half = self._distance(0.0, level / 2)
         low, high = self.found.mean - half, self.found.mean + half
         return max(low, -self.highest), min(high, self.highest)
 
@@ -119,19 +119,19 @@ class Limits(MeanLimits):
             p_rows=2 * float(ndtr(ndtri(self.p_rows / 2) * more)),
         )
 
-    def interval(self) -> tuple[float, float]:
+    def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """All theta that a two-sided test does not reject, on both sides of the mean."""
-        if self.p >= ALPHA:  # what was not rejected is not outside, nor what was, inside
-            return min(self._limit(-1.0), 0.0), max(self._limit(1.0), 0.0)
-        mean = self.found.mean
-        return self._limit(0.0 if mean > 0 else -1.0), self._limit(0.0 if mean < 0 else 1.0)
+        if self.p >= level:  # what was not rejected is not outside, nor what was, inside
+            return min(self._limit(-1.0, level), 0.0), max(self._limit(1.0, level), 0.0)
+        low, high = (0.0, 1.0) if self.found.mean > 0 else (-1.0, 0.0)
+        return self._limit(low, level), self._limit(high, level)
 
-    def _limit(self, end: float) -> float:
+    def _limit(self, end: float, level: float) -> float:
         """Where between the mean and ``end`` theta is as far from the mean as it may be."""
         near, far = self.found.mean, end
         for _ in range(50):
             theta = (near + far) / 2
-            inside = abs(theta - self.found.mean) < self._distance(theta, ALPHA / 2)
+            inside = abs(theta - self.found.mean) < self._distance(theta, level / 2)
             near, far = (theta, far) if inside else (near, theta)
         return (near + far) / 2
 

@@ -7,9 +7,7 @@ and 2,000 test rows together, and in brackets the worst of these. Beside the cla
 sign-flip test over seeds alone, from 6 seeds on. ``labels swapped``: one pair of mechanisms that do
 differ, of which on every row chance decides which is called which. ``scores``: every score. Silent:
 no claim was made, where there is no difference and where there is one; all others are of the claims
-that were made. ``layers``: how often the interval holds the true rank correlation of importance and
-accuracy / p is below 0.05 / something is claimed / wrongly; and p below 0.05 of curves over depth
-that know nothing of each other.
+that were made.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.decoder.stats import experiments, layer_experiments, scored_experiments
+from tests.decoder.stats import experiments, scored_experiments
 from tests.decoder.stats.experiments import Rates
 
 SWAPPED = ((6, 300), (6, 2000), (20, 2000))
-WALKS = 1000
 Line = Sequence[object]
 
 
@@ -79,22 +76,7 @@ def scores(repetitions: int) -> Iterator[Line]:
                        percent(other.found, other.claimed), percent(*held))  # fmt: skip
 
 
-def layers(repetitions: int) -> Iterator[Line]:
-    """Of importance and accuracy of layers."""
-    yield ("scenario", *(" x ".join(map(str, cell)) for cell in layer_experiments.CELLS))
-    for name in layer_experiments.SCENARIOS:
-        line = [name]
-        for cell in layer_experiments.CELLS:
-            found = layer_experiments.simulated(name, *cell, repetitions)
-            counts = (percent(n, repetitions) for n in (found.p, found.claimed, found.wrong))
-            line.append(" / ".join([percent(found.held, found.defined), *counts]))
-        yield line
-    for depth in layer_experiments.DEPTHS:
-        alarms = percent(layer_experiments.walks(depth, WALKS), WALKS)
-        yield f"random walks over {depth} layers", alarms, *(["-"] * (len(line) - 2))
-
-
-TABLES = {"claims": claims, "scores": scores, "layers": layers}
+TABLES = {"claims": claims, "scores": scores}
 
 
 def main() -> None:

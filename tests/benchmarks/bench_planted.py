@@ -24,8 +24,8 @@ import torch
 from gaam_decoder import TrainConfig, load_runs, train
 from gaam_decoder.analysis.planting import plant
 from gaam_decoder.plant_config import GATES, PlantConfig
-from gaam_decoder.reports.comparisons.against_baseline import Comparison
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.compare import Comparison
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
 
 SHAPES = ("laplace:heads=1", "gaam:heads=1", "student-t:heads=1", "chi2:heads=1")

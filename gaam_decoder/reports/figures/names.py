@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gaam_decoder.reports.axes import numbered
 from gaam_decoder.reports.figures.style import drawable, shorten
-from gaam_decoder.reports.table.row_names import numbered
 
 LEAST_FRONT = 6
 """Characters of the beginning that stay, where a name is cut to what tells it apart."""

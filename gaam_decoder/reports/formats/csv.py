@@ -9,8 +9,8 @@ from typing import Any, ClassVar, TextIO
 
 from gaam_cache.messages import visible
 from gaam_decoder.number_lists import DRAWN_BY
-from gaam_decoder.reports.table.base import Format, Table
-from gaam_decoder.reports.table.final_models import FinalModel
+from gaam_decoder.reports.finals import FinalModel
+from gaam_decoder.reports.table import Format, Table
 from gaam_decoder.reports.writing import learned_table
 from gaam_decoder.reports.writing.unit import all_scores
 

@@ -9,12 +9,11 @@ import gaam_cache
 from gaam_cache.messages import brief
 from gaam_cache.store.digest import short_digest
 from gaam_decoder import stats
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes, versions, warnings
+from gaam_decoder.reports import finals
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.notes import notes, versions, warnings
 from gaam_decoder.reports.pictures.pictures import DETAILED, pictures
-from gaam_decoder.reports.table import final_models
-from gaam_decoder.reports.table.base import SEPARATE, Format, Table
-from gaam_decoder.reports.table.layout import left_out
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 from gaam_decoder.reports.writing import learned_table, sheets
 from gaam_decoder.reports.writing.numbers import percent
 from gaam_decoder.reports.writing.page import STYLE, escape
@@ -72,10 +71,10 @@ def _section(table: Table, number: int, detailed: int) -> Iterator[str]:
     if table.rows:
         yield f"<h3>Test {escape(table.unit.score.title)}</h3>"
         yield sheet_html(sheets.accuracies(table))
-        if hidden := left_out(table):
+        if hidden := table.left_out():
             yield f'<p class="muted">{escape(hidden)}.</p>'
-    if final := final_models.lines(table):
-        yield part(final_models.HEADING.capitalize(), list_html(final))
+    if final := [final.in_words() for final in table.finals]:
+        yield part(finals.HEADING.capitalize(), list_html(final))
     if compared := sheets.differences(table):
         made = [table.comparisons[place] for place in table.places]
         found = [one.claim.significant for one in made if one is not None]
@@ -154,7 +153,7 @@ def provenance(table: Table) -> str:
         "cache fingerprint": cache["fingerprint"],
         "made with": f"{versions(table)}; report by gaam {gaam_cache.__version__}",
         **_recipes(table),
-        "runs": ", ".join(brief(run.path.name) for run in final_models.all_runs(table)),
+        "runs": ", ".join(brief(run.path.name) for run in table.all_runs()),
     }
     rows = "".join(
         f'<tr><th scope="row">{breakable(name)}</th><td class="word long">{escape(value)}</td></tr>'

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes
-from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.table import Format, Table
 from gaam_decoder.reports.writing.section import sections
 
 

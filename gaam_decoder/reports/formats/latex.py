@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.messages import visible
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes
-from gaam_decoder.reports.table import final_models
-from gaam_decoder.reports.table.base import SEPARATE, Format, Table
-from gaam_decoder.reports.table.layout import left_out
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 from gaam_decoder.reports.writing import learned_table
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.sheets import Sheet, sheets
@@ -83,10 +81,10 @@ class Latex(Format):
                 r"}",
                 r"\end{table}",
             ]
-        hidden = [left_out(table)] if left_out(table) else []
+        hidden = [table.left_out()] if table.left_out() else []
         below = [
             *hidden,
-            *final_models.lines(table),
+            *[final.in_words() for final in table.finals],
             *claims(table),
             *notes(table),
             *learned_table.notes(table.rows),

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gaam_cache.markdown import items, pipes, plain
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes
-from gaam_decoder.reports.table import final_models
-from gaam_decoder.reports.table.base import SEPARATE, Format, Table
-from gaam_decoder.reports.table.layout import left_out
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.notes import notes
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 from gaam_decoder.reports.writing import learned_table
 from gaam_decoder.reports.writing.section import Section, sections
 from gaam_decoder.reports.writing.sheets import Sheet, accuracies, differences, learned
@@ -41,9 +39,9 @@ class Markdown(Format):
             parts += [plain(lead), ""]
         if table.rows:
             parts += _pipes(accuracies(table))
-        if hidden := left_out(table):
+        if hidden := table.left_out():
             parts += ["", *items([hidden])]
-        if final := final_models.lines(table):
+        if final := [final.in_words() for final in table.finals]:
             parts += ["", *items(final)]
         if compared := differences(table):
             parts += ["", f"{plain(compared.caption)}:", "", *_pipes(compared)]

@@ -13,12 +13,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from gaam_cache.messages import brief, visible
-from gaam_decoder.reports.notes.claims import conclusion
-from gaam_decoder.reports.notes.notes import caused
-from gaam_decoder.reports.table import final_models, layout
-from gaam_decoder.reports.table.base import SEPARATE, Format, Table
-from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.reports.table.scaled import SCALED
+from gaam_decoder.reports.answer import conclusion
+from gaam_decoder.reports.notes import caused
+from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.table import SEPARATE, Format, Table
 from gaam_decoder.reports.writing import sheets
 from gaam_decoder.reports.writing.section import Section, sections
 
@@ -45,7 +43,7 @@ COLUMNS = {
 """Beside the score, with the header of each; intervals are over seeds and test rows."""
 DISPENSABLE = ("s/seed", "parameters (attn / total)", "p Holm", "seeds", "sd")
 """What goes first where the screen is too narrow."""
-HOW = "95% intervals are over seeds and test rows; verdicts are corrected (Holm)"
+HOW = "95% intervals are over seeds and test rows; those of differences are corrected (Holm)"
 
 
 class Terminal(Format):
@@ -74,7 +72,9 @@ def _write(table: Table, console: Console) -> None:
     how = sheets.accuracies(table).caption + head + f"; {HOW}" if table.rows else ""
     how += SCALED if table.temperature and SCALED not in how else ""
     how += f"; differences to {brief(str(table.baseline))}" if any(table.comparisons) else ""
-    for line in filter(None, [how, layout.left_out(table), *final_models.lines(table)]):
+    for line in filter(
+        None, [how, table.left_out(), *[final.in_words() for final in table.finals]]
+    ):
         _say(console, line)
     notes = caused(table)
     for note in notes[:MOST_NOTES]:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gaam_cache.messages import brief
 from gaam_cache.store.files import write_file
 from gaam_decoder.analysis.importance import importance_factor, layer_contribution
-from gaam_decoder.reports.comparisons.against_baseline import Comparison
+from gaam_decoder.reports.compare import Comparison
 from gaam_decoder.reports.pictures.picture import Picture, slug
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import sections
 from gaam_decoder.reports.writing.unit import DEFAULT
 from gaam_decoder.runs.result import RunResult
@@ -148,7 +148,7 @@ def _forest(table: Table) -> Picture:
             [label for label, _ in shown],
             [unit.factor * c.claim.difference for c in compared],
             [unit.scaled(c.claim.on_these_rows.interval) for c in compared],
-            [unit.scaled(c.claim.interval) for c in compared],
+            [unit.scaled(c.claim.interval_corrected) for c in compared],
             [c.claim.significant for c in compared],
             baseline=str(table.baseline),
             margin=unit.factor * table.margin,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gaam_decoder.reports.axes import Axes, Series, along, logarithmic
 from gaam_decoder.reports.pictures.picture import Picture, slug
-from gaam_decoder.reports.table.axes import Axes, Series, along, logarithmic
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ class AlongAxes(Writer):
 
     def of(self, table: Table) -> Section | None:
         """None where no rows differ in a number alone."""
-        found = sorted(along(table), key=lambda axes: -sum(len(one.places) for one in axes.series))
+        found = sorted(
+            along(table.rows), key=lambda axes: -sum(len(one.places) for one in axes.series)
+        )
         if not found:
             return None
         said = ", ".join(f"{axes.names[0]} ({len(axes.series)} x)" for axes in found)

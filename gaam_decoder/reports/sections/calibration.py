@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gaam_decoder import stats
+from gaam_decoder.reports.notes import how
 from gaam_decoder.reports.pictures.picture import Picture
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.reports.table.scaled import SCALED, how, in_words
+from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet
 from gaam_decoder.reports.writing.unit import Unit, score_of
@@ -43,7 +43,7 @@ class Calibration(Writer):
             cells += [unit.value(sure / count), unit.value(right / count)]
             if table.temperature:
                 by = row.scores.temperatures
-                cells.append(in_words(by) if by else "-")
+                cells.append(str(by) if by else "-")
             lines.append(cells)
         means = [float(row.scores.every["ece"].mean()) for _, row in found]
         return Section(

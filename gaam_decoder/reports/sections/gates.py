@@ -19,8 +19,8 @@ from gaam_decoder.analysis.gates import (
     planted_gate,
 )
 from gaam_decoder.reports.pictures.picture import Picture
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.numbers import percent
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet

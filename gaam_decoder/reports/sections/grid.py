@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gaam_decoder.reports.axes import Series, along
 from gaam_decoder.reports.pictures.picture import Picture, slug
-from gaam_decoder.reports.table.axes import Series, along
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Grids(Writer):
 
     def of(self, table: Table) -> Section | None:
         """None where no rows are a grid."""
-        grids = [(axes.names, one) for axes in along(table, 2) for one in axes.series]
+        grids = [(axes.names, one) for axes in along(table.rows, 2) for one in axes.series]
         grids.sort(key=lambda grid: -len(grid[1].places))
         if not grids:
             return None

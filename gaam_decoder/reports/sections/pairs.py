@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gaam_decoder import stats
-from gaam_decoder.reports.comparisons.pairs import MOST_GROUPS, MOST_VALUES, Group, Pair
+from gaam_decoder.reports.compare import MOST_GROUPS, MOST_VALUES, Group, Pair
 from gaam_decoder.reports.pictures.picture import Picture, slug
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet
 from gaam_decoder.reports.writing.unit import Unit

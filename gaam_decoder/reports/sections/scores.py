@@ -7,7 +7,7 @@ import numpy as np
 from gaam_cache.messages import brief
 from gaam_decoder import stats
 from gaam_decoder.reports.pictures.pictures import most_accurate
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.numbers import percent
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet

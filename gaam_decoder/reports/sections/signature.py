@@ -6,8 +6,7 @@ import json
 
 import gaam_cache
 from gaam_cache.store.digest import digest_of, short_digest
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.final_models import all_runs
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.section import Section, Writer
 
 
@@ -28,7 +27,7 @@ class Signature(Writer):
 
 def signature(table: Table) -> str:
     """Version, and a digest of recipes, cache and seeds, in however many runs they lie."""
-    seeds = sorted({(run.key, seed) for run in all_runs(table) for seed in run.seeds})
+    seeds = sorted({(run.key, seed) for run in table.all_runs() for seed in run.seeds})
     digest = short_digest(digest_of(json.dumps(seeds).encode()))
     recipes = len({key for key, _ in seeds})  # a key is of mechanism, recipe and cache
     return f"gaam {gaam_cache.__version__} | {recipes} recipes, {len(seeds)} seeds | {digest}"

@@ -9,7 +9,7 @@ from gaam_cache.messages import brief
 
 if TYPE_CHECKING:
     from gaam_decoder.analysis.learned import ExponentDistribution, ParameterRange
-    from gaam_decoder.reports.table.base import Row
+    from gaam_decoder.reports.rows import Row
 
 TITLE = "learned parameters after training, over heads, features and seeds"
 HEADER = ["parameter", "start", "min", "median", "max", "sd of seed medians"]

@@ -13,7 +13,7 @@ from gaam_cache.errors import ConfigError
 from gaam_cache.store.files import check_file, check_folder, storage_errors, write_file
 from gaam_cache.store.plan import PLAN_FILE, SHARD_FOLDER
 from gaam_decoder.reports.formats.terminal import Terminal
-from gaam_decoder.reports.table.base import Format, Table
+from gaam_decoder.reports.table import Format, Table
 from gaam_decoder.runs.result import RUN_FILE
 
 

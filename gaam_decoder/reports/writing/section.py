@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from gaam_cache import plugins
 from gaam_decoder.reports.pictures.picture import Picture
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing.sheets import Sheet
 
 PACKAGE = "gaam_decoder.reports.sections"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaam_cache.messages import brief
-from gaam_decoder.reports.comparisons.against_baseline import Comparison
-from gaam_decoder.reports.table.base import ON_TRAINING_ROWS, Table
-from gaam_decoder.reports.table.row_names import SHUFFLED
-from gaam_decoder.reports.table.rows import Row
-from gaam_decoder.reports.table.scaled import SCALED
+from gaam_decoder.reports.axes import SHUFFLED
+from gaam_decoder.reports.compare import Comparison
+from gaam_decoder.reports.rows import SCALED, Row
+from gaam_decoder.reports.table import ON_TRAINING_ROWS, Table
 from gaam_decoder.reports.writing import learned_table
 from gaam_decoder.reports.writing.numbers import p_value, percent
 from gaam_decoder.reports.writing.unit import Unit, score_of
@@ -122,7 +121,7 @@ def _difference(comparison: Comparison, unit: Unit) -> list[str]:
     small = " (within margin)" if found.significant and found.negligible else ""
     return [
         unit.difference(found.difference) + ("*" if found.significant else ""),
-        unit.span(found.interval, signed=True),
+        unit.span(found.interval_corrected, signed=True),
         p_value(found.p),
         p_value(found.p_holm),
         found.verdict + small,

@@ -17,7 +17,7 @@ from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.importance import importance_factor, importance_of, layer_contribution
 from gaam_decoder.decoder import build_attention
 from gaam_decoder.reports.formats.json import Json
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.specs import parse_attention
 from tests.conftest import Outcome
 

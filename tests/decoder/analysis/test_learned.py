@@ -16,7 +16,7 @@ from gaam_decoder import RunResult, TrainConfig
 from gaam_decoder.analysis.learned import learned_ranges, parameter_range
 from gaam_decoder.reports.formats.json import Json
 from gaam_decoder.reports.formats.markdown import Markdown
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 
 
 def fake_run(

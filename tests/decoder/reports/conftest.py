@@ -15,7 +15,7 @@ import pytest
 from gaam_cache import plugins
 from gaam_cache.messages import visible
 from gaam_decoder import RunResult
-from gaam_decoder.reports.table.base import Table
+from gaam_decoder.reports.table import Table
 from gaam_decoder.reports.writing import page_parts
 
 FORMATS = plugins.names("gaam_decoder.reports.formats")

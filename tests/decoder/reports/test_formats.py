@@ -14,8 +14,7 @@ import pytest
 
 from gaam_decoder.reports.formats.latex import Latex
 from gaam_decoder.reports.formats.terminal import Terminal
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import AG_NEWS, FORMATS, answers, build_run, seen, written
 
 PDFLATEX = shutil.which("pdflatex")

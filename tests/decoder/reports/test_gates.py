@@ -17,10 +17,9 @@ from gaam_decoder.analysis.gates import (
     planted_curve,
 )
 from gaam_decoder.plant_config import GATES
-from gaam_decoder.reports.notes.notes import notes
 from gaam_decoder.reports.pictures.pictures import save_pictures
 from gaam_decoder.reports.sections.gates import MOST
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.reports.writing.section import Section, sections
 from tests.decoder.reports.conftest import answers, build_run
 
@@ -117,16 +116,3 @@ def test_what_is_not_known_to_be_planted_is_not_drawn() -> None:
         assert not found.sheets
         assert "planted" not in found.lead
         assert found.values["planted"] is None
-
-
-def test_gates_over_two_layers_are_named_and_no_others() -> None:
-    for layers in (4, 6, 24):
-        about = {"hidden_size": D, "layers": layers}
-        (table,) = build_tables([
-            build_run(f"laplace:heads={heads}", answers(6, 0.8, heads),
-                      learned=learned("laplace", heads), cache=about)
-            for heads in range(1, layers // 2 + 1) if layers % heads == 0
-        ])  # fmt: skip
-        found = [note for note in notes(table) if "over two layers each" in note]
-        named = [note.partition(": heads over")[0] for note in found]
-        assert named == [f"laplace:heads={layers // 2}"]

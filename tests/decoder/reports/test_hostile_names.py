@@ -28,8 +28,7 @@ from gaam_cache.messages import brief
 from gaam_decoder import RunResult
 from gaam_decoder.reports.figures import accuracy, learned, output
 from gaam_decoder.reports.pictures.pictures import save_pictures
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from tests.decoder.reports.conftest import answers, build_run
 from tests.decoder.reports.conftest import written as written_by
 from tests.hostile_strings import HOSTILE, flooded, harmful

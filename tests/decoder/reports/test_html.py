@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from gaam_decoder.reports.pictures.pictures import DETAILED
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.reports.writing.page import DARK, LIGHT
 from tests.decoder.reports.conftest import AG_NEWS, answers, build_run, written
 

@@ -12,8 +12,7 @@ from gaam_cache import plugins
 from gaam_decoder.reports.figures.accuracy import strip
 from gaam_decoder.reports.pictures.picture import Picture
 from gaam_decoder.reports.pictures.pictures import save_pictures
-from gaam_decoder.reports.table.base import Table
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import Table, build_tables
 from gaam_decoder.reports.writing import section
 from gaam_decoder.reports.writing.section import Section, Writer
 from gaam_decoder.reports.writing.sheets import Sheet

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gaam_decoder.reports.sections.signature import signature
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from tests.decoder.reports.conftest import answers, build_run
 
 

@@ -16,7 +16,7 @@ from gaam_decoder.analysis.ablate import _group
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.analysis.learned import learned_ranges
 from gaam_decoder.reports.pictures.pictures import _log
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.loading import records
 from gaam_decoder.runs.result import read_run
 from gaam_decoder.runs.tuning import first_runs

@@ -204,10 +204,13 @@ def test_a_correction_decides_the_verdict() -> None:
         (0.049, 1.0, "better"), (0.05, 1.0, "undecided"), (0.05, 0.04, "equivalent"),
         (0.01, 0.01, "better"),
     ):  # fmt: skip
-        assert better.corrected(p, p_equivalent, 2).verdict == verdict
-    assert equal.corrected(1.0, 0.05, 2).verdict == "undecided"
+        assert (
+            dataclasses.replace(better, p_holm=p, p_equivalent_holm=p_equivalent).verdict == verdict
+        )
+    assert dataclasses.replace(equal, p_holm=1.0, p_equivalent_holm=0.05).verdict == "undecided"
     found = claim(*latent(np.random.default_rng(5), 8, 600, shift=0.5))
-    needed = [found.corrected(0.06, 1.0, tests).seeds_to_decide for tests in (2, 20, 200)]
+    undecided = dataclasses.replace(found, p_holm=0.06, p_equivalent_holm=1.0)
+    needed = [dataclasses.replace(undecided, num_tests=n).seeds_to_decide for n in (2, 20, 200)]
     assert needed == sorted(needed), "other comparisons make more seeds necessary"  # type: ignore[type-var]
 
 

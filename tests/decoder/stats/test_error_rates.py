@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gaam_decoder import stats
-from tests.decoder.stats import experiments, layer_experiments, scored_experiments
+from tests.decoder.stats import experiments, scored_experiments
 
 SIZES = ((2, 50), (6, 300), (20, 300))
 """Seeds and test rows."""
-REPETITIONS, SCORED, OF_LAYERS = 150, 60, 20
+REPETITIONS, SCORED = 150, 60
 KNOWN = {"skewed seeds": 0.89, "strong seeds": 0.91}
 """Coverage of an accuracy at the worst size: few seeds are much worse than the others."""
 
@@ -68,18 +68,6 @@ def test_the_experiments_can_tell_a_test_that_is_wrong(monkeypatch: pytest.Monke
     monkeypatch.setattr("gaam_decoder.stats.scored.UNSEEN", 0.0)
     found = scored_experiments.simulate("nearly all right", (6, 50), SCORED, differ=True)
     assert any(not seldom(rate.equivalent, rate.claimed) for rate in found.values())
-
-
-@pytest.mark.parametrize("name", layer_experiments.SCENARIOS)
-def test_what_is_said_of_importance_and_accuracy_is_true(name: str) -> None:
-    for size in ((4, 6, 100), (6, 20, 200)):  # layers, seeds and test rows
-        found = layer_experiments.simulated(name, *size, OF_LAYERS)
-        assert seldom(found.defined - found.held, OF_LAYERS), (size, found)
-        assert seldom(found.wrong, OF_LAYERS), (size, found)
-
-
-def test_curves_over_depth_are_often_alike_by_chance() -> None:
-    assert layer_experiments.walks(12, 200) > 0.15 * 200  # which the report says beside its p
 
 
 def test_over_seeds_alone_the_t_interval_and_the_sign_flip_test_hold() -> None:

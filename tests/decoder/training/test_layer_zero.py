@@ -19,7 +19,7 @@ from gaam_decoder import TrainConfig
 from gaam_decoder.analysis.importance import importance_of
 from gaam_decoder.number_lists import parse_layers
 from gaam_decoder.reports.pictures.pictures import row_pictures
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.data import prepare_data
 from gaam_decoder.training.grid import plan_items

@@ -14,7 +14,7 @@ import gaam_decoder
 from gaam_cache.cache import open_cache
 from gaam_cache.settings import resolve
 from gaam_decoder import TrainConfig
-from gaam_decoder.reports.table.build import build_tables
+from gaam_decoder.reports.table import build_tables
 from gaam_decoder.training.grid import recipes
 from tests.conftest import GOLDEN, Outcome
 

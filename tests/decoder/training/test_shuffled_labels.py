@@ -13,7 +13,7 @@ import gaam_decoder
 from gaam_cache import plugins
 from gaam_cache.cache import open_cache
 from gaam_decoder import TrainConfig
-from gaam_decoder.reports.notes.weaknesses import chance, verdict
+from gaam_decoder.reports.notes import chance, verdict
 from gaam_decoder.runs.listing import verify
 from gaam_decoder.training.data import TrainData, prepare_data, told_labels
 from gaam_decoder.training.grid import plan_items

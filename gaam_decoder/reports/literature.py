@@ -1,20 +1,21 @@
-"""Published accuracies beside ours, where data set and mechanism match.
+"""Published accuracies of the mechanisms and data sets of a report.
 
 The figures are in ``published.json`` with their source. A match is of data set and mechanism only:
 what else differs (encoder, rows, head, variant, and what its code ran instead of what the paper
-says) is said in notes, never silently ignored.
+says) is said, never silently ignored.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gaam_cache.messages import brief
-from gaam_decoder.reports.table.rows import Row
+from gaam_decoder.reports.rows import Row
 
 FILE = Path(__file__).with_name("published.json")
 PUBLISHED_HEADS = 8
@@ -57,34 +58,28 @@ def _published() -> dict[str, Any]:
     return content
 
 
-def dataset_of(about: dict[str, Any]) -> dict[str, Any] | None:
+def dataset_of(about: Mapping[str, Any]) -> dict[str, Any] | None:
     """The published data set that a cache was made from, by its name and its classes."""
     name = _plain(Path(about["dataset"]).stem)
-    classes = [_plain(name) for name in about["class_names"]]
+    classes = {_plain(name) for name in about["class_names"]}
     for dataset in _published()["datasets"].values():
         known = dataset["classes"]
-        if (
-            name in dataset["names"]
-            and dataset.get("num_classes", len(classes)) == len(classes)
-            and (known is None or {_plain(name) for name in known} == set(classes))
-        ):
+        count = dataset.get("num_classes", len(about["class_names"]))
+        alike = known is None or {_plain(name) for name in known} == classes
+        if name in dataset["names"] and count == len(about["class_names"]) and alike:
             return dict(dataset)
     return None
 
 
-def published(row: Row, about: dict[str, Any]) -> Published | None:
+def published(row: Row, about: Mapping[str, Any]) -> Published | None:
     """What was published for the mechanism of a row on the data set of its cache."""
     dataset = dataset_of(about)
     name, differs = _mechanism(row.attention)
-    if dataset is None or name not in dataset["mechanisms"] or row.recipe.get("layers"):
-        return None
-    if row.on_training_rows or row.shuffled or row.drawn:
+    other_rows = row.recipe.get("layers") or row.on_training_rows or row.shuffled or row.drawn
+    if dataset is None or name not in dataset["mechanisms"] or other_rows:
         return None
     found = dataset["mechanisms"][name]
-    if code := found.get("code"):
-        differs.insert(0, code)
-    if row.head != "conv":
-        differs.append(f"{brief(row.head)} head here, convolutional there")
+    heads = [f"{brief(row.head)} head here, convolutional there"] * (row.head != "conv")
     return Published(
         mechanism=name,
         mean=found["mean"],
@@ -92,45 +87,34 @@ def published(row: Row, about: dict[str, Any]) -> Published | None:
         values=tuple(found["values"]),
         unit=dataset["unit"],
         encoder=dataset["encoder"],
-        differs=tuple(differs),
+        differs=(*filter(None, [found.get("code")]), *differs, *heads),
     )
 
 
-def notes(about: dict[str, Any], shown: dict[str, Published]) -> list[str]:
-    """What must be known to read the published column.
-
-    Args:
-        about: of the cache.
-        shown: mechanism of a row -> what is beside it.
-    """
+def notes(about: Mapping[str, Any], shown: Mapping[str, Published]) -> list[str]:
+    """What must be known to read the published figures of these mechanisms."""
     dataset = dataset_of(about)
     if dataset is None or not shown:
         return []
     ours, theirs = about["encoder"], dataset["encoder"]
     same = _plain(theirs) in _plain(ours) and about["layers"] == dataset["layers"]
-    encoder = (
-        f"the same encoder, {theirs}" if same else f"another encoder: {theirs}, not {brief(ours)}"
-    )
-    lines = [
-        f"published: {_published()['source']}; {encoder}; {_published()['selection']} "
-        "(optimistic); not compared by any test here"
+    encoder = "the same encoder" if same else f"another encoder: {theirs}, not {brief(ours)}"
+    sizes = [
+        f"{dataset[split]:,} {split} rows there, {about['rows'].get(split, 0):,} here"
+        for split in ("train", "test")
+        if dataset[split] and about["rows"].get(split) != dataset[split]
     ]
-    for split in ("train", "test"):
-        rows = about["rows"].get(split)
-        if dataset[split] and rows != dataset[split]:
-            here = "no such split" if rows is None else f"{rows:,}"
-            lines.append(f"published: {dataset[split]:,} {split} rows there, {here} here")
-    if "gaam" in shown:
-        ranges = ", ".join(
-            f"{name} {low} to {high}" for name, (low, high) in dataset["learned_ranges"].items()
-        )
-        lines.append(f"published, gaam: learned {ranges}")
+    learned = dataset["learned_ranges"].items() if "gaam" in shown else ()
+    sizes += [f"gaam learned {name} {low} to {high} there" for name, (low, high) in learned]
+    lines = [
+        f"published: {_published()['source']}; {_published()['selection']} (optimistic); not "
+        f"compared by any test here; {'; '.join([encoder, *sizes])}"
+    ]
     reasons: dict[str, list[str]] = {}
     for attention, found in shown.items():
         for reason in found.differs:
             reasons.setdefault(reason, []).append(brief(attention))
-    lines += [f"published, {', '.join(names)}: {why}" for why, names in reasons.items()]
-    return lines
+    return lines + [f"published, {', '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 def _mechanism(attention: str) -> tuple[str, list[str]]:
@@ -141,18 +125,19 @@ def _mechanism(attention: str) -> tuple[str, list[str]]:
     given = options.get("heads", str(PUBLISHED_HEADS))  # others are spelled out
     if name == "gaam" and options.keys() <= {"heads"} and given.isdecimal():
         heads = int(given)
-        if heads == 1:
-            return "gaam:heads=1", []
         differs = f"{PUBLISHED_HEADS} heads there, {heads} here"
-        return "gaam", [] if heads == PUBLISHED_HEADS else [differs]
+        return (
+            ("gaam:heads=1", []) if heads == 1 else (name, [differs] * (heads != PUBLISHED_HEADS))
+        )
     init = options.pop("init", None) if name == "gqgaam" else None
     if options.keys() - {"published"}:
         return "", []
-    if name in ACROSS_ROWS and options.get("published") != "true":
-        why = "theirs attends across the rows of a batch, ours over layers (published=true: theirs)"
-        return name, [why]
     reasons = []
-    if name == "gqgaam" and options.get("published") != "true":
+    if options.get("published") != "true" and name in ACROSS_ROWS:
+        reasons.append(
+            "theirs attends across the rows of a batch, ours over layers (published=true: theirs)"
+        )
+    if options.get("published") != "true" and name == "gqgaam":
         reasons.append("standard grouped queries here (published=true: theirs)")
     if name == "gqgaam" and init != NORMAL:
         reasons.append(f"grouped queries start Xavier-uniform here (init={NORMAL}: theirs)")

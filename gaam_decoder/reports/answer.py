@@ -1,0 +1,183 @@
+"""The answer of a table in one sentence, and a sentence for every comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gaam_cache.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.reports.compare import Comparison
+from gaam_decoder.reports.rows import Row
+from gaam_decoder.reports.table import Table
+from gaam_decoder.reports.writing.numbers import p_value
+from gaam_decoder.reports.writing.unit import DEFAULT, Unit
+
+NAMED = 3
+"""Decoders that the conclusion names; of more, it counts the rest."""
+
+
+def conclusion(table: Table) -> str:
+    """What is shown and what to use, without its full stop."""
+    if not table.rows:
+        return "Nothing is said of accuracies, for nothing was evaluated"
+    made = [(label, c) for label, c in zip(table.labels(), table.comparisons, strict=True) if c]
+    if not made:
+        return _alone(table)
+    of = {
+        verdict: [label for label, c in made if c.claim.verdict == verdict]
+        for verdict in ("better", "worse", "equivalent", "undecided", "no claim")
+    }
+    most, baseline = max(len(c.seeds) for _, c in made), brief(str(table.baseline))
+    if most < stats.LEAST_SEEDS and not of["no claim"]:
+        return (
+            f"Nothing is said of differences yet: {counted_seeds(most)}, and a claim needs "
+            f"{stats.LEAST_SEEDS}"
+        )
+    parts = [f"{_named(of[v])} {v} than '{baseline}'" for v in ("better", "worse") if of[v]]
+    if not parts and (of["equivalent"] or of["undecided"]):
+        parts.append(f"no mechanism is shown to differ from '{baseline}'{_spread(made, table)}")
+    if of["equivalent"]:
+        margin = table.unit.margin(table.margin)
+        parts.append(f"{_named(of['equivalent'])} equivalent to '{baseline}' within {margin}")
+    if of["undecided"] and len(of["undecided"]) < len(made):
+        parts.append(f"{_named(of['undecided'])} undecided")
+    if of["no claim"]:
+        parts.append(f"of {_named(of['no claim'], '')} no claim is made")
+    if use := _use(table, of["better"]):
+        parts.append(use)
+    by = "" if table.score == DEFAULT else f"by {table.unit.score.title}, "
+    text = by + "; ".join(parts) + _conditions(table)
+    # names stay as they are written; ours is the first word only where no name begins
+    return text[0].upper() + text[1:] if text.startswith(("no mechanism", "by ", "of ")) else text
+
+
+def _spread(made: Sequence[tuple[str, Comparison]], table: Table) -> str:
+    """How large the differences are, how wide the widest interval is, and what would tell."""
+    unit, claims_ = table.unit, [c.claim for _, c in made]
+    low, high = (f([c.difference for c in claims_]) for f in (min, max))
+    text = f": differences of {unit.difference(low)} to {unit.difference(high)}"
+    if len(claims_) == 1:
+        text = f": a difference of {unit.difference(low)}"
+    text += " points" if unit.score.percent else ""
+    found = [c.interval_corrected for c in claims_]
+    if widths := [interval[1] - interval[0] for interval in found if interval]:
+        text += f", interval{'s up to' * (len(widths) > 1)} {unit.size(max(widths))} wide"
+    largest = max(claims_, key=lambda claim: abs(claim.difference))
+    if rows := largest.rows_to_decide:
+        text += f"; {table.num_test_rows:,} test rows cannot tell, about {rows:,} would"
+    return text
+
+
+def _use(table: Table, better: Sequence[str]) -> str:
+    """What to use, where all rows are of one recipe and nothing of it is optimistic; else ''."""
+    rows = [row for row in table.rows if row.chosen_mean is not None and not row.shuffled]
+    base = [row for row in rows if row.attention == table.baseline and not row.fitted]
+    if len(base) != 1 or table.unchosen or any(row.optimistic for row in rows):
+        return ""
+    sign = 1 if table.unit.score.larger_is_better else -1
+    best = max(rows, key=lambda row: sign * (row.chosen_mean or 0.0))
+    label = dict(zip(map(id, table.rows), table.labels(), strict=True))
+    verdicts = {claim.verdict for claim in table.against_probe if claim}
+    cheapest = base[0].parameters["total"] == min(row.parameters["total"] for row in rows)
+    if best.fitted:
+        base, why = [best], ["best mean"] * (bool(verdicts) and "better" not in verdicts)
+    elif label[id(best)] in better:
+        return f"use {label[id(best)]}: best mean, shown to be better than '{table.baseline}'"
+    else:
+        why = (["best mean"] * (best is base[0]) + ["cheapest"] * cheapest) * (not better)
+    said = f"use {label[id(base[0])]}: {', '.join(why)}, nothing is shown to be better"
+    return said if why else ""
+
+
+def _alone(table: Table) -> str:
+    """Where nothing is compared."""
+    if len(table.rows) == 1 and (found := table.rows[0].chosen_two_level):
+        unit = table.unit
+        of = "" if table.score == DEFAULT else f"{unit.score.title} "
+        sign = "%" if unit.score.percent else ""
+        return (
+            f"Other seeds on other test rows of the kind give {brief(table.rows[0].attention)} "
+            f"{of}{unit.span(found)}{sign} in 95 of 100 cases" + _conditions(table)
+        )
+    if table.pairs and table.pairs.there:
+        return "There is no baseline; every pair is compared below"
+    return "Nothing is said of differences, for nothing is compared"
+
+
+def _conditions(table: Table) -> str:
+    """What holds only under them."""
+    stepped: list[Row] = [row for row in table.rows if not row.fitted | row.shuffled]
+    made, found = [c for c in table.comparisons if c], []
+    if any(row.optimistic and not row.shuffled for row in table.rows):
+        found.append("some of it from numbers that are optimistic")
+    if made and table.unchosen:
+        found.append("of several recipes, between which nothing chose")
+    elif made and not any(row.tunings for row in table.rows):
+        one = len({str(row.recipe) for row in stepped}) == 1
+        which = "this one recipe, which was" if one else "recipes that were"
+        found.append(f"at {which} tuned for none of them")
+    if any(c.other_grid for c in made):
+        found.append("though not all had the same grid")
+    if late := sum(row.undertrained for row in table.rows):
+        verb = "is" if late == 1 else "are"
+        found.append(f"and {late} of {len(table.rows)} rows {verb} under-trained")
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _named(names: Sequence[str], verb: str | None = None) -> str:
+    more = len(names) - NAMED
+    text = f"{', '.join(names[:NAMED])} and {more} more"
+    if more <= 1:
+        text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{text} {verb if verb is not None else 'is' if len(names) == 1 else 'are'}".strip()
+
+
+def counted_seeds(count: int) -> str:
+    """``1 seed`` or ``2 seeds``."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def claims(table: Table) -> list[str]:
+    """A sentence for every comparison; with too few seeds for a claim, none."""
+    return [
+        f"{label} {_in_words(comparison, table.unit)}"
+        for label, comparison in zip(table.labels(), table.comparisons, strict=True)
+        if comparison is not None and len(comparison.seeds) >= stats.LEAST_SEEDS
+    ]
+
+
+def _in_words(comparison: Comparison, unit: Unit) -> str:
+    claim, baseline = comparison.claim, brief(comparison.baseline)
+    by = "" if unit.score.title == DEFAULT else f" in {unit.score.title}"
+    difference, interval = unit.difference(claim.difference), claim.interval_corrected
+    if claim.no_claim:
+        return f"minus {baseline}{by} is {difference}: no claim is made, for {claim.no_claim}"
+    where = f"{difference}, {unit.span(interval, signed=True)}" if interval else difference
+    if claim.significant:
+        margin = f", by less than the margin of {unit.margin(claim.margin)}" * claim.negligible
+        p = p_value(claim.p_decisive)
+        return f"is {claim.verdict} than {baseline}{by} ({where}; Holm p {_is(p)}){margin}"
+    if claim.verdict == "equivalent":
+        p = p_value(claim.p_equivalent_decisive)
+        margin = unit.margin(claim.margin)
+        return f"is equivalent to {baseline}{by} within {margin} ({where}; Holm p {_is(p)})"
+    return f"is undecided{by} ({where}): {_would_decide(claim)}"
+
+
+def _is(p: str) -> str:
+    return f"< {p[1:]}" if p.startswith("<") else f"= {p}"
+
+
+def _would_decide(claim: stats.Claim) -> str:
+    """What more there would have to be, if what was seen is so."""
+    seeds, rows, both = claim.seeds_to_decide, claim.rows_to_decide, claim.both_to_decide
+    if claim.p is None:
+        return "there are too few test rows"
+    if seeds is not None:
+        more = f"about {seeds:,} seeds would decide"
+        return more if seeds > claim.num_seeds else "a few more seeds may decide"
+    if rows is not None:
+        return f"about {rows:,} test rows would decide"
+    if both:
+        return f"about {both[0]:,} seeds on {both[1]:,} test rows would decide"
+    return "too few test rows differ to say what would decide"

@@ -1,0 +1,466 @@
+"""Rows compared with rows: with a baseline, with the linear probe, and all pairs along an axis.
+
+A difference is paired by seed and test row, and ``minus`` makes every one. Holm corrects each of
+the three kinds in a family of its own, for what filters left out of the report too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gaam_cache.errors import ConfigError
+from gaam_cache.messages import brief
+from gaam_decoder import stats
+from gaam_decoder.number_lists import DRAWN_BY
+from gaam_decoder.reports.axes import numbered
+from gaam_decoder.reports.rows import Row, as_list
+from gaam_decoder.runs.tuning import TUNED
+from gaam_decoder.stats.scored import claim_by_score
+
+DEFAULT_BASELINE = "none"
+DEFAULT_AXIS = "attn"
+MOST_VALUES = 12
+"""Rows of a group that are compared, 66 pairs: a matrix that can be read, in a second."""
+MOST_GROUPS = 8
+"""Groups of a table that are compared, those of most rows first."""
+ALL = ("layers", *DRAWN_BY)
+"""Settings that mean all of them where a recipe has none."""
+Same = tuple[tuple[str, str], ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """A row minus its baseline over the seeds that both finished. Fractions, not percent."""
+
+    baseline: str
+    seeds: tuple[int, ...]
+    dropped: tuple[int, ...]
+    """Seeds that one of the two lacks, or in which one failed."""
+    claim: stats.Claim
+    other_training: stats.CorrectedT | None
+    """Of a cross-validation: over its folds, what another training set would give."""
+    other_grid: bool
+    """Whether more or other values were tried for one than for the other."""
+    mcnemar: stats.McNemar | None
+    """Of the majority votes of all finished seeds of each; None for fewer than 6 pairs, and where
+    rows are tested several times."""
+    mcnemar_p_holm: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        votes = self.mcnemar
+        return {
+            "baseline": self.baseline,
+            "paired_seeds": list(self.seeds),
+            "dropped_seeds": list(self.dropped),
+            **claim_values(self.claim),
+            "other_training_sets": self.other_training and self.other_training.to_dict(),
+            "other_grid": self.other_grid,
+            "mcnemar": {
+                "only_this_right": votes.only_first,
+                "only_baseline_right": votes.only_second,
+                "p": votes.p,
+                "p_holm": self.mcnemar_p_holm,
+            }
+            if votes
+            else None,
+        }
+
+
+def claim_values(claim: stats.Claim) -> dict[str, Any]:
+    """A claim as JSON values."""
+    here = claim.on_these_rows
+    return {
+        "difference": claim.difference,
+        "difference_points": 100 * claim.difference,
+        "verdict": claim.verdict,
+        "significant": claim.significant,
+        "margin": claim.margin,
+        "within_margin": claim.negligible,
+        "ci95_seeds_and_rows": as_list(claim.interval),
+        "ci95_corrected": as_list(claim.interval_corrected),
+        "p": claim.p,
+        "p_holm": claim.p_holm,
+        "p_equivalent": claim.p_equivalent,
+        "p_equivalent_holm": claim.p_equivalent_holm,
+        "seeds_to_decide": claim.seeds_to_decide,
+        "rows_to_decide": claim.rows_to_decide,
+        "on_these_test_rows": {
+            "verdict": here.verdict,
+            "std": here.std,
+            "ci95": as_list(here.interval),
+            "p_sign_flip": here.sign_flip.p if here.sign_flip else None,
+            "p_sign_flip_exact": here.sign_flip.exact if here.sign_flip else None,
+            "p_equivalent": here.p_equivalent,
+            "minimum_detectable_difference": here.detectable,
+        },
+    }
+
+
+def minus(
+    row: Row, other: Row, margin: float
+) -> tuple[tuple[int, ...], list[int], list[int], stats.Claim] | None:
+    """One row minus another: the seeds that both finished, their places in both, and the claim.
+
+    A head that is fitted at once has no seeds: its answers are the same beside each. None without
+    a seed in common, without the score, and where the probabilities of one alone were scaled.
+    """
+    one, two = row.scores, other.scores
+    scaled = {one.temperatures is None, two.temperatures is None}
+    seeds = tuple(seed for seed in one.seeds if other.fitted or seed in two.seeds)
+    lacking = row.chosen_mean is None or other.chosen_mean is None
+    if not seeds or lacking or (row.score.of_sizes and len(scaled) > 1):
+        return None
+    mine = [one.seeds.index(seed) for seed in seeds]
+    theirs = [0 if other.fitted else two.seeds.index(seed) for seed in seeds]
+    values = one.chosen.scored.chosen(mine), two.chosen.scored.chosen(theirs)
+    return seeds, mine, theirs, claim_by_score(row.score, *values, margin=margin)
+
+
+def same_recipe(first: dict[str, Any], second: dict[str, Any], apart: Sequence[str] = ()) -> bool:
+    """Whether two recipes mean the same but for what is ``apart``.
+
+    A setting that one leaves out is left at nothing.
+    """
+    keys = (first.keys() | second.keys()) - set(apart)
+    return all(first.get(key) == second.get(key) for key in keys)
+
+
+def choose_baseline(
+    rows: Sequence[Row], asked: str | None, unevaluated: Collection[str] = ()
+) -> str | None:
+    """The mechanism to compare with: the one asked for, else the control ``none`` if there is one.
+
+    Raises:
+        ConfigError: the one asked for is not among the rows.
+    """
+    rows = [row for row in rows if not row.shuffled]
+    there = sorted({row.attention for row in rows})
+    if asked is None:
+        # a linear probe has no counterparts among what is trained by steps
+        stepped = {row.attention for row in rows if not row.fitted} or set(there)
+        return DEFAULT_BASELINE if DEFAULT_BASELINE in stepped else None
+    if asked in there:
+        return asked
+    final = f"of the baseline '{asked}' there is a final model alone"
+    raise ConfigError(
+        final if asked in unevaluated else f"no run of the baseline '{asked}'",
+        expected=f"one of: {', '.join(there)}" if there else "a run that was evaluated",
+        found=f"--baseline {asked}",
+        hint=f"train it: gaam train --attn {asked}",
+    )
+
+
+def is_of(row: Row, baseline: str | None) -> bool:
+    """Whether a row is one of the baseline; no check is."""
+    return row.attention == baseline and not row.shuffled
+
+
+def counterpart(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
+    """The row of the baseline with the same head and recipe; what was tuned of both may differ."""
+    alike = [other for other in rows if is_of(other, baseline) and other.head == row.head]
+    same = [other for other in alike if same_recipe(row.recipe, other.recipe)]
+    if row.tunings:
+        same += [o for o in alike if o.tunings and same_recipe(row.recipe, o.recipe, TUNED)]
+    return same[0] if same else None
+
+
+def against_baseline(rows: Sequence[Row], baseline: str, margin: float) -> list[Comparison | None]:
+    """A comparison for every row of a table; None for the baseline, checks, and without a match.
+
+    With the row of the baseline that has the same head and recipe: where there is none, something
+    else than the mechanism would differ too.
+    """
+    found: list[Comparison | None] = []
+    for row in rows:
+        alone = row.shuffled or row.attention == baseline
+        other = None if alone else counterpart(row, rows, baseline)
+        made = None if other is None else minus(row, other, margin)
+        if other is None or made is None:
+            found.append(None)
+            continue
+        seeds, mine, theirs, claim = made
+        votes = len(seeds) >= stats.LEAST_SEEDS and row.repeats == 1
+        one, two = row.scores, other.scores
+        difference_P = (one.chosen.part_value[mine] - two.chosen.part_value[theirs]).mean(0)
+        found.append(
+            Comparison(
+                baseline=other.attention,
+                seeds=seeds,
+                dropped=tuple(sorted((set(row.seeds) | set(other.seeds)) - set(seeds))),
+                claim=claim,
+                other_training=stats.corrected_resampled_t(
+                    difference_P, _test_per_train(row), most=row.score.highest
+                )
+                if row.folds > 1 and np.isfinite(difference_P).all()
+                else None,
+                other_grid=[t.grid for t in row.tunings] != [t.grid for t in other.tunings],
+                mcnemar=stats.mcnemar(one.vote_right, two.vote_right)
+                if votes and row.score.title == "accuracy"
+                else None,
+            )
+        )
+    return found
+
+
+def _test_per_train(row: Row) -> float:
+    """Test rows of a fold for every row that was learned from or chose."""
+    if row.drawn is None:
+        return 1 / (row.folds - 1)
+    rows: int = row.runs[0].cache["rows"][row.runs[0].recipe["train_split"]]
+    return rows / row.folds / row.drawn
+
+
+def corrected(
+    tables: Sequence[Sequence[Comparison | None]], others: Sequence[Comparison | None] = ()
+) -> tuple[list[tuple[Comparison | None, ...]], int]:
+    """Add Holm's p-values over all comparisons of a report, and say for how many was corrected.
+
+    The tests of a difference, of equivalence and of the majority votes are a family each. Of the
+    ``others``, which filters left out, those that are in a table too count once.
+    """
+    made = [c for table in tables for c in table if c is not None]
+    family = [*made, *_further(made, others, lambda c: (c.seeds, c.mcnemar, *_numbers(c.claim)))]
+    voted = [c for c in family if c.claim.testable and c.mcnemar]
+    votes = stats.holm(np.array([c.mcnemar.p for c in voted if c.mcnemar])).tolist()
+    vote_of = dict(zip(map(id, voted), votes, strict=True))
+    claims = stats.holm_corrected([c.claim for c in family])
+    adjusted = {
+        id(c): replace(c, claim=claim, mcnemar_p_holm=vote_of.get(id(c)))
+        for c, claim in zip(family, claims, strict=True)
+    }
+    counted = max((claim.num_tests for claim in claims if claim.testable), default=0)
+    return [tuple(c and adjusted[id(c)] for c in table) for table in tables], counted
+
+
+def against_probe(
+    rows: Sequence[Row], margin: float, others: Sequence[stats.Claim | None] = ()
+) -> tuple[stats.Claim | None, ...]:
+    """Every row of steps minus the linear probe on the same states and splits, if there is one.
+
+    Corrected with ``others``, of which those that are in this table too count once.
+    """
+    made: list[stats.Claim | None] = []
+    for row in rows:
+        stepped = not (row.fitted or row.shuffled) and len(row.scores.seeds) >= stats.LEAST_SEEDS
+        found = None
+        for probe in rows if stepped else ():
+            # a fit's recipe holds what plays a part: states, splits, what chooses
+            playing = {**dict.fromkeys(DRAWN_BY), **probe.recipe}
+            alike = all(row.recipe.get(name) == value for name, value in playing.items())
+            if found is None and alike and probe.fitted and not probe.shuffled:
+                found = minus(row, probe, margin)
+        made.append(found and found[-1])
+    claims = [claim for claim in made if claim is not None]
+    told = iter(stats.holm_corrected([*claims, *_further(claims, others, _numbers)]))
+    return tuple(None if claim is None else next(told) for claim in made)
+
+
+def _further(
+    made: Sequence[T], others: Sequence[T | None], same: Callable[[T], tuple[Any, ...]]
+) -> list[T]:
+    """The others that are not among what was made: of the same numbers they are the same."""
+    there, found = Counter(map(same, made)), []
+    for other in others:
+        if other is not None:
+            there[same(other)] -= 1
+            if there[same(other)] < 0:
+                found.append(other)
+    return found
+
+
+def _numbers(claim: stats.Claim) -> tuple[Any, ...]:
+    return claim.difference, claim.p, claim.p_equivalent, claim.interval
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """One row minus another; ``first`` and ``second`` are places in the group."""
+
+    first: int
+    second: int
+    seeds: tuple[int, ...]
+    claim: stats.Claim
+
+    def to_dict(self, labels: Sequence[str]) -> dict[str, Any]:
+        """JSON values, fractions."""
+        shown = ["difference", "ci95_seeds_and_rows", "ci95_corrected", "p", "p_holm"]
+        shown += ["p_equivalent", "p_equivalent_holm", "verdict"]
+        values = claim_values(self.claim)
+        return {
+            "first": labels[self.first],
+            "second": labels[self.second],
+            "paired_seeds": list(self.seeds),
+            **{name: values[name] for name in shown},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Rows that differ in one setting alone, the best first, and all pairs of them."""
+
+    name: str
+    """What they share and other groups do not; may be ''."""
+    labels: tuple[str, ...]
+    """Their values of the setting."""
+    rows: tuple[Row, ...] = field(repr=False)
+    pairs: tuple[Pair, ...]
+    left_out: int
+    """Rows that are not as good, which are compared with nothing."""
+
+
+class PairFamily:
+    """All pairs of a report, which are corrected for one another.
+
+    Of many rows the best are compared, and Holm corrects for all pairs that there are, as if those
+    that were not compared had shown nothing: so choosing them makes no p too small.
+    """
+
+    def __init__(
+        self,
+        row_lists: Sequence[Sequence[Row]],
+        axis: str | None,
+        margin: float,
+        beside: Sequence[PairFamily] = (),
+    ) -> None:
+        """Find the pairs of rows of every table that differ in a setting, or in several.
+
+        Nothing is compared yet. ``beside`` are pairs of what filters left out too.
+
+        Raises:
+            ConfigError: no rows differ in that setting alone.
+        """
+        names = [name.strip().lower().replace("-", "_") for name in (axis or "").split(",")]
+        self.axis = ",".join(dict.fromkeys(filter(None, names))) or DEFAULT_AXIS
+        self._margin = margin
+        self.sets = [together(rows, self.axis) for rows in row_lists]
+        if axis is not None and not any(self.sets):
+            every = {"attn", "head"}.union(*(row.recipe for rows in row_lists for row in rows))
+            there = [n for n in sorted(every) if any(together(rows, n) for rows in row_lists)]
+            raise ConfigError(
+                f"no two rows differ in '{axis}' alone",
+                expected=f"one of: {', '.join(there).replace('_', '-')}"
+                if there
+                else "some that do",
+                found=f"--pairs {axis}",
+                hint="--all shows every candidate of what validation chose",
+            )
+        self.keys: set[frozenset[str]] = {
+            frozenset({key_of(one), key_of(other)})
+            for sets in self.sets
+            for rows in sets.values()
+            for one, other in combinations(rows, 2)
+            if len(set(one.scores.seeds) & set(other.scores.seeds)) >= stats.LEAST_SEEDS
+            and one.scores.by_row.shape[1] > 1
+        }.union(*(family.keys for family in beside))
+        """What makes each that can be claimed the same as in another report."""
+
+    @property
+    def num_tests(self) -> int:
+        """Pairs with seeds enough for a claim: what Holm corrects for."""
+        return len(self.keys)
+
+    @cached_property
+    def tables(self) -> list[tuple[Group, ...]]:
+        """Groups of every table, compared and corrected."""
+        made = [list(self._compared(sets)) for sets in self.sets]
+        claims = [pair.claim for groups in made for group in groups for pair in group.pairs]
+        counted = sum(claim.testable or claim.silent for claim in claims)
+        told = iter(stats.holm_corrected(claims, max(0, self.num_tests - counted)))
+        return [
+            tuple(
+                replace(group, pairs=tuple(replace(p, claim=next(told)) for p in group.pairs))
+                for group in groups
+            )
+            for groups in made
+        ]
+
+    def _compared(self, sets: dict[Same, list[Row]]) -> Iterator[Group]:
+        shared = set.intersection(*map(set, sets)) if sets else set()
+        some = {key for same in sets for key, _ in same} & set(ALL)
+        for same, rows in sorted(sets.items(), key=lambda item: -len(item[1]))[:MOST_GROUPS]:
+            sign = -1 if rows[0].score.larger_is_better else 1
+            best = sorted(rows, key=lambda row: sign * (row.chosen_mean or 0.0))[:MOST_VALUES]
+            own = [(k, value) for k, value in same if k == "attn" or (k, value) not in shared]
+            told = [brief(value if key == "attn" else f"{key}={value}") for key, value in own]
+            told += [f"{key}=all" for key in sorted(some - {key for key, _ in same})]
+            pairs = []
+            for first, second in combinations(range(len(best)), 2):
+                if made := minus(best[first], best[second], self._margin):
+                    pairs.append(Pair(first=first, second=second, seeds=made[0], claim=made[-1]))
+            yield Group(
+                name=", ".join(told),
+                labels=tuple(numbered([brief(value_of(row, self.axis), 60) for row in best])),
+                rows=tuple(best),
+                pairs=tuple(pairs),
+                left_out=len(rows) - len(best),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePairs:
+    """The pairs of one table of a report."""
+
+    family: PairFamily
+    place: int
+
+    @property
+    def there(self) -> bool:
+        """Whether there are any; nothing is compared for that."""
+        return bool(self.family.sets[self.place])
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Compared and corrected, once for all that ask."""
+        return self.family.tables[self.place]
+
+    @property
+    def groups_left_out(self) -> int:
+        """Groups of rows that are not compared, beyond ``MOST_GROUPS``."""
+        return len(self.family.sets[self.place]) - len(self.groups)
+
+
+def key_of(row: Row) -> str:
+    """What tells a row from every other of all reports."""
+    fingerprint = row.runs[0].cache["fingerprint"]
+    return repr((fingerprint, row.attention, row.head, sorted(row.recipe.items())))
+
+
+def value_of(row: Row, axis: str) -> str:
+    """What a row has of the settings; of what its recipe does not name, the default."""
+
+    def one(name: str) -> Any:
+        if name in ("attn", "head"):
+            return row.head if name == "head" else row.attention
+        value = row.recipe.get(name, row.runs[0].setting(name))
+        return "all" if value is None and name in ALL else value
+
+    return ", ".join(str(one(name)) for name in axis.split(","))
+
+
+def together(rows: Sequence[Row], axis: str) -> dict[Same, list[Row]]:
+    """Rows by all that they share; those of one row alone are not there.
+
+    What was tuned of rows may differ. Rows of a fit, of shuffled labels and without a finished seed
+    are of none.
+    """
+    names = set(axis.split(","))
+    found: dict[Same, list[Row]] = {}
+    for row in rows:
+        alone = row.fitted or row.shuffled or row.chosen_mean is None
+        if alone or (row.tunings and names & set(TUNED)):
+            continue
+        apart = {*names, *(TUNED if row.tunings else ())}
+        same = {"attn": row.attention, "head": row.head, "tuned": bool(row.tunings)} | row.recipe
+        same["scaled logits"] = row.score.of_sizes and row.scores.temperatures is not None
+        key = sorted((k, str(v)) for k, v in same.items() if k not in apart and v is not None)
+        found.setdefault(tuple(key), []).append(row)
+    return {key: of for key, of in found.items() if len({value_of(row, axis) for row in of}) > 1}

@@ -1,1 +1,0 @@
-"""Rows against rows, the linear probe and the literature."""

@@ -1,1 +1,0 @@
-"""Words below and above a table, written from its numbers."""

@@ -1,0 +1,482 @@
+"""Rows of a table: a mechanism under one recipe over all its seeds, and what these predicted.
+
+S finished seeds, P parts (1, or the folds of cross-validations), N test rows, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaam_cache.errors import CacheError
+from gaam_decoder import stats
+from gaam_decoder.analysis.importance import Importance, importance_of
+from gaam_decoder.analysis.learned import ParameterRange, learned_ranges
+from gaam_decoder.reports.writing.unit import DEFAULT, all_scores, score_of
+from gaam_decoder.runs.result import RunResult, Validation
+from gaam_decoder.runs.tuning import TUNED, Tuning, first_runs, on_training_rows, reported
+from gaam_decoder.stats.scored import Scored, interval_by_score
+from gaam_decoder.stats.scores._base import Answers, Found, Score
+from gaam_decoder.stats.scores.ece import BINS, reliability
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float] | None
+Part = Sequence[RunResult]
+"""Runs on the same test rows that differ in their seeds alone."""
+BY_FOLD = "by fold"
+SCALED = ", temperature fitted"
+"""Behind the name of a score of probabilities that were scaled."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Temperatures:
+    """One for every finished seed and part, fitted on the rows that chose the epoch."""
+
+    value_SP: Floats  # noqa: N815 a shape suffix
+    """Where none has the smallest loss: 1 if all is right, else so large that classes are alike."""
+    fitted_SP: NDArray[np.bool_]  # noqa: N815 a shape suffix
+    """Whether there is one: see ``fit_temperature``."""
+    rows: int
+    """On which each was fitted, of the part that has the fewest."""
+
+    def __str__(self) -> str:
+        """Mean and range, such as ``1.31 (1.22 to 1.40)``."""
+        value_SP, lacking = self.value_SP, int((~self.fitted_SP).sum())
+        spread = f" ({value_SP.min():.3g} to {value_SP.max():.3g})" if value_SP.size > 1 else ""
+        not_fitted = f", {lacking} of {value_SP.size} not fitted" if lacking else ""
+        return f"{value_SP.mean():.3g}{spread}{not_fitted}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, in the order of the finished seeds."""
+        return {
+            "mean": float(self.value_SP.mean()),
+            "lowest": float(self.value_SP.min()),
+            "highest": float(self.value_SP.max()),
+            "not_fitted": int((~self.fitted_SP).sum()),
+            "rows": self.rows,
+            "per_seed": self.value_SP.tolist(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """The score that is compared, of every seed."""
+
+    scored: Scored
+    part_value: Floats
+    """Of every part, (S, P); NaN where a part has none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scores:
+    """What the finished seeds of a row predicted, in the order of ``seeds``."""
+
+    seeds: tuple[int, ...]
+    right: NDArray[np.bool_]
+    """Whether each seed is right on each test row, (S, N)."""
+    by_row: NDArray[np.bool_] | Floats
+    """The same, of rows that are tested several times the share in which it is right."""
+    accuracy: Floats
+    macro_f1: Floats
+    chosen: Chosen
+    every: dict[str, Floats]
+    """Every score of every seed, by name; those that these rows and classes have."""
+    one_class: tuple[int, ...]
+    """Seeds that predict the same class for every row of a part, of which more have one."""
+    confusion: NDArray[np.int64]
+    """True class by predicted class, summed over seeds, (C, C)."""
+    vote_right: NDArray[np.bool_]
+    """Whether the class that most seeds predict is right, (N,)."""
+    labels_per_class: NDArray[np.int64]
+    """Test rows of every class, (C,)."""
+    temperatures: Temperatures | None
+    """By which logits are divided in scores of probabilities; None: by nothing."""
+    bins: Floats
+    """Rows, right ones and summed probabilities by bin of the calibration error, (3, bins)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One mechanism under one recipe over all its seeds. Accuracies are fractions."""
+
+    attention: str
+    head: str
+    select: str
+    recipe: dict[str, Any]
+    """Of a cross-validation without the fold; what was chosen for each fold is ``BY_FOLD``."""
+    tunings: tuple[Tuning, ...]
+    """How the numbers of the recipe were chosen, of every fold; empty where nothing was."""
+    parameters: dict[str, int]
+    folds: int
+    """1, or as many as a cross-validation has, whose test rows then stand one after the other."""
+    repeats: int
+    """Cross-validations with other folds each, which stand one after the other."""
+    seeds: tuple[int, ...]
+    """All seeds, failed ones included, sorted."""
+    seconds: dict[int, float]
+    partly: tuple[int, ...]
+    """Seeds that some folds lack; they count in nothing."""
+    failed: dict[int, str]
+    learned: dict[str, ParameterRange]
+    """Where the learned parameters ended up, by name."""
+    runs: tuple[RunResult, ...] = field(repr=False)
+    scores: Scores = field(repr=False)
+    score: Score = field(repr=False)
+    """What is compared."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean accuracy; None if no seed finished."""
+        return float(self.scores.accuracy.mean()) if self.scores.seeds else None
+
+    @property
+    def interval(self) -> Interval:
+        """95% t interval of the accuracy over seeds, as far as an accuracy can be."""
+        return stats.within(stats.t_interval(self.scores.accuracy), 0, 1)
+
+    @property
+    def two_level(self) -> Interval:
+        """95% interval of the accuracy over seeds and test rows; of a fit, over test rows alone."""
+        return stats.two_level_interval(self.scores.by_row, without_seeds=self.fitted)
+
+    @property
+    def chosen_mean(self) -> float | None:
+        """Mean of the score that is compared; None if no seed finished, or there is none."""
+        value_S = self._chosen_S
+        return float(value_S.mean()) if len(value_S) and np.isfinite(value_S).all() else None
+
+    @property
+    def chosen_std(self) -> float | None:
+        """Standard deviation of that score over seeds."""
+        return None if self.chosen_mean is None else stats.standard_deviation(self._chosen_S)
+
+    @property
+    def chosen_interval(self) -> Interval:
+        """95% t interval of that score over seeds, as far as it can be."""
+        found = None if self.chosen_mean is None else stats.t_interval(self._chosen_S)
+        return stats.within(found, 0, self.score.highest)
+
+    @property
+    def chosen_two_level(self) -> Interval:
+        """95% interval of that score over seeds and test rows; of a fit, over test rows alone."""
+        return interval_by_score(self.score, self.scores.chosen.scored, without_seeds=self.fitted)
+
+    @property
+    def _chosen_S(self) -> Floats:
+        return self.scores.chosen.scored.values
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether it is tested on the rows that it learned from."""
+        return on_training_rows(self.runs[0].recipe)  # of a fold, which the row's no longer names
+
+    @property
+    def fitted(self) -> bool:
+        """Whether its head was fitted at once, without steps and seeds."""
+        return bool(self.runs[0].fit)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it learned from shuffled labels: a check, which is compared with nothing."""
+        return self.runs[0].shuffled
+
+    @property
+    def drawn(self) -> int | None:
+        """Training rows that it was given, the fewest of its folds; None is all."""
+        return min((sum(run.drawn.values()) for run in self.runs if run.drawn), default=None)
+
+    @property
+    def optimistic(self) -> bool:
+        """Whether the test rows chose the epoch, or were learned from."""
+        return self.select == "test" or self.on_training_rows
+
+    @property
+    def still_learning(self) -> tuple[int, ...]:
+        """Finished seeds whose best epoch is the last of the recipe, in some fold at least."""
+        late = {seed for run in self.runs for seed in run.still_learning}
+        return tuple(seed for seed in self.scores.seeds if seed in late)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether more seeds have their best epoch last than a plateau gives."""
+        late, parts = len(self.still_learning), self.scores.chosen.part_value.shape[1]
+        return late > 0 and stats.later_than_chance(
+            late, len(self.scores.seeds), self.recipe["epochs"], parts
+        )
+
+    @property
+    def at_edge(self) -> set[str]:
+        """What was chosen at the smallest or largest value that was tried."""
+        return {name for tuning in self.tunings for name in tuning.at_edge}
+
+    @property
+    def undertrained(self) -> bool:
+        """Whether a longer training or another rate may do better."""
+        return self.too_short or bool(self.at_edge)
+
+    @property
+    def seconds_per_seed(self) -> float | None:
+        """Mean over the seeds that finished."""
+        taken = [self.seconds[seed] for seed in self.scores.seeds]
+        return float(np.mean(taken)) if taken else None
+
+    @property
+    def importance(self) -> Importance | None:
+        """Of every layer; None where the mechanism has no attention map, or over several folds."""
+        return importance_of(self.runs) if self.folds == 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; statistics are over the seeds that finished."""
+        scores, importance = self.scores, self.importance
+
+        def of_seeds(value_S: Floats, **more: Any) -> dict[str, Any]:
+            by_seed = dict(zip(scores.seeds, value_S.tolist(), strict=True))
+            return {
+                "mean": float(value_S.mean()) if len(value_S) else None,
+                "std": stats.standard_deviation(value_S),
+                **more,
+                "per_seed": [by_seed.get(seed) for seed in self.seeds],
+            }
+
+        return {
+            "attention": self.attention,
+            "head": self.head,
+            "seeds": list(self.seeds),
+            "select": self.select,
+            "optimistic": self.optimistic,
+            "tested_on_training_rows": self.on_training_rows,
+            "accuracy": of_seeds(scores.accuracy, ci95=as_list(self.interval)),
+            "accuracy_ci95_seeds_and_rows": as_list(self.two_level),
+            "macro_f1": of_seeds(scores.macro_f1),
+            "scores": {name: of_seeds(value_S) for name, value_S in scores.every.items()},
+            "majority_vote_accuracy": float(scores.vote_right.mean()) if scores.seeds else None,
+            "confusion": scores.confusion.tolist(),
+            "parameters": self.parameters,
+            "folds": self.folds,
+            "repeats": self.repeats,
+            "seconds_per_seed": self.seconds_per_seed,
+            "seconds": [self.seconds[seed] for seed in self.seeds],
+            "best_epoch_is_last": list(self.still_learning),
+            "undertrained": self.undertrained,
+            "tuning": [tuning.to_dict() for tuning in self.tunings],
+            "seeds_not_in_all_folds": list(self.partly),
+            "failed_seeds": [{"seed": s, "reason": why} for s, why in sorted(self.failed.items())],
+            "learned": {name: found.to_dict() for name, found in self.learned.items()},
+            "importance": importance.to_dict() if importance else None,
+            "recipe": self.recipe,
+            "runs": [
+                {"path": run.path.name, "key": run.key, "environment": run.environment}
+                | {"engine": run.engine}
+                | ({"fit": run.fit} if run.fit else {})
+                for run in self.runs
+            ],
+        }
+
+
+def as_list(interval: Interval) -> list[float] | None:
+    """As JSON has it."""
+    return list(interval) if interval else None
+
+
+def row_of(
+    parts: Sequence[Part],
+    tunings: Mapping[str, Tuning],
+    score: str,
+    temperature: bool,
+    made: dict[Any, Row],
+) -> Row:
+    """The row of runs of one mechanism under one recipe, each made once.
+
+    In one part, or the folds of a cross-validation, or of several. What filters leave is in
+    ``made`` already, of what they left something of.
+
+    Raises:
+        CacheError: a run is damaged.
+    """
+    chosen, by_part = [tunings.get(part[0].key) for part in parts], []
+    for part, tuning in zip(parts, chosen, strict=True):
+        runs = first_runs(part)
+        by_part.append({seed: runs[seed] for seed in reported(tuple(runs), tuning)})
+    key = tuple((tuple(map(id, p)), tuple(of)) for p, of in zip(parts, by_part, strict=True))
+    if key not in made:
+        made[key] = _row(parts, by_part, score_of(score), temperature)
+    return replace(made[key], tunings=tuple(tuning for tuning in chosen if tuning is not None))
+
+
+def _row(
+    parts: Sequence[Part], by_part: Sequence[Mapping[int, RunResult]], score: Score, fit: bool
+) -> Row:
+    """Of every part the run that counts for each seed that is reported; tuned by nothing."""
+    first, repeats = parts[0][0], repeats_of(parts)
+    seeds = set.intersection(*map(set, by_part))
+    failed: dict[int, str] = {}
+    for part, runs in zip(parts, by_part, strict=True):
+        where, split_seed = (part[0].recipe.get(name) for name in ("fold", "split_seed"))
+        of = f"fold {where}{f' of split seed {split_seed}' * bool(split_seed)}: "
+        for seed in seeds & {seed for seed, run in runs.items() if seed in run.failed}:
+            failed.setdefault(seed, of * (len(parts) > 1) + runs[seed].failed[seed])
+    counted = [[run for run in part if set(run.seeds) & seeds] or list(part) for part in parts]
+    recipe = first.recipe
+    if len(parts) > 1:
+        recipes = [part[0].recipe for part in parts]
+        apart = [name for name in TUNED if len({one.get(name) for one in recipes}) > 1]
+        recipe = recipe | dict.fromkeys(apart, BY_FOLD) | {"fold": None}
+        if repeats > 1:
+            split_seeds = sorted({int(one["split_seed"]) for one in recipes})
+            recipe["split_seed"] = ", ".join(map(str, split_seeds))
+    return Row(
+        attention=first.attention,
+        head=first.head,
+        select=first.select,
+        recipe=recipe,
+        tunings=(),
+        parameters=first.parameters,
+        folds=len(parts) // repeats,
+        repeats=repeats,
+        seeds=tuple(sorted(seeds)),
+        seconds={seed: sum(runs[seed].seconds[seed] for runs in by_part) for seed in seeds},
+        partly=tuple(sorted(set.union(*map(set, by_part)) - seeds)),
+        failed=failed,
+        learned=learned_ranges(counted[0]) if len(parts) == 1 else {},
+        runs=tuple(run for part in counted for run in part),
+        scores=_scores(parts, sorted(seeds), score, fit),
+        score=score,
+    )
+
+
+def repeats_of(parts: Sequence[Part]) -> int:
+    """How many cross-validations, with other folds each, parts are of."""
+    return len({part[0].recipe.get("split_seed") for part in parts})
+
+
+def _scores(parts: Sequence[Part], seeds: Sequence[int], score: Score, fit: bool) -> Scores:
+    """Of the seeds that finished in all parts, whose test rows are put one after the other."""
+    by_part = [_logits(part) for part in parts]
+    finished = [seed for seed in seeds if all(seed in by_seed for by_seed in by_part)]
+    labels = np.concatenate([part[0].labels for part in parts])
+    sizes, repeats = tuple(len(part[0].labels) for part in parts), repeats_of(parts)
+    ends = np.cumsum(sizes)[:-1]
+    classes = len(parts[0][0].cache["class_names"])
+    fitted = _temperatures(parts, finished) if fit else None
+    logits_SNC = np.empty((len(finished), len(labels), classes), np.float32)
+    known = all_scores()
+    values: dict[str, list[float]] = {DEFAULT: [], "macro-f1": []}
+    found, part_values, why, bins, one_class = [], [], "", np.zeros((3, BINS)), []
+    for place, seed in enumerate(finished):
+        np.concatenate([by_seed[seed] for by_seed in by_part], out=logits_SNC[place])
+        answers = sure = Answers(logits_SNC[place], labels, sizes, repeats)
+        if fitted is not None:
+            # in float64: in float32 two logits might become equal, and another class the first
+            of_row = np.repeat(fitted.value_SP[place], sizes)[:, None]
+            sure = Answers(logits_SNC[place].astype(np.float64) / of_row, labels, sizes, repeats)
+        for name, one in known.items():
+            if (value := one.value(sure if one.of_sizes else answers)) is not None:
+                values.setdefault(name, []).append(value)
+        asked = sure if score.of_sizes else answers
+        found.append(score.of(asked))
+        why = why or score.why_no_claim(asked)
+        pieces = zip(np.split(asked.logits, ends), np.split(labels, ends), strict=True)
+        part_values.append([score.value(Answers(*piece)) for piece in pieces])
+        bins += np.stack(reliability(sure))
+        said = zip(np.split(answers.predicted_N, ends), np.split(labels, ends), strict=True)
+        if any(len(set(true)) > 1 and (mine == mine[0]).all() for mine, true in said):
+            one_class.append(seed)
+    predicted_SN = logits_SNC.argmax(-1)
+    right_SN = predicted_SN == labels
+    by_row = _by_row(right_SN, parts)
+    every = {name: np.array(of_seeds, np.float64) for name, of_seeds in values.items()}
+    votes = stats.majority_votes(logits_SNC, predicted_SN) == labels if finished else labels < 0
+    return Scores(
+        seeds=tuple(finished),
+        right=right_SN,
+        by_row=by_row,
+        accuracy=every[DEFAULT],
+        macro_f1=every["macro-f1"],
+        chosen=Chosen(
+            scored=_scored(score, found, by_row, parts, why),
+            part_value=np.array(part_values, np.float64).reshape(len(finished), len(parts)),
+        ),
+        every=every,
+        one_class=tuple(one_class),
+        confusion=stats.confusion(predicted_SN.ravel(), np.tile(labels, len(finished)), classes),
+        vote_right=votes,
+        labels_per_class=np.bincount(labels, minlength=classes),
+        temperatures=fitted,
+        bins=bins,
+    )
+
+
+def _scored(
+    score: Score, found: Sequence[Found | None], by_row: Any, parts: Sequence[Part], why: str
+) -> Scored:
+    """The score of all seeds; no numbers where these rows and classes have none."""
+    there = [one for one in found if one is not None]
+    if len(there) < len(found):
+        why = f"these rows and classes have no {score.title}"
+        return Scored(values=np.full(len(found), np.nan), by_row=None, no_claim=why)
+    if not found:
+        return Scored(values=np.empty(0), by_row=by_row)
+    rows = [one.by_row for one in there if one.by_row is not None]
+    return Scored.of(there, _by_row(np.stack(rows), parts) if rows else None, why)
+
+
+def _by_row(value_SN: NDArray[Any], parts: Sequence[Part]) -> Any:
+    """Of rows that several cross-validations test the mean, (S, rows of the split)."""
+    repeats = repeats_of(parts)
+    if repeats == 1:
+        return value_SN
+    row_N = np.concatenate([part[0].test_rows for part in parts])
+    tested = np.unique(row_N, return_counts=True)[1]
+    if (tested != repeats).any():
+        raise CacheError(
+            "the folds of a repeated cross-validation do not test every row equally often",
+            expected=f"each row {repeats} times",
+            found=f"{tested.min()} to {tested.max()} times",
+            where=", ".join(str(part[0].path) for part in parts[:3]),
+        )
+    shape = len(value_SN), len(row_N) // repeats, repeats
+    return value_SN[:, np.argsort(row_N, kind="stable")].reshape(shape).mean(2, dtype=np.float64)
+
+
+def _logits(part: Part) -> dict[int, NDArray[np.float32]]:
+    """Test logits of every finished seed, in the run that counts."""
+    decides = first_runs(part)
+    found: dict[int, NDArray[np.float32]] = {}
+    for run in part:
+        logits = run.finished_logits()
+        if not np.isfinite(logits).all():  # which class is largest would be anything
+            raise CacheError(
+                f"the run '{run.path.name}' has test logits that are no numbers",
+                expected="finite logits of every seed that did not fail",
+                where=str(run.path),
+                hint="remove that folder; 'gaam train' makes the run again",
+            )
+        mine = zip(run.finished, logits, strict=True)
+        found |= {seed: one for seed, one in mine if decides[seed] is run}
+    return found
+
+
+def _temperatures(parts: Sequence[Part], seeds: Sequence[int]) -> Temperatures | None:
+    """Of the seeds of a row; None where one of them has nothing to fit one on."""
+    value_SP = np.ones((len(seeds), len(parts)))
+    fitted_SP = np.zeros((len(seeds), len(parts)), bool)
+    rows: list[int] = []
+    for place, part in enumerate(parts):
+        decides, read = first_runs(part), dict[str, Validation | None]()
+        for index, seed in enumerate(seeds):
+            run = decides[seed]
+            if str(run.path) not in read:
+                read = {str(run.path): run.validation}  # of one run at a time
+            held = read[str(run.path)]
+            found = None if held is None else held.temperature(run.seeds.index(seed))
+            if held is None or found is None:
+                return None
+            value_SP[index, place], fitted_SP[index, place] = found
+            rows.append(len(held.labels))
+    if not rows:
+        return None
+    return Temperatures(value_SP=value_SP, fitted_SP=fitted_SP, rows=min(rows))

@@ -1,0 +1,249 @@
+"""Rows compared with rows: what is compared, paired, corrected and refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import gaam_decoder
+from gaam_cache.errors import ConfigError
+from gaam_decoder import RunResult, stats
+from gaam_decoder.reports.compare import MOST_VALUES, same_recipe
+from gaam_decoder.reports.report import Report
+from gaam_decoder.reports.table import SORTS, build_tables
+from tests.decoder.reports.conftest import answers, build_run, written
+
+NAMES = ("none", "gaam", "mha", "dot")
+SIZES: list[dict[str, int]] = [{}, {"train_rows": 8}, {"train_rows": 100}, {"shots": 2}]
+
+
+def some(count: int = 4, num_seeds: int = 8, **recipe: Any) -> list[RunResult]:
+    names = [*NAMES, *(f"way{n}" for n in range(20))][:count]
+    return [
+        build_run(name, answers(num_seeds, 0.8 + 0.01 * n, n + 1), **recipe)
+        for n, name in enumerate(names)
+    ]
+
+
+def test_votes_of_rows_are_counted_and_tested() -> None:
+    """Of all else the contract computes every number again."""
+    mine, theirs = answers(7, 0.83, 1), answers(7, 0.80, 2)  # no ties
+    tables = build_tables([build_run("gaam", mine), build_run("none", theirs)])
+    votes, others = (right.mean(0) > 0.5 for right in (mine, theirs))
+    found = json.loads(written("json", tables))["rows"][0]["comparison"]["mcnemar"]
+    only = (votes & ~others).sum(), (others & ~votes).sum()
+    assert (found["only_this_right"], found["only_baseline_right"]) == only
+    assert found["p"] == pytest.approx(scipy.stats.binomtest(int(only[0]), int(sum(only))).pvalue)
+
+
+def test_failed_seeds_drop_out_of_pairs() -> None:
+    mine, theirs = answers(8, 0.83, 1), answers(9, 0.80, 2)
+    failing = build_run("gaam", mine, failed={3: "the loss became nan in epoch 1"})
+    [table] = build_tables([failing, build_run("none", theirs)])
+    found = table.comparisons[0]
+    assert found is not None
+    assert (found.seeds, found.dropped) == ((0, 1, 2, 4, 5, 6, 7), (3, 8))
+    keep = list(found.seeds)
+    expected = (mine[keep].mean(1) - theirs[keep].mean(1)).mean()
+    assert found.claim.difference == pytest.approx(expected)
+
+
+def test_a_difference_that_one_comparison_claims_a_hundred_take_back() -> None:
+    better, base = answers(6, 0.86, 1), answers(6, 0.8, 2)
+    [table] = build_tables([build_run("gaam", better), build_run("none", base)])
+    alone = table.comparisons[0]
+    assert alone is not None
+    assert (alone.claim.p_holm, alone.claim.verdict) == (alone.claim.p, "better")
+    p = alone.claim.p or 0.0
+    for count in (2, int(0.06 / p) + 1):
+        names = [f"gaam:heads={n}" for n in range(1, count + 1)]
+        [table] = build_tables([*(build_run(n, better) for n in names), build_run("none", base)])
+        assert table.num_tests == count
+        for found in table.comparisons[:-1]:
+            assert found is not None
+            assert found.claim.p_holm == pytest.approx(min(1, count * p))
+            assert found.claim.verdict == ("better" if count * p < 0.05 else "undecided")
+    assert count * p > 0.05
+
+
+def claims_of(report: Report) -> Iterator[stats.Claim]:
+    for table in report.tables:
+        yield from (found.claim for found in table.comparisons if found)
+        yield from filter(None, table.against_probe)
+        yield from (p.claim for group in table.pairs.groups for p in group.pairs)  # type: ignore[union-attr]
+
+
+def test_no_interval_that_leaves_out_0_stands_beside_undecided() -> None:
+    """It is the one that the verdict is made from: at the level of its step in Holm's order."""
+    verdicts, apart = set(), 0
+    for seed, score in product(range(6), ("accuracy", "log-loss", "macro-f1")):
+        rng = np.random.default_rng(seed)
+        shares = (0.8, *rng.uniform(0.72, 0.9, 4))
+        runs = [build_run(f"way{n}" if n else "none", answers(7, share, n, num_rows=300))
+                for n, share in enumerate(shares)]  # fmt: skip
+        for run in runs:
+            vars(run)["logits"] += rng.normal(0, 0.01, run.logits.shape).astype(np.float32)
+        for claim in claims_of(gaam_decoder.report(runs, score=score)):
+            low, high = claim.interval_corrected or (0.0, 0.0)
+            assert (low > 0 or high < 0) == (claim.p_holm is not None and claim.p_holm < 0.05)
+            assert (low > 0 or high < 0) == claim.significant
+            verdicts.add(claim.verdict)
+            plain = claim.interval or (0.0, 0.0)
+            assert low <= plain[0] + 1e-12
+            assert plain[1] <= high + 1e-12
+            apart += (plain[0] > 0 or plain[1] < 0) and claim.verdict == "undecided"
+    assert verdicts >= {"better", "worse", "undecided"}
+    assert apart, "the uncorrected interval would have contradicted a verdict"
+    (table,) = build_tables(some(2, num_seeds=5))
+    assert [found.claim.interval_corrected for found in table.comparisons if found] == [None]
+
+
+def test_the_baseline_has_the_same_head_and_recipe_or_there_is_no_comparison() -> None:
+    runs = [
+        build_run("gaam", answers(6, 0.8, 1)),
+        build_run("gaam", answers(6, 0.8, 2), head="conv"),
+        build_run("gaam", answers(6, 0.8, 3), lr=0.01),
+        build_run("mha", answers(6, 0.8, 4)),
+        build_run("mha", answers(6, 0.8, 5), lr=0.01),
+    ]
+    [table] = build_tables(runs, "mha", every_candidate=True)
+    by_label = dict(zip(table.labels(), table.comparisons, strict=True))
+    found = {label: one.claim.difference for label, one in by_label.items() if one}
+    assert found.keys() == {"gaam + linear lr=0.001", "gaam + linear lr=0.01"}
+    expected = answers(6, 0.8, 3).mean() - answers(6, 0.8, 5).mean()
+    assert found["gaam + linear lr=0.01"] == pytest.approx(expected)
+    [table] = build_tables(runs, every_candidate=True)
+    assert set(table.comparisons) == {None}
+    with pytest.raises(ConfigError, match="no run of the baseline 'dot'"):
+        build_tables(runs, "dot")
+
+
+def of_size(attention: str, size: dict[str, int], **more: Any) -> RunResult:
+    """As accurate as its rows are many; the baseline a little less."""
+    rows = size.get("train_rows") or 3 * size.get("shots", 300)
+    accuracy = 0.5 + 0.1 * np.log10(rows) - 0.02 * (attention == "none")
+    right = answers(1 if more.get("head") == "lbfgs" else 8, accuracy, rows + len(attention))
+    path = f"{attention}-{rows}-{len(size)}-{more.get('head', '')}"
+    run = build_run(attention, right, path=path, split_seed=0, **size, **more)
+    if size:
+        run.drawn.update(learn=rows - 2, choose=2)
+    return run
+
+
+def probe(size: dict[str, int]) -> RunResult:
+    run = of_size("none", size, head="lbfgs")
+    run.fit.update(setting="C", value=1.0, lowest=0.1, highest=9.0, tried=3, kept=1, unconverged=[])
+    for name in ("lr", "epochs"):
+        del run.recipe[name]
+    return run
+
+
+def test_rows_are_compared_with_the_baseline_and_the_probe_of_their_size() -> None:
+    [table] = build_tables([of_size(name, size) for size in SIZES for name in ("gaam", "none")])
+    assert [row.drawn for row in table.rows if row.attention == "none"] == [6, 8, 100, None]
+    for row, found in zip(table.rows, table.comparisons, strict=True):
+        alike = [r for r in table.rows if same_recipe(r.recipe, row.recipe)]
+        other = next(r for r in alike if r.attention == "none")
+        if row is not other:
+            assert found is not None
+            expected = row.scores.accuracy.mean() - other.scores.accuracy.mean()
+            assert found.claim.difference == pytest.approx(expected)
+    for mine, others in product(SIZES, SIZES):
+        [table] = build_tables([of_size("gaam", mine), of_size("none", others)])
+        assert any(table.comparisons) == (mine == others)
+        [table] = build_tables([of_size("gaam", mine), probe(others)])
+        assert any(table.against_probe) == (mine == others)
+
+
+def sweep() -> list[RunResult]:
+    """Every mechanism on every layer at two rates, tuned by validation."""
+    found = []
+    for number, (name, layer, lr) in enumerate(product(NAMES, range(1, 5), (1e-4, 1e-3))):
+        share = 0.6 + 0.02 * NAMES.index(name) + 0.02 * layer
+        found.append(build_run(name, answers(8, share, number), path=f"{number}", lr=lr,
+                               layers=str(layer), validation=share + lr))  # fmt: skip
+    return [*found, probe({})]
+
+
+def test_no_filter_and_no_top_makes_a_p_value_smaller() -> None:
+    def by_runs(report: Report) -> dict[tuple[str, ...], Any]:
+        found: dict[tuple[str, ...], Any] = {}
+        for table in report.tables:
+            columns = (table.rows, table.comparisons, table.against_probe)
+            for row, made, probed in zip(*columns, strict=True):
+                names = [str(run.path) for run in row.runs]
+                found |= {("baseline", *names): (made.claim, made.mcnemar_p_holm)} if made else {}
+                found |= {("probe", *names): (probed, None)} if probed else {}
+            for group in table.pairs.groups:  # type: ignore[union-attr]
+                for pair in group.pairs:
+                    rows = (group.rows[pair.first], group.rows[pair.second])
+                    key = sorted(str(row.runs[0].path) for row in rows)
+                    found["pair", *key] = pair.claim, None
+        return found
+
+    runs = sweep()
+    whole, compared = by_runs(gaam_decoder.report(runs)), 0
+    filters: list[dict[str, Any]] = [{"attn": ["none", name]} for name in NAMES]
+    filters += [{"layers": "2"}, {"lr": "0.0001"}, {"lr": "0.001", "attn": ["none", "gaam"]}]
+    filters += [{"top": 3, "sort": sort} for sort in SORTS]
+    for chosen in filters:
+        for names, (claim, votes) in by_runs(gaam_decoder.report(runs, **chosen)).items():
+            if names not in whole or claim.p != whole[names][0].p:
+                continue  # another candidate was chosen: another hypothesis
+            compared += 1
+            before, votes_before = whole[names]
+            assert claim.num_tests >= before.num_tests, chosen
+            assert claim.p_holm >= before.p_holm - 1e-15, chosen
+            assert claim.p_equivalent_holm >= before.p_equivalent_holm - 1e-15, chosen
+            assert votes is None or votes >= votes_before - 1e-15, chosen
+            if "attn" in chosen and "lr" not in chosen:  # and nothing is counted twice
+                assert claim.num_tests == before.num_tests
+    assert compared > 50
+
+
+def test_every_pair_is_the_claim_of_the_two_corrected_for_all() -> None:
+    for count, score in product((3, 5), ("accuracy", "log-loss")):
+        (table,) = build_tables(some(count), score=score)
+        assert table.pairs is not None
+        (group,) = table.pairs.groups
+        sign = 1 if group.rows[0].score.larger_is_better else -1
+        means = [sign * (row.chosen_mean or 0) for row in group.rows]
+        assert means == sorted(means, reverse=True), "the best stands first"
+        assert len(group.pairs) == count * (count - 1) // 2
+        p = np.array([pair.claim.p for pair in group.pairs])
+        assert [pair.claim.p_holm for pair in group.pairs] == stats.holm(p).tolist()
+        for pair in group.pairs if score == "accuracy" else ():
+            one, other = (group.rows[at].scores.by_row for at in (pair.first, pair.second))
+            assert pair.claim.p == stats.claim(one, other).p
+
+
+def test_only_rows_that_differ_in_the_setting_alone_are_pairs() -> None:
+    runs = [*some(3), *some(2, lr=0.01, ties="first"), *some(2, lr=0.01), *some(2, train_rows=9)]
+    expected: dict[str | None, list[set[str]]] = {
+        None: [set(NAMES[:3]), *[set(NAMES[:2])] * 3],
+        "lr": [{"0.001", "0.01"}] * 2,
+        "ties": [{"loss", "first"}] * 2,
+        "train_rows": [{"all", "9"}] * 2,
+        "lr, ties": [{"0.001, loss", "0.01, loss", "0.01, first"}] * 2,
+    }
+    for axis, labels in expected.items():
+        (table,) = build_tables(runs, every_candidate=True, pairs=axis)
+        assert table.pairs is not None
+        assert sorted(set(g.labels) for g in table.pairs.groups) == sorted(labels)
+    with pytest.raises(ConfigError, match=r"epochs(.|\n)*attn"):
+        build_tables(runs, pairs="epochs")
+
+
+def test_of_many_the_most_accurate_are_compared_and_corrected_for_all() -> None:
+    count = MOST_VALUES + 3
+    (table,) = build_tables(some(count))
+    assert table.pairs is not None
+    (group,) = table.pairs.groups
+    assert (len(group.rows), group.left_out) == (MOST_VALUES, 3)
+    assert {pair.claim.num_tests for pair in group.pairs} == {count * (count - 1) // 2}

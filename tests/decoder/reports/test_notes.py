@@ -1,0 +1,282 @@
+"""What is said of a table: the answer in one sentence, a sentence a comparison, and notes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaam_decoder
+from gaam_decoder import RunResult
+from gaam_decoder.reports.answer import claims, conclusion
+from gaam_decoder.reports.figures.output import inline_svg
+from gaam_decoder.reports.notes import caused, notes, warnings
+from gaam_decoder.reports.pictures.pictures import pictures
+from gaam_decoder.reports.table import ON_TRAINING_ROWS, build_tables
+from tests.decoder.reports.conftest import FORMATS, answers, build_run, seen, written
+
+WHY = "loss became too large in epoch 1: try --lr 0.0001"
+UNTUNED = " (at this one recipe, which was tuned for none of them)"
+Make = Callable[[], list[RunResult]]
+
+
+def base(accuracy: float = 0.8, seed: int = 2, **changes: Any) -> RunResult:
+    return build_run("none", answers(8, accuracy, seed), **changes)
+
+
+def one(accuracy: float, seed: int = 1, name: str = "gaam", **changes: Any) -> RunResult:
+    run = build_run(name, answers(8, accuracy, seed), **changes)
+    run.parameters["total"] += 1
+    return run
+
+
+def tuned(name: str, seed: int, best: float = 1e-3) -> list[RunResult]:
+    rates = (1e-4, 1e-3, 1e-2)
+    held = {lr: 0.9 if lr == best else 0.8 for lr in rates}
+    about = {lr: {"lr": lr, "path": f"{name}{lr}", "validation": held[lr]} for lr in rates}
+    return [build_run(name, answers(8, 0.8, seed), **about[lr]) for lr in rates]
+
+
+ANSWERS: dict[str, tuple[Make, float, str]] = {
+    "better": (
+        lambda: [one(0.95), base()], 0.005, "gaam is better than 'none'; use gaam: best mean, "
+        "shown to be better than 'none'" + UNTUNED,
+    ),
+    "worse": (
+        lambda: [one(0.5), base()], 0.005, "gaam is worse than 'none'; use none: best mean, "
+        "cheapest, nothing is shown to be better" + UNTUNED,
+    ),
+    "equivalent": (
+        lambda: [one(0.8, 2), base()], 0.03, "gaam is equivalent to 'none' within 3 points",
+    ),
+    "undecided": (
+        lambda: [one(0.8), base()], 0.005,
+        "No mechanism is shown to differ from 'none': a difference of ",
+    ),
+    "too few rows": (lambda: [one(0.82), base(0.81)], 0.005, "400 test rows cannot tell, about "),
+    "cheapest": (lambda: [one(0.81), base()], 0.005, "; use none: cheapest, nothing is shown"),
+    "all four": (
+        lambda: [one(0.95), one(0.5, name="mha"), one(0.8, 2, "laplace"), one(0.815, 1, "mqa"),
+                 base()],
+        0.02, "gaam is better than 'none'; mha is worse than 'none'; laplace is equivalent to "
+        "'none' within 2 points; mqa is undecided",
+    ),
+    "many alike": (
+        lambda: [*(one(0.95, n, f"gaam:heads={n}") for n in range(1, 8)), base()], 0.005,
+        "gaam:heads=1, gaam:heads=2, gaam:heads=3 and 4 more are better than 'none'",
+    ),
+    "one pair of seeds": (
+        lambda: [build_run("gaam", answers(1, 0.9, 1)), build_run("none", answers(1, 0.8, 2))],
+        0.005, "Nothing is said of differences yet: 1 seed, and a claim needs 6",
+    ),
+    "no baseline": (
+        lambda: [one(0.8), one(0.8, 2, "mha")], 0.005, "There is no baseline; every pair",
+    ),
+    "one decoder": (
+        lambda: [one(0.8)], 0.005, "Other seeds on other test rows of the kind give gaam ",
+    ),
+    "optimistic": (
+        lambda: [one(0.95, select="test"), base(select="test")], 0.005,
+        " is better than 'none' (some of it from numbers that are optimistic, at this one",
+    ),
+    "tuned": (lambda: [*tuned("gaam", 1), *tuned("none", 2)], 0.005, "No mechanism is shown"),
+    "tuned at the edge": (
+        lambda: [*tuned("gaam", 1, 1e-2), *tuned("none", 2)], 0.005,
+        "(and 1 of 2 rows is under-trained)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_answer_says_what_the_numbers_allow_and_stands_first() -> None:
+    for what, (make, margin, words) in ANSWERS.items():
+        [table] = build_tables(make(), margin=margin)
+        text = conclusion(table)
+        assert words in text, (what, text)
+        assert not what.startswith("tuned") or "tuned for none" not in text
+        content = json.loads(written("json", [table]))
+        assert (content["conclusion"], content["claims"]) == (text, claims(table))
+        for format in set(FORMATS) - {"csv", "json"} if what in ("all four", "undecided") else ():
+            assert " ".join(text.split()) in seen(format, [table])[:1500], format
+
+
+def test_every_comparison_has_a_sentence_that_agrees_with_its_verdict() -> None:
+    for make, margin, _ in ANSWERS.values():
+        [table] = build_tables(make(), margin=margin)
+        columns = zip(table.labels(), table.comparisons, strict=True)
+        made = [(label, c.claim) for label, c in columns if c is not None and len(c.seeds) >= 6]
+        for (label, claim), sentence in zip(made, claims(table), strict=True):
+            assert sentence.startswith(f"{label} is {claim.verdict}")
+            assert f"({100 * claim.difference:+.2f}, " in sentence
+            assert (f"within {100 * claim.margin:.4g}" in sentence) == (
+                claim.verdict == "equivalent"
+            )
+            undecided = r"would decide|may decide|too few test rows"
+            assert bool(re.search(undecided, sentence)) == (claim.verdict == "undecided")
+
+
+def test_a_small_difference_that_is_sure_is_said_to_be_small() -> None:
+    right = np.ones((8, 20_000), bool)
+    other = right.copy()
+    other[:, :150] = False  # in every seed alike, 0.75 points
+    [table] = build_tables([build_run("gaam", right), build_run("none", other)], margin=0.02)
+    [sentence] = claims(table)
+    assert sentence.startswith("gaam is better than none (+0.75, ")
+    assert "by less than the margin of 2 points" in sentence
+    assert table.to_dict()["rows"][0]["comparison"]["within_margin"] is True
+
+
+def right(num_seeds: int, num_rows: int, share: float) -> np.ndarray:
+    return np.arange(num_rows)[None].repeat(num_seeds, 0) < share * num_rows
+
+
+def failing(name: str, num_seeds: int, num_rows: int = 40, **changes: Any) -> RunResult:
+    failed = dict.fromkeys(range(num_seeds), WHY)
+    return build_run(name, right(num_seeds, num_rows, 1), failed=failed, **changes)
+
+
+def one_class(run: RunResult) -> RunResult:
+    vars(run)["labels"] = np.zeros_like(run.labels)
+    return run
+
+
+def always_a() -> RunResult:
+    labels = build_run("none", right(1, 40, 1), classes=("a", "b")).labels
+    return build_run("none", [labels == 0] * 2, classes=("a", "b"))
+
+
+SHARED = {"shared_texts": {"test": {"train": 7, "test": 5}, "train": {"train": 4, "test": 6}}}
+TAUGHT = {"test_split": "train", "allow_train_as_test": True}
+WEAK: dict[str, tuple[Make, str]] = {
+    "no seed finished": (
+        lambda: [failing("gaam", 3), failing("none", 3)], f"gaam all 3 seeds failed: {WHY}",
+    ),
+    "the one seed failed": (lambda: [failing("gaam", 1)], f"gaam all 1 seeds failed: {WHY}"),
+    "two seeds of many failed": (
+        lambda: [build_run("gaam", answers(7, 0.8, 1), failed={1: WHY, 2: WHY}), base()],
+        f"gaam seed 1-2 failed: {WHY}",
+    ),
+    "the baseline failed": (
+        lambda: [one(0.8), failing("none", 6, 400)],
+        "no control is left: none was trained, but all 6",
+    ),
+    "no control": (lambda: [one(0.8), one(0.8, 2, "mha")], "without 'gaam train --attn none"),
+    "few rows": (
+        lambda: [build_run("gaam", right(7, 25, 1)), build_run("none", right(7, 25, 0))],
+        "only 25 test rows: each is 4.0 points",
+    ),
+    "one test row": (
+        lambda: [build_run("gaam", right(7, 1, 1)), build_run("none", right(7, 1, 0))], "",
+    ),
+    "a class that never occurs": (
+        lambda: [one_class(build_run(name, right(3, 40, 0.5), classes=("a", "b")))
+                 for name in ("gaam", "none")], "only one class is among the test rows",
+    ),
+    "one class in all": (
+        lambda: [build_run("gaam", right(3, 40, 1), classes=("a",))], "there is one class in all",
+    ),
+    "fewer than six seeds": (
+        lambda: [build_run("gaam", np.ones((5, 400))), build_run("none", answers(5, 0.5, 2))],
+        "no claim with fewer than 6 seeds: of 2",
+    ),
+    "training rows": (
+        lambda: [one(0.9, **TAUGHT), base(**TAUGHT)], f"{ON_TRAINING_ROWS}, no test accuracy",
+    ),
+    "chosen on test": (
+        lambda: [one(0.9, select="test"), base(select="test")], "epoch chosen on test: optimistic",
+    ),
+    "a leak": (
+        lambda: [base(), one(0.95, shuffle_labels=True)],
+        "shuffled labels, so something leaks: gaam labels shuffled",
+    ),
+    "texts in both splits": (
+        lambda: [one(0.8, cache=SHARED), base(cache=SHARED)],
+        "7 of the 400 rows of 'test' have a text that 'train' has too",
+    ),
+    "texts in several folds": (
+        lambda: [build_run("gaam", right(3, 3, 0.5), fold=f"{n}/3", cache=SHARED)
+                 for n in (1, 2, 3)],
+        "4 of the 9 rows of 'train' have a text that another of them",
+    ),
+    "one class predicted": (
+        lambda: [always_a()], "predicts one class for every test row",
+    ),
+    "too short": (
+        lambda: [build_run("none", answers(2, 0.8, 1), epochs=1)],
+        "under-trained, the best epoch is the last (more --epochs): none",
+    ),
+    "few that chose": (
+        lambda: [base(cache={"rows": {"train": 290, "test": 400}})], "fewer than 30 rows chose",
+    ),
+    "another recipe": (
+        lambda: [one(0.8, epochs=9), base()], "not compared, because no run of 'none'",
+    ),
+    "always right": (lambda: [build_run(name, right(7, 40, 1)) for name in ("gaam", "none")], ""),
+    "all or nothing": (
+        lambda: [build_run(name, np.concatenate([right(1, 40, n), right(1, 40, 1 - n)]))
+                 for n, name in enumerate(("gaam", "none"))], "",
+    ),
+    "a thousand classes": (
+        lambda: [build_run("gaam", answers(2, 0.5, 1), classes=tuple(map(str, range(1000))))], "",
+    ),
+    "no seed in common": (
+        lambda: [build_run("gaam", answers(2, 0.8, 1)),
+                 build_run("none", answers(2, 0.8, 2), seeds=(5, 6))], "",
+    ),
+    "every kind": (
+        lambda: [
+            one(0.8), failing("mha", 6, 400), build_run("none", right(1, 1, 1)),
+            failing("laplace", 2, 1), one(0.8, select="test"), one(0.8, fold="1/2"),
+            one(0.8, test_split="train"), one(0.8, pool="last"), one(0.8, pool="mean"),
+        ], "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.usefixtures("undrawn")
+def test_what_makes_numbers_weak_is_said_and_nothing_is_written_that_is_no_number() -> None:
+    for what, (make, words) in WEAK.items():
+        tables = build_tables(make())
+        assert any(words in note for table in tables for note in caused(table)) or not words, what
+        for format in FORMATS:
+            text = seen(format, tables)
+            assert words in text or format == "csv", (what, format)
+            assert not re.search(r"\b(nan|inf|None|Infinity|NaN)\b", text), (what, format)
+            for low, high in re.findall(r"([+-]?[0-9.]+)\$? to \$?([+-]?[0-9.]+)", text):
+                if format not in ("csv", "json"):
+                    assert float(low) <= float(high), (what, format, low, high)
+        for table in tables:
+            for picture in pictures(table):
+                if picture.kind in ("accuracy", "differences"):
+                    svg = inline_svg(picture.draw, key="k", alt=picture.alt)
+                    assert not re.search(r">[^<]*\b(nan|inf|None)\b", svg)
+
+
+def test_nothing_is_said_of_what_is_in_order() -> None:
+    rows = {"rows": {"train": 9000, "test": 400}}
+    [table] = build_tables([one(0.8, cache=rows), base(cache=rows)])
+    assert caused(table) == warnings(table) == []
+    assert any("corrected by Holm for 1" in note for note in notes(table))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_no_warning_is_lost_among_many_rows() -> None:
+    grave = ("training rows", "chosen on test", "two seeds of many failed", "a leak")
+    for what in (*grave, "the baseline failed", "no control", "few rows", "fewer than six seeds"):
+        runs = WEAK[what][0]()
+        rows = runs[-1].logits.shape[1]
+        many = [
+            build_run(f"laplace:heads={n}", answers(8, 0.8, n, num_rows=rows), path=f"{n}")
+            for n in range(1, 20)
+        ]
+        report = gaam_decoder.report([*runs, *many], attn=["laplace", *{r.attention for r in runs}])
+        found = [text for table in report.tables for text in warnings(table)]
+        assert any(WEAK[what][1][1:] in text for text in found), (what, found)
+        text = " ".join(report.text("html").replace("&#x27;", "'").split())
+        for warning in found:
+            assert " ".join(warning.split()) in text, warning

@@ -1,0 +1,235 @@
+"""What a row is of: seeds of several runs, folds, repeats, every score, temperatures, draws."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaam_decoder
+from gaam_cache.errors import CacheError, ConfigError
+from gaam_cache.store.digest import sealed_text, unsealed
+from gaam_decoder import RunResult, TrainConfig, load_runs, report
+from gaam_decoder.reports.table import build_tables
+from gaam_decoder.reports.writing.unit import all_scores
+from gaam_decoder.runs.result import VALIDATION_FILE
+from tests.decoder.reports.conftest import FORMATS, answers, build_run
+
+SCORES = all_scores()
+SEEDS = tuple(range(6))
+
+
+def test_runs_on_other_splits_or_folds_are_another_table() -> None:
+    """Although their labels happen to be the same."""
+    right = answers(6, 0.8, 1)
+    runs = [
+        build_run("none", right),
+        build_run("none", right, test_split="other"),
+        build_run("none", right, fold="2/5"),
+        build_run("none", right, fold="2/4"),
+        build_run("none", right, fold="2/4", split_seed=1),
+        build_run("none", right, fold="2/4", groups="0123456789"),
+        build_run("none", answers(6, 0.8, 1, num_rows=401)),
+    ]
+    tables = build_tables(runs)
+    assert [table.where for table in tables] == [
+        "test split 'test'",
+        "test split 'other'",
+        "fold 2 of 5 of the 'train' split",
+        "fold 2 of 4 of the 'train' split",
+        "fold 2 of 4 of the 'train' split, split seed 1",
+        "fold 2 of 4 of the 'train' split, groups 01234567 kept together",
+        "test split 'test'",
+    ]
+    assert "fold 2 of 5" in tables[2].title()
+
+
+def test_seeds_of_two_runs_are_one_row_and_a_repeated_seed_counts_once() -> None:
+    right, again = answers(6, 0.8, 1), answers(2, 0.1, 9)
+    runs = [
+        build_run("none", right[:4], seeds=(0, 1, 2, 3), path="a"),
+        build_run("none", np.concatenate([again[:1], right[4:]]), seeds=(3, 4, 5), path="b"),
+    ]
+    [table] = build_tables(runs)
+    [row] = table.rows
+    assert row.seeds == (0, 1, 2, 3, 4, 5)
+    np.testing.assert_allclose(row.scores.accuracy, right.mean(1))
+
+
+def test_all_folds_together_are_one_row_whose_test_rows_stand_one_after_the_other() -> None:
+    sizes = {1: 300, 2: 301, 3: 299}
+    mine = {fold: answers(7, 0.85, 10 + fold, num_rows=n) for fold, n in sizes.items()}
+    base = {fold: answers(7, 0.80, 20 + fold, num_rows=n) for fold, n in sizes.items()}
+    runs = [build_run("mha", mine[1], fold="1/3")]
+    for fold in (2, 1, 3):
+        failed = {4: "nan"} if fold == 2 else None
+        runs += [
+            build_run("gaam", mine[fold], fold=f"{fold}/3"),
+            build_run("none", base[fold], fold=f"{fold}/3", failed=failed),
+        ]
+    (whole,) = build_tables(runs)
+    assert whole.where == "all 3 folds of the 'train' split"
+    assert (whole.num_test_rows, whole.rows[0].folds) == (900, 3)
+    assert whole.incomplete == ("mha + linear (1 of 3)",)
+    keep = [0, 1, 2, 3, 5, 6]
+    gaam, none = whole.rows
+    all_mine, all_base = (np.concatenate([d[f] for f in (1, 2, 3)], 1) for d in (mine, base))
+    np.testing.assert_array_equal(gaam.scores.right, all_mine)
+    np.testing.assert_allclose(none.scores.accuracy, all_base[keep].mean(1))
+    assert none.failed == {4: "fold 2/3: nan"}
+    assert gaam.seconds == dict.fromkeys(range(7), 1.5)
+    found = whole.comparisons[0]
+    assert found is not None
+    assert found.seeds == tuple(keep)
+    expected = all_mine[keep].mean(1) - all_base[keep].mean(1)
+    assert found.claim.difference == pytest.approx(expected.mean())
+    assert whole.num_tests == 1, "folds are not compared a second time"
+
+
+def scored(attention: str, strength: float, *, num_seeds: int = 7, **settings: Any) -> RunResult:
+    classes = tuple(f"class {number}" for number in range(12))
+    made = build_run(attention, np.ones((num_seeds, 200), bool), classes=classes, **settings)
+    generator = np.random.default_rng([*attention.encode()])
+    logits = 2 * generator.normal(size=(num_seeds, 200, 12)).astype(np.float32)
+    logits[:, np.arange(200), made.labels] += strength
+    logits[[made.seeds.index(seed) for seed in made.failed]] = np.nan
+    vars(made)["logits"] = logits
+    return made
+
+
+def test_what_is_compared_is_the_score_that_was_asked_for() -> None:
+    failed = {0: "loss is nan", 1: "loss is nan"}
+    runs = [scored("none", 2.0), scored("mha", 4.0, failed={3: "nan"}), scored("laplace", 2.0)]
+    runs.append(scored("gaam", 2.0, num_seeds=2, failed=failed))
+    for name, score in SCORES.items():
+        [table] = build_tables(runs, score=name)
+        rows = dict(zip([row.attention for row in table.rows], table.rows, strict=True))
+        found = table.comparisons[[*rows].index("mha")]
+        assert found is not None
+        mine, theirs = (rows[attention].scores.every[name] for attention in ("mha", "none"))
+        assert found.claim.difference == pytest.approx((mine - np.delete(theirs, 3)).mean())
+        assert table.margin == score.margin
+        assert found.claim.verdict == ("no claim" if score.no_claim else "better")
+        assert (found.claim.p is None) == bool(score.no_claim)
+        assert rows["gaam"].chosen_mean is None
+        content = json.loads(report(runs, score=name).text("json"))
+        assert (content["score"], set(content["rows"][-1]["scores"])) == (name, set(SCORES))
+
+
+def test_folds_and_repeats_are_rows_of_one_test() -> None:
+    for repeats in (1, 2):
+        parts = []
+        for (attention, strength), split_seed, fold in product(
+            (("none", 2.0), ("mha", 4.0)), range(repeats), range(2)
+        ):
+            where = {"fold": f"{fold + 1}/2", "split_seed": split_seed}
+            one = scored(attention, strength, path=f"{attention}{split_seed}{fold}", **where)
+            vars(one)["test_rows"] = np.arange(200) + 200 * fold
+            parts.append(one)
+        for name, score in SCORES.items():
+            [table] = build_tables(parts, score=name)
+            row = table.rows[0]
+            assert (row.folds, row.repeats) == (2, repeats)
+            by_row = row.scores.chosen.scored.by_row
+            if by_row is not None:
+                assert by_row.shape == (7, 400)
+                assert by_row.mean(1) == pytest.approx(row.scores.chosen.scored.values)
+            [found] = [c for c in table.comparisons if c is not None]
+            assert found.claim.verdict == ("no claim" if score.no_claim else "better"), name
+    vars(parts[0])["test_rows"] = np.arange(200) + 7
+    with pytest.raises(CacheError, match="equally often"):
+        build_tables(parts)
+
+
+def test_logits_that_are_no_numbers_are_damage_and_not_a_class() -> None:
+    for bad in (np.nan, np.inf):
+        run = build_run("gaam", answers(3, 0.8, 1))
+        run.logits[1, 5, 0] = bad
+        with pytest.raises(CacheError, match="test logits that are no numbers"):
+            build_tables([run])
+
+
+def test_seeds_whose_best_epoch_is_the_last_are_more_than_chance_or_nothing() -> None:
+    """Of 8 seeds and 15 epochs: one in two plateaus has a late seed or more, one in ten two."""
+    for select, late in product(("val", "last"), (0, 1, 2, 8)):
+        run = build_run("gaam", answers(8, 0.8, 1), epochs=15, select=select)
+        run.epochs.update(dict.fromkeys(range(late), 15))
+        [row] = build_tables([run])[0].rows
+        assert row.undertrained == (late > 1 and select == "val")
+        assert len(row.to_dict()["best_epoch_is_last"]) == late * (select == "val")
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of two mechanisms on the test split, and in two folds."""
+    folder = tmp_path_factory.mktemp("temperature")
+    about: dict[str, Any] = {"attn": ("none", "gaam"), "seeds": SEEDS, "epochs": 4, "lr": 0.05}
+    for folds in (None, 2):
+        config = TrainConfig(cache=tiny_cache, runs=folder, folds=folds, probe=False, **about)
+        gaam_decoder.train(config)
+    return folder
+
+
+def as_before(run: RunResult) -> None:
+    """A run as an earlier version wrote it."""
+    (run.path / VALIDATION_FILE).unlink()
+    about = unsealed(json.loads((run.path / "run.json").read_text()))
+    del about["files"][VALIDATION_FILE]
+    (run.path / "run.json").write_text(sealed_text(about))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_scores_of_probabilities_are_of_scaled_logits_and_no_other_changes(runs: Path) -> None:
+    """Which temperatures, and what the scores are, the contract holds against SciPy."""
+    plain, changed = report(runs), 0
+    for score in ("log-loss", "brier", "ece"):
+        divided = report(runs, score=score, temperature=True)
+        for before, after in zip(plain.tables, divided.tables, strict=True):
+            assert any(after.comparisons)
+            for one, other in zip(before.rows, after.rows, strict=True):
+                for name in (name for name, one in SCORES.items() if not one.of_sizes):
+                    same = (each.scores.every.get(name, 0) for each in (one, other))
+                    np.testing.assert_array_equal(*same)
+                np.testing.assert_array_equal(one.scores.confusion, other.scores.confusion)
+                chosen = other.scores.chosen.scored.values
+                np.testing.assert_allclose(chosen, other.scores.every[score], atol=1e-12)
+                changed += (one.scores.every[score] != other.scores.every[score]).sum()
+    assert changed > len(SEEDS)
+    for format in FORMATS:
+        assert "temperature" in divided.text(format), format
+    assert "temperature" not in json.loads(plain.text("json"))
+
+
+def test_rows_that_cannot_be_scaled_are_named_and_not_compared_with_others(
+    runs: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    there = [run for run in load_runs(tmp_path / "runs") if not run.recipe.get("fold")]
+    as_before(next(run for run in there if run.attention.startswith("gaam")))
+    mixed = load_runs([run.path for run in there])
+    for score, compared in (("accuracy", 1), ("auroc", 1), ("log-loss", 0), ("brier", 0)):
+        found = report(mixed, score=score, temperature=True)
+        assert sum(c is not None for t in found.tables for c in t.comparisons) == compared, score
+        assert sum(len(g.pairs) for g in found.tables[0].pairs.groups) == compared  # type: ignore[union-attr]
+        assert "no temperature was fitted, so that" in found.text("terminal")
+        both = report(mixed, score=score)
+        assert sum(c is not None for t in both.tables for c in t.comparisons) == 1
+    as_before(next(run for run in there if run.attention == "none"))
+    with pytest.raises(ConfigError, match="no run has what a temperature is fitted on"):
+        report([run.path for run in there], temperature=True)
+
+
+def test_validation_logits_that_were_changed_are_refused(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    for path in (tmp_path / "runs").glob(f"gaam*/{VALIDATION_FILE}"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    report(tmp_path / "runs")
+    with pytest.raises(CacheError, match="damaged"):
+        report(tmp_path / "runs", temperature=True)
