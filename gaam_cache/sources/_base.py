@@ -204,7 +204,7 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
 
 
 def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Rows to test on, of every class the same share.
+    """For every row, (N,), whether it is held out for testing: of every class the same share.
 
     The rule is for ever: it depends on no library's random numbers, and who has the labels in order
     can follow it in any language. Of a class with n rows, ``round(fraction * n)`` are held out
@@ -212,21 +212,12 @@ def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bo
     is not. They are those with the smallest digests: the first eight bytes, big-endian, of the
     SHA-256 of '<seed> <row>' in ASCII, rows counted from 0; of equal digests the earlier row is the
     smaller.
-
-    Args:
-        labels: class of every row.
-        fraction: share that is held out, > 0 and < 1.
-        seed: decides which rows.
-
-    Returns:
-        For every row, (N,), whether it is held out.
     """
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
-    digests = b"".join(
-        hashlib.sha256(f"{seed} {row}".encode()).digest()[:8] for row in range(len(labels))
-    )
+    texts = (f"{seed} {row}".encode() for row in range(len(labels)))
+    digests = b"".join(hashlib.sha256(text).digest()[:8] for text in texts)
     digest_N = np.frombuffer(digests, ">u8")
     held_N = np.zeros(len(labels), np.bool_)
     for members in rows.values():

@@ -120,13 +120,7 @@ def media() -> dict[str, type[Media]]:
 
 
 class Files:
-    """Reads the files that records name or hold; their content says their kind.
-
-    Args:
-        folder: paths are relative to it.
-        config: of the extraction.
-        anywhere: whether they may lie outside of it.
-    """
+    """Reads the files that records name, in ``folder`` or ``anywhere``, or hold themselves."""
 
     kind: Any = None
     """The class that holds what was found: all files are of one kind."""
