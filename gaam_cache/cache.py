@@ -73,13 +73,7 @@ class Split:
         Raises:
             ConfigError: the cache does not hold that pooling.
         """
-        if pooling not in self._plan.pooling:
-            raise ConfigError(
-                f"the cache has no pooling '{pooling}'",
-                expected=f"one of: {', '.join(self._plan.pooling)}",
-                where=str(self._root),
-                hint="extract it with --pool",
-            )
+        _check("pooling", pooling, self._plan.pooling, "--pool", self._root)
         return self._array(embeddings_key(self._plan, pooling))
 
     @cached_property
@@ -98,13 +92,7 @@ class Split:
         Raises:
             ConfigError: the cache keeps no such column.
         """
-        if name not in self._plan.columns:
-            raise ConfigError(
-                f"the cache keeps no column '{name}'",
-                expected=f"one of: {', '.join(self._plan.columns) or 'none, it keeps no columns'}",
-                where=str(self._root),
-                hint="extract it with --keep-column",
-            )
+        _check("column", name, self._plan.columns, "--keep-column", self._root)
         return unpacked(self._array(column_key(name))[:])
 
     def to_torch(self, pooling: str | None = None) -> TorchRows:
@@ -142,8 +130,11 @@ class EmbeddingCache(Mapping[str, Split]):
         """Layers of the encoder that are kept, and its hidden size."""
         self.first_layer = self.plan.first_layer
         """Number of the first of them: 0 where that is the encoder's input, else 1."""
-        missing = missing_shards(root, self.plan)
-        if missing:
+        self.columns = tuple(self.plan.columns)
+        """Names of the kept columns."""
+        self.unlabelled = self.plan.unlabelled
+        """Splits without labels: to predict on."""
+        if missing := missing_shards(root, self.plan):
             total = sum(1 for _ in self.plan.shards())
             raise CacheError(
                 "the cache is incomplete",
@@ -178,13 +169,7 @@ class EmbeddingCache(Mapping[str, Split]):
         Raises:
             ConfigError: the cache has no such split; lists those it has.
         """
-        if split not in self._splits:
-            raise ConfigError(
-                f"the cache has no split '{split}'",
-                expected=f"one of: {', '.join(self._splits)}",
-                where=str(self.root.absolute()),
-                hint="extract it with --split",
-            )
+        _check("split", split, self._splits, "--split", self.root)
         return self._splits[split]
 
     def __iter__(self) -> Iterator[str]:
@@ -199,16 +184,6 @@ class EmbeddingCache(Mapping[str, Split]):
         """Number of splits."""
         return len(self._splits)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the kept columns."""
-        return tuple(self.plan.columns)
-
-    @property
-    def unlabelled(self) -> tuple[str, ...]:
-        """Splits without labels: to predict on."""
-        return self.plan.unlabelled
-
 
 def open_cache(path: str | Path) -> EmbeddingCache:
     """Open a complete cache for reading.
@@ -219,3 +194,15 @@ def open_cache(path: str | Path) -> EmbeddingCache:
             their content is checked when it is first read.
     """
     return EmbeddingCache(Path(path).expanduser())
+
+
+def _check(
+    what: str, name: str, there: Mapping[str, Any] | tuple[str, ...], option: str, root: Path
+) -> None:
+    if name not in there:
+        raise ConfigError(
+            f"the cache has no {what} '{name}'",
+            expected=f"one of: {', '.join(there)}" if there else f"none: it has no {what}",
+            where=str(root.absolute()),
+            hint=f"extract it with {option}",
+        )

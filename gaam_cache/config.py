@@ -12,7 +12,8 @@ from gaam_cache.config_checks import (
     UNCHECKED,
     check_at_least,
     check_place,
-    check_together,
+    check_rules,
+    extract_rules,
     parse_delimiter,
     settle_paths,
 )
@@ -127,7 +128,7 @@ class ExtractConfig(Placing):
         settle_paths(self)
         check_at_least(self, 1, "max_length", "batch_tokens", "shard_rows", "limit")
         check_at_least(self, 0, "encoder_seed", "split_seed")
-        check_together(self)
+        check_rules(self, extract_rules(self))
         check_device(self.device)
         check_placing(self)
         if self.prompt is not None:

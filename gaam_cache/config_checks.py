@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,15 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}")
 """What a split may be called: it becomes part of a file name."""
 COLUMN_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 """What a kept column may be called: it becomes part of the name of an array."""
+COLUMN_NAME = "a letter, then letters, digits and '_', 64 at most"
 PUBLISHED_SECONDS = 5.0
 """Of every sound in the published code."""
 CLIP_OF = "clip_of"
 """The kept column that says, where long sounds become several rows, which each is a piece of."""
 PLACE = "{text}"
 """Of the text in a prompt."""
+Rule = tuple[str, object, str, str]
+"""Settings, what must hold of them, what is wrong with the first where it does not, what to do."""
 
 
 def key_of(field: Field[Any]) -> str:
@@ -78,29 +81,43 @@ def check_at_least(config: object, minimum: int, *names: str) -> None:
         value = getattr(config, name)
         if value is not None and not minimum <= value <= LARGEST_NUMBER:
             high = f" and at most {LARGEST_NUMBER:,}" if value > LARGEST_NUMBER else ""
-            raise ConfigError(
-                f"{spelled(config, name)} is out of range",
-                expected=f">= {minimum}{high}",
-                found=shortened(str(value)),
-            )
+            message, expected = f"{spelled(config, name)} is out of range", f">= {minimum}{high}"
+            raise ConfigError(message, expected=expected, found=shortened(str(value)))
+
+
+def check_rules(config: Any, rules: Iterable[Rule]) -> None:
+    """Refuse settings that cannot work, alone or together; a rule may rely on those before it.
+
+    Raises:
+        ConfigError: naming the settings, as they were given, and what must hold.
+    """
+    for names, holds, problem, expected in rules:
+        if not holds:
+            shown = [one for one in fields(config) if one.name in names.split()]
+            found = " ".join(w for one in shown for w in words(one, getattr(config, one.name)))
+            message = f"{spelled(config, names.split()[0])} {problem}"
+            raise ConfigError(message, expected=expected, found=shortened(found))
 
 
 def parse_delimiter(value: Any) -> str | None:
     """A character, or a word for one; a tab is always 'tab', which can be seen.
 
     Raises:
-        TypeError: no text.
-        ValueError: more than a character.
+        TypeError, ValueError: no text; more than a character.
     """
-    if value is None or value in ("tab", "\t"):
-        return value and "tab"
-    if not isinstance(value, str):
+    if value is not None and not isinstance(value, str):
         raise TypeError("a character")
-    character = DELIMITERS.get(value, value)
-    if len(character) != 1 or character in '"\r\n\0' or "\ud800" <= character <= "\udfff":
-        words = ", ".join(DELIMITERS)
-        raise ValueError(f"one character other than a quote or a line end, or a word: {words}")
-    return character
+    if not _is_delimiter(value):
+        raise ValueError(_DELIMITER)
+    return "tab" if value == "\t" else value
+
+
+_DELIMITER = "one character other than a quote or a line end, or a word: " + ", ".join(DELIMITERS)
+
+
+def _is_delimiter(value: str | None) -> bool:
+    character = "," if value is None else DELIMITERS.get(value, value)
+    return len(character) == 1 and re.match('["\r\n\0\ud800-\udfff]', character) is None
 
 
 def delimiter_of(config: ExtractConfig) -> str:
@@ -109,42 +126,15 @@ def delimiter_of(config: ExtractConfig) -> str:
     return DELIMITERS.get(given, given)
 
 
-def check_together(config: ExtractConfig) -> None:
-    """Refuse settings that cannot work, alone or together.
-
-    Raises:
-        ConfigError: naming the settings, as they were given, and what must hold.
-    """
-    for names, holds, problem, expected in _table(config):
-        if not holds:
-            message = f"{spelled(config, names.split()[0])} {problem}"
-            shown = [one for one in fields(config) if one.name in names.split()]
-            found = shortened(
-                " ".join(w for one in shown for w in words(one, getattr(config, one.name)))
-            )
-            raise ConfigError(message, expected=expected, found=found)
-    try:
-        parse_delimiter(config.delimiter)
-    except (TypeError, ValueError) as error:
-        found = shortened(repr(config.delimiter))
-        raise ConfigError("delimiter is none", expected=str(error), found=found) from None
+def _is_encoding(name: str) -> bool:
     try:  # open() asks for it too
-        known = config.encoding is None or codecs.lookup(config.encoding)._is_text_encoding
+        return codecs.lookup(name)._is_text_encoding
     except (LookupError, ValueError):
-        known = False
-    if not known:
-        raise ConfigError(
-            f"unknown encoding '{shortened(str(config.encoding))}'",
-            expected="one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis",
-            hint="'file --mime-encoding FILE' guesses",
-        )
+        return False
 
 
-def _table(config: ExtractConfig) -> Iterator[tuple[str, object, str, str]]:
-    """Settings, what must hold of them, what is wrong with the first where it does not, what to do.
-
-    What is later in the table may rely on what is earlier.
-    """
+def extract_rules(config: ExtractConfig) -> Iterator[Rule]:
+    """What must hold of an extraction."""
     speed, seconds, fraction = config.tokens_per_second, config.clip_seconds, config.test_fraction
     kept, splits, unlabelled = config.keep_columns, config.splits, config.unlabelled
     device_map, split_clips = config.device_map, config.clip_mode == "split"
@@ -167,11 +157,8 @@ def _table(config: ExtractConfig) -> Iterator[tuple[str, object, str, str]]:
     yield ("file_column text_columns", not (config.file_column and config.text_columns),
            "is for sounds and pictures, --text-column for texts", "one of the two")
     yield ("keep_columns", all(map(COLUMN_PATTERN.fullmatch, kept)),
-           "becomes the name of an array: give the column another name in the data",
-           "a letter, then letters, digits and '_', 64 at most")
+           "becomes the name of an array: give the column another name in the data", COLUMN_NAME)
     yield "keep_columns", len(set(kept)) == len(kept), twice, "each once"
-    yield ("clip_mode keep_columns", not split_clips or CLIP_OF not in kept,
-           f"makes a kept column '{CLIP_OF}'", "no other of that name")
     yield ("split_seed", fraction is not None or not config.split_seed,
            "is for --test-fraction", "--test-fraction beside it")
     if fraction is not None:
@@ -185,6 +172,9 @@ def _table(config: ExtractConfig) -> Iterator[tuple[str, object, str, str]]:
     labels = "train" if "train" in splits else splits[0]
     yield ("unlabelled", labels not in unlabelled,
            f"cannot be '{labels}'", "labels in the split that says which classes there are")
+    yield "delimiter", _is_delimiter(config.delimiter), "is none", _DELIMITER
+    yield ("encoding", config.encoding is None or _is_encoding(config.encoding), "is unknown",
+           "one that Python knows, such as cp1252, latin-1, utf-16, gb18030 or shift_jis")
     yield "pool_over", config.pool_over in ("all", "text"), range_, "all or text"
     yield ("prompt prompt_file", config.prompt is None or config.prompt_file is None,
            twice, "--prompt or prompt-file")
@@ -202,24 +192,17 @@ def _table(config: ExtractConfig) -> Iterator[tuple[str, object, str, str]]:
 def check_place(prompt: str, where: str) -> None:
     """A text has its place in a prompt once; all other braces are themselves.
 
-    Args:
-        prompt: as it was given.
-        where: that was.
-
     Raises:
-        ConfigError: nothing, or not one place for the text.
+        ConfigError: nothing, or not one place for the text; ``where`` it was given.
     """
-    count = prompt.count(PLACE)
+    count, why = prompt.count(PLACE), "a prompt says once where the text stands"
     if count != 1:
-        raise ConfigError(
-            "a prompt says once where the text stands",
-            expected=f"'{PLACE}' exactly once",
-            found=f"{excerpt(prompt)}, which has it {count} times" if prompt else "nothing",
-            where=where,
-        )
+        found = f"{excerpt(prompt)}, which has it {count} times" if prompt else "nothing"
+        raise ConfigError(why, expected=f"'{PLACE}' exactly once", found=found, where=where)
     try:
         prompt.encode()
     except UnicodeEncodeError as error:
+        expected = "characters that UTF-8 has"
         raise ConfigError(
-            "a prompt is text", expected="characters that UTF-8 has", found=str(error), where=where
+            "a prompt is text", expected=expected, found=str(error), where=where
         ) from error

@@ -30,6 +30,7 @@ _NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 """How torch, oneDNN, NumPy, HDF5, the dynamic loader, CPython, CUDA and its libraries say it."""
+_workers_here = 1
 
 
 def check_device(name: str) -> None:
@@ -44,14 +45,10 @@ def check_device(name: str) -> None:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` names.
+    """The device that is named; ``auto``: a GPU that CUDA can use, else the CPU.
 
-    ``auto`` is a GPU that CUDA can use, else the CPU: nobody has tried ``mps``, so that it computes
-    only where it is asked for by name.
-
-    Numerics:
-        From here on float32 means float32 in this process, and a GPU gives the same bits twice: see
-        ``_settle``.
+    Nobody has tried ``mps``, so that it computes only where it is asked for by name. From here on
+    float32 means float32 in this process, and a GPU gives the same bits twice.
 
     Raises:
         ConfigError: no device has that name, or a GPU is asked for and there is none.
@@ -81,11 +78,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def _settle() -> None:
-    """Products and convolutions of float32 keep its 24 bits, and cuDNN the order of its sums.
-
-    By default cuDNN computes convolutions of float32 in TensorFloat-32, which has 11 bits, and may
-    pick kernels that add up in any order; a program may have asked for the former in products too.
-    """
+    """Float32 keeps its 24 bits (cuDNN's TensorFloat-32 has 11), and cuDNN the order of sums."""
     import torch
 
     torch.set_float32_matmul_precision("highest")
@@ -107,11 +100,8 @@ def check_arithmetic(dtype: str, device: torch.device) -> None:
         ConfigError: half precision on mps.
     """
     if device.type == "mps" and dtype not in ("float32", "auto"):
-        raise ConfigError(
-            f"--dtype {dtype} is not used on mps",
-            expected="--dtype float32, or another --device",
-            found="--device mps",
-        )
+        expected = "--dtype float32, or another --device"
+        raise ConfigError(f"--dtype {dtype} is not used on mps", expected=expected)
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -143,10 +133,7 @@ def cpu_name() -> str:
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes of memory that a GPU has left for this process.
-
-    What torch keeps for its next tensors counts as free: it is.
-    """
+    """Bytes of memory that a GPU has left for this process, with what torch keeps for tensors."""
     import torch
 
     if device.type == "mps":
@@ -218,7 +205,7 @@ def with_float64(device: torch.device) -> torch.device:
 
 def float64(tensor: Tensor) -> Tensor:
     """The tensor in float64, where its device has that."""
-    return (tensor.cpu() if tensor.device.type == "mps" else tensor).double()
+    return tensor.to(with_float64(tensor.device)).double()
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -257,9 +244,6 @@ def cores() -> list[int]:
     """Numbers of the processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
-
-
-_workers_here = 1
 
 
 def share_machine(workers: int) -> None:

@@ -46,15 +46,13 @@ class GaamError(Exception):
         Both may hold text from elsewhere: it is shown, not obeyed, and lines of it are indented
         deeper than those of this message.
         """
-        lines = [
-            f"  {label + ':':<10}{_indented(text, 12)}" for label, text in self.details.items()
-        ]
-        return "\n".join([_indented(self.message, 4), *lines])
 
+        def indented(text: str, indent: int) -> str:
+            shown = brief(text, LONGEST, keep="\n")
+            return f"\n{' ' * indent}".join(line.strip(" ") for line in shown.split("\n"))
 
-def _indented(text: str, indent: int) -> str:
-    shown = brief(text, LONGEST, keep="\n")
-    return f"\n{' ' * indent}".join(line.strip(" ") for line in shown.split("\n"))
+        lines = [f"  {name + ':':<10}{indented(text, 12)}" for name, text in self.details.items()]
+        return "\n".join([indented(self.message, 4), *lines])
 
 
 class ConfigError(GaamError, ValueError):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
-from gaam_cache.config import NAME_PATTERN
-from gaam_cache.config_checks import COLUMN_PATTERN, KEY, SHARD_ROWS, check_at_least, settle_paths
+from gaam_cache.config_checks import (
+    COLUMN_NAME,
+    COLUMN_PATTERN,
+    KEY,
+    NAME_PATTERN,
+    SHARD_ROWS,
+    Rule,
+    check_at_least,
+    check_rules,
+    settle_paths,
+)
 from gaam_cache.errors import ConfigError
-from gaam_cache.messages import shortened
+from gaam_cache.messages import option_of, shortened
 
 IMPORTED = "imported"
 """Kind of the encoder in the plan of a cache of such states, and its name where nobody says one."""
-POOLING = re.compile(r"[a-z]{1,16}")
 
 
 def is_imported(encoder: Mapping[str, Any]) -> bool:
@@ -35,14 +42,13 @@ def parse_words(value: Any) -> tuple[str, ...]:
     Raises:
         TypeError: something else.
     """
-    words = [value] if isinstance(value, (str, Path)) else value
-    listed = isinstance(words, (list, tuple))
-    if not listed or not all(isinstance(word, (str, Path)) for word in words):
+    words = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(word, (str, Path)) for word in words):
         raise TypeError("a list of strings")
     return tuple(map(str, words))
 
 
-def _words(option: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def _words(option: str, **more: Any) -> Any:
     return field(default=(), metadata={"option": option, "parse": parse_words, **more})
 
 
@@ -62,15 +68,15 @@ class ImportConfig:
     """States of a split: one array, or one for each layer ('layer_*'); repeatable."""
     labels: tuple[str, ...] = _words("--labels")
     """Labels of a split: whole numbers from 0, or strings; repeatable."""
-    num_tokens: tuple[str, ...] = _words("--num-tokens", KEY)
+    num_tokens: tuple[str, ...] = _words("--num-tokens", **KEY)
     """SPLIT=NAME: how many tokens each row was pooled from."""
     axes: Literal["nld", "lnd", "nd"] | None = field(default=None, metadata=KEY)
     """What the axes of states are: rows n, layers l, features d (default: nld, or nd of two)."""
-    class_names: tuple[str, ...] = _words("--class-name", KEY)
+    class_names: tuple[str, ...] = _words("--class-name", **KEY)
     """Names of the classes in order, where labels are numbers."""
-    keep_columns: tuple[str, ...] = _words("--keep-column", KEY)
+    keep_columns: tuple[str, ...] = _words("--keep-column", **KEY)
     """Arrays of strings or whole numbers, one for each row, that the cache keeps."""
-    unlabelled: tuple[str, ...] = _words("--unlabelled", KEY)
+    unlabelled: tuple[str, ...] = _words("--unlabelled", **KEY)
     """Splits without labels: to predict on, never to report on."""
     storage_dtype: Literal["float16", "float32", "bfloat16"] | None = None
     """What the cache stores (default: the type of the states, or float32)."""
@@ -89,22 +95,17 @@ class ImportConfig:
         check_at_least(self, 1, "shard_rows")
         if not self.files:
             raise ConfigError("nothing to import", expected="one file of arrays, or several")
-        for name in self.files:
-            if self.files.count(name) > 1:
-                raise ConfigError(f"'{shortened(name)}' is given twice")
+        if twice := [name for name in self.files if self.files.count(name) > 1]:
+            raise ConfigError(f"'{shortened(twice[0])}' is given twice")
+        check_rules(self, self._rules())
         for option in ("arrays", "labels", "num_tokens"):
             of_splits(self, option)
-        for name in self.keep_columns:
-            if not COLUMN_PATTERN.fullmatch(name):
-                raise ConfigError(
-                    f"--set keep-column={shortened(name)!r} cannot be the name of a column",
-                    expected="a letter, then letters, digits and '_', at most 64",
-                )
-        if not POOLING.fullmatch(self.pool):
-            raise ConfigError(
-                f"--set pool={shortened(self.pool)!r} cannot be a name",
-                expected="1 to 16 lower-case letters, such as mean",
-            )
+
+    def _rules(self) -> Iterator[Rule]:
+        columns = all(map(COLUMN_PATTERN.fullmatch, self.keep_columns))
+        yield "keep_columns", columns, "cannot be the name of a column", COLUMN_NAME
+        pool = re.fullmatch(r"[a-z]{1,16}", self.pool)
+        yield "pool", pool, "cannot be a name", "1 to 16 lower-case letters, such as mean"
 
 
 def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
@@ -114,7 +115,7 @@ def of_splits(config: ImportConfig, option: str) -> dict[str, list[str]]:
         ConfigError: not SPLIT=NAME; or two names where one can be.
     """
     found: dict[str, list[str]] = {}
-    spelled = "--array" if option == "arrays" else "--" + option.replace("_", "-")
+    spelled = "--array" if option == "arrays" else option_of(option)
     for text in getattr(config, option):
         split, _, name = text.partition("=")
         if not name or not NAME_PATTERN.fullmatch(split):

@@ -12,7 +12,7 @@ import numpy as np
 
 from gaam_cache.cache import Split
 from gaam_cache.engines._claims import Holding, holdings
-from gaam_cache.errors import CacheError, GaamError
+from gaam_cache.errors import CacheError
 from gaam_cache.extraction.shards import CLAIM_FOLDER
 from gaam_cache.import_config import maker_of
 from gaam_cache.messages import duration, excerpt, visible_values
@@ -20,13 +20,14 @@ from gaam_cache.store.digest import short_digest
 from gaam_cache.store.plan import (
     PLAN_FILE,
     SHARD_FOLDER,
+    Plan,
     ShardSpec,
     describe_encoder,
     planted_in,
     read_plan,
 )
 from gaam_cache.store.read import CheckMemory
-from gaam_cache.store.shard import Receipt, missing_shards, planned_receipt, receipt_path
+from gaam_cache.store.shard import missing_shards, planned_receipt, receipt_path
 
 SHOWN = 20
 """Damages, and workers, that are listed for people."""
@@ -76,89 +77,94 @@ def inspect(path: Path) -> Inspection:
         NotFoundError: no cache there.
         StorageError: the folder cannot be listed.
     """
-    held = holdings(path / CLAIM_FOLDER)
-    about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute())}
-    about["at_work"] = [asdict(one) for one in held]
-    if not os.path.lexists(path / PLAN_FILE) and not (path / SHARD_FOLDER).exists() and held:
-        return Inspection(about | {"complete": False, "damage": []})
+    held, damage = holdings(path / CLAIM_FOLDER), list[dict[str, str]]()
+    about: dict[str, Any] = {"kind": "cache", "path": str(path.absolute()), "complete": False}
+    about |= {"at_work": [asdict(one) for one in held], "damage": damage}
+    if held and not os.path.lexists(path / PLAN_FILE) and not (path / SHARD_FOLDER).exists():
+        return Inspection(about)
     try:
         plan = read_plan(path)
     except CacheError as error:
-        count = sum(1 for file in (path / SHARD_FOLDER).glob("*-?????*.json"))
-        about |= {"complete": False, "damage": [_damage(PLAN_FILE, error)], "receipts": count}
-        return Inspection(about)
+        damage.append(_damage(PLAN_FILE, error))
+        receipts = sum(1 for _ in (path / SHARD_FOLDER).glob("*-?????*.json"))
+        return Inspection(about | {"receipts": receipts})
     missing = missing_shards(path, plan)
-    absent, memory = set(missing), CheckMemory()
-    damage: list[dict[str, str]] = []
-    splits: dict[str, dict[str, Any]] = {}
-    for name, rows in plan.rows.items():
-        splits[name], receipts = {"rows": rows}, list[Receipt]()
-        for shard in plan.shards(name):
-            if shard.name not in absent:
-                try:
-                    receipts.append(planned_receipt(path, plan, shard))
-                except CacheError as error:
-                    damage.append(_damage(shard.name, error))
-        if len(receipts) * plan.shard_rows >= rows:
-            try:
-                splits[name] |= _describe_split(Split(path, plan, name, receipts, memory))
-            except CacheError as error:
-                damage.append(_damage(f"split '{name}'", error))
-    encoder = plan.fingerprint_fields["encoder"]
+    absent = set(missing)
+    splits = {name: _split(path, plan, name, absent, damage) for name in plan.rows}
     done = [shard for shard in plan.shards() if shard.name not in absent]
     rows_done, rows = sum(shard.stop - shard.start for shard in done), sum(plan.rows.values())
     at_work = [one for one in held if one.name in absent]
     rate = _rate(path, done) if any(not one.dead for one in at_work) else None
-    about |= {
-        "complete": not missing and not damage,
-        "damage": damage,
-        "shards": len(done) + len(missing),
-        "missing_shards": missing,
-        "rows": rows,
-        "rows_done": rows_done,
-        "at_work": [asdict(one) for one in at_work],
-        "rows_per_second": rate,
-        "seconds_left": (rows - rows_done) / rate if rate else None,
-        "maker": maker_of(plan.encoder),
-        "fingerprint": plan.fingerprint,
-        "encoder": plan.encoder["name"],
-        "untrained_seed": plan.untrained_seed,
-        "revision": plan.encoder["revision"],
-        "dataset": plan.dataset["name"],
-        "num_layers": plan.num_layers,
-        "first_layer": plan.first_layer,
-        "hidden_size": plan.hidden_size,
-        "pooling": list(plan.pooling),
-        "storage_dtype": plan.storage_dtype,
-        "compute_dtype": encoder["dtype"],
-        "layers": encoder.get("layers"),
-        "pooled": encoder.get("pooled"),
-        "prompt": encoder.get("prompt"),
-        "pool_over": encoder.get("pool_over", "all"),
-        "imported_from": encoder.get("imported", {}).get("files"),
-        "planted": planted_in(plan),
-        "max_length": encoder["max_length"],
-        "class_names": list(plan.class_names),
-        "columns": list(plan.columns),
-        "splits": splits,
-        "created_with": plan.created_with,
-    }
-    return Inspection(about)
+    encoder = plan.fingerprint_fields["encoder"]
+    return Inspection(
+        about
+        | {
+            "complete": not missing and not damage,
+            "shards": len(done) + len(missing),
+            "missing_shards": missing,
+            "rows": rows,
+            "rows_done": rows_done,
+            "at_work": [asdict(one) for one in at_work],
+            "rows_per_second": rate,
+            "seconds_left": (rows - rows_done) / rate if rate else None,
+            "maker": maker_of(plan.encoder),
+            "fingerprint": plan.fingerprint,
+            "encoder": plan.encoder["name"],
+            "untrained_seed": plan.untrained_seed,
+            "revision": plan.encoder["revision"],
+            "dataset": plan.dataset["name"],
+            "num_layers": plan.num_layers,
+            "first_layer": plan.first_layer,
+            "hidden_size": plan.hidden_size,
+            "pooling": list(plan.pooling),
+            "storage_dtype": plan.storage_dtype,
+            "compute_dtype": encoder["dtype"],
+            "layers": encoder.get("layers"),
+            "pooled": encoder.get("pooled"),
+            "prompt": encoder.get("prompt"),
+            "pool_over": encoder.get("pool_over", "all"),
+            "imported_from": encoder.get("imported", {}).get("files"),
+            "planted": planted_in(plan),
+            "max_length": encoder["max_length"],
+            "class_names": list(plan.class_names),
+            "columns": list(plan.columns),
+            "splits": splits,
+            "created_with": plan.created_with,
+        }
+    )
 
 
-def _describe_split(split: Split) -> dict[str, Any]:
-    labels = split.labels if split.labelled else np.zeros(0, np.int64)
-    counts = np.bincount(labels, minlength=len(split.class_names))
-    return {
-        "labelled": split.labelled,
-        "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
-        "mean_tokens": round(float(split.num_tokens.mean()), 1),
-        "truncated_rows": split.truncated,
-        "bytes": split.nbytes,
-    }
+def _split(
+    path: Path, plan: Plan, name: str, absent: set[str], damage: list[dict[str, str]]
+) -> dict[str, Any]:
+    """What is known of a split: its rows, and the rest where all of it is whole."""
+    about: dict[str, Any] = {"rows": plan.rows[name]}
+    receipts = []
+    for shard in plan.shards(name):
+        if shard.name not in absent:
+            try:
+                receipts.append(planned_receipt(path, plan, shard))
+            except CacheError as error:
+                damage.append(_damage(shard.name, error))
+    if len(receipts) * plan.shard_rows < plan.rows[name]:
+        return about
+    try:
+        split = Split(path, plan, name, receipts, CheckMemory())
+        labels = split.labels if split.labelled else np.zeros(0, np.int64)
+        counts = np.bincount(labels, minlength=len(split.class_names))
+        return about | {
+            "labelled": split.labelled,
+            "rows_per_class": dict(zip(split.class_names, counts.tolist(), strict=True)),
+            "mean_tokens": round(float(split.num_tokens.mean()), 1),
+            "truncated_rows": split.truncated,
+            "bytes": split.nbytes,
+        }
+    except CacheError as error:
+        damage.append(_damage(f"split '{name}'", error))
+        return about
 
 
-def _damage(what: str, error: GaamError) -> dict[str, str]:
+def _damage(what: str, error: CacheError) -> dict[str, str]:
     why, repair = " ".join(error.reason.split()), error.details.get("to do", "")
     return {"what": what, "why": why, "repair": repair}
 
@@ -180,14 +186,13 @@ def _rate(root: Path, done: list[ShardSpec]) -> float | None:
 
 def _in_words(about: dict[str, Any]) -> str:
     held = [Holding(**one) for one in about["at_work"]]
-    workers = _few([f"  {one.name:<12} {one.in_words()}" for one in held], "  and")
-    damage = _few(
-        [
-            f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
-            for one in about["damage"]
-        ],
-        "  damaged     ",
-    )
+    workers = [f"  {one.name:<12} {one.in_words()}" for one in held]
+    damage = [
+        f"  damaged      {one['what']}: {one['why']}; to do: {one['repair']}"
+        for one in about["damage"]
+    ]
+    for lines in (workers, damage):
+        lines[SHOWN:] = [f"  and          {len(lines) - SHOWN:,} more"] * (len(lines) > SHOWN)
     head = f"cache {about['path']}: "
     if "receipts" in about:
         head += "DAMAGED, its plan cannot be used"
@@ -195,12 +200,12 @@ def _in_words(about: dict[str, Any]) -> str:
     if "fingerprint" not in about:
         return "\n".join([f"{head}nothing is there yet, its rows are being read", *workers])
     missing, left = about["missing_shards"], about["seconds_left"]
-    there = f"{about['shards'] - len(missing):,} of {about['shards']:,} shards are there"
-    rows = f"{about['rows_done']:,} of {about['rows']:,} rows are there"
     if damage:
-        head += f"DAMAGED; {there}"
+        there = about["shards"] - len(missing)
+        head += f"DAMAGED; {there:,} of {about['shards']:,} shards are there"
     elif missing:
-        head += f"incomplete, {len(missing)} shards are missing of {about['shards']:,}; {rows}"
+        head += f"incomplete, {len(missing)} shards are missing of {about['shards']:,}; "
+        head += f"{about['rows_done']:,} of {about['rows']:,} rows are there"
     else:
         head += "complete"
     if left is not None:
@@ -212,34 +217,27 @@ def _in_words(about: dict[str, Any]) -> str:
     encoder = describe_encoder(about["encoder"], about["untrained_seed"])
     encoder += f" at {short_digest(about['revision'])}" if about["revision"] else ""
     encoder += ", computed elsewhere" if imported else f", computed in {about['compute_dtype']}"
-    states = f"{about['num_layers']} layers"
-    states += "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
-    states += f" x {about['hidden_size']}, "
-    if imported:
-        states += f"pooling called {pooled}"
-    else:
-        states += f"{pooled} pooled" + (f" over {about['pooled']}" if about["pooled"] else "")
+    over = f" over {about['pooled']}" if about["pooled"] else ""
+    pooled = f"pooling called {pooled}" if imported else f"{pooled} pooled{over}"
+    numbers = "" if about["first_layer"] else f" (0 to {about['num_layers'] - 1})"
+    states = f"{about['num_layers']} layers{numbers} x {about['hidden_size']}"
     tokens = not imported or about["max_length"] > 1
-    lines = [
-        head,
-        f"  encoder      {encoder}; its layers: {about['layers'] or 'not said'}",
-        f"  data set     {about['dataset']}"
-        + (f", at most {about['max_length']} tokens a row" if tokens else ""),
-        f"  states       {states}, stored as {about['storage_dtype']}",
-        f"  fingerprint  {short_digest(about['fingerprint'])}",
-    ]
-    if about["prompt"] is not None:
-        lines.append(f"  prompt       {excerpt(about['prompt'])}")
-    if about["pool_over"] == "text":
-        lines.append("  pooling      over the text's own tokens")
-    if planted := about["planted"]:
-        lines.append(
-            f"  labels       drawn from a teacher: gate {planted['gate']}, "
-            f"strength {planted['strength']}, seed {planted['seed']}; its accuracy is "
-            f"{planted.get('teacher_accuracy', 'not said')}"
-        )
-    if about["columns"]:
-        lines.append(f"  columns      {', '.join(about['columns'])}")
+    longest = f", at most {about['max_length']} tokens a row" if tokens else ""
+    labels, planted = "", {"teacher_accuracy": "not said"} | (about["planted"] or {})
+    if about["planted"]:
+        labels = "drawn from a teacher: gate {gate}, strength {strength}, seed {seed}; its "
+        labels = (labels + "accuracy is {teacher_accuracy}").format(**planted)
+    table = {
+        "encoder": f"{encoder}; its layers: {about['layers'] or 'not said'}",
+        "data set": f"{about['dataset']}{longest}",
+        "states": f"{states}, {pooled}, stored as {about['storage_dtype']}",
+        "fingerprint": short_digest(about["fingerprint"]),
+        "prompt": about["prompt"] and excerpt(about["prompt"]),
+        "pooling": "over the text's own tokens" if about["pool_over"] == "text" else "",
+        "labels": labels,
+        "columns": ", ".join(about["columns"]),
+    }
+    lines = [head, *(f"  {name:<12} {text}" for name, text in table.items() if text)]
     for name, split in about["splits"].items():
         line = f"  {name:<12} {split['rows']:,} rows"
         if "bytes" in split:
@@ -251,7 +249,3 @@ def _in_words(about: dict[str, Any]) -> str:
             line += f"{split['bytes'] / 1e6:,.1f} MB"
         lines.append(line)
     return "\n".join([*lines, *workers, *damage])
-
-
-def _few(lines: list[str], more: str) -> list[str]:
-    return lines[:SHOWN] + [f"{more} {len(lines) - SHOWN:,} more"] * (len(lines) > SHOWN)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from gaam_cache import plugins
-from gaam_cache.config_checks import KEY
+from gaam_cache.config_checks import KEY, check_rules
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import shortened
 
@@ -28,10 +28,10 @@ def parse_devices(value: Any) -> str:
     text = "".join(text.split())
     if isinstance(value, (list, tuple)) and all(type(number) is int for number in value):
         text += ","  # [1] of a file is GPU 1, and no number of workers
-    numbers = [int(number) for number in text.split(",") if number.isascii() and number.isdigit()]
     if not re.fullmatch(r"all|[1-9]\d{0,3}|(\d{1,4},)+(\d{1,4})?", text, re.ASCII):
         raise ValueError(DEVICES)
-    if len(set(numbers)) < len(numbers):
+    numbers = re.findall(r"\d+", text)
+    if len(set(map(int, numbers))) < len(numbers):
         raise ValueError("numbers of GPUs, each once")
     return text
 
@@ -85,14 +85,17 @@ def check_placing(placing: Placing) -> None:
         raise ConfigError("bad --devices", expected=str(error), found=found) from None
     if placing.rank is not None:
         parse_rank(placing.rank)
-    share = placing.gpus_per_worker
-    if share is not None and not (0 < share < 1 or (1 <= share < 1024 and share == int(share))):
-        expected = "a part of one GPU (0.25), or whole ones (2)"
-        raise ConfigError("gpus-per-worker is out of range", expected=expected, found=f"{share:g}")
-    for option, value in (("address", placing.address), ("gpus-per-worker", share)):
-        if placing.engine == "local" and value is not None:
-            expected = "--engine ray beside it"
-            raise ConfigError(f"{option} is for a cluster", expected=expected, found=str(value))
+    share, local = placing.gpus_per_worker, placing.engine == "local"
+    fits = share is None or 0 < share < 1 or (1 <= share < 1024 and share == int(share))
+    alone = ("is for a cluster", "--engine ray beside it")
+    check_rules(
+        placing,
+        [
+            ("gpus_per_worker", fits, "is out of range", "a part of one GPU (0.25), or whole ones"),
+            ("address", not (local and placing.address), *alone),
+            ("gpus_per_worker", not (local and share), *alone),
+        ],
+    )
 
 
 def parse_rank(text: str) -> tuple[int, int]:
@@ -104,7 +107,6 @@ def parse_rank(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
     number, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not number < count:
-        raise ConfigError(
-            "bad rank", expected="i/n, from 0/n to n-1/n, such as 0/4", found=shortened(text)
-        )
+        expected = "i/n, from 0/n to n-1/n, such as 0/4"
+        raise ConfigError("bad rank", expected=expected, found=shortened(text))
     return number, count

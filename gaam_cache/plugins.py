@@ -20,21 +20,19 @@ import importlib.util
 import inspect
 import re
 import sys
-import warnings
 from abc import ABC
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from gaam_cache.errors import ConfigError, GaamError, GaamWarning
+from gaam_cache.errors import ConfigError, GaamError
 from gaam_cache.messages import did_you_mean, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from importlib.metadata import EntryPoint
 
-T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """What a distribution may call what it offers; an entry point with another name is not listed."""
 
@@ -57,11 +55,8 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         ConfigError: no plug-in of that name; the message lists those there are. Or one of another
             distribution that cannot be used; the message says whose it is.
     """
-    own, offered = _own(package), _offered(package)
+    own, point = _own(package), _offered(package).get(name)
     if name in own:
-        if name in offered:
-            theirs = _distributions(offered[name])
-            _warn_once(f"gaam has its own {kind} '{name}'; that of {theirs} is not used")
         module = _module(package, name)
         classes = [
             value
@@ -71,56 +66,34 @@ def load(package: str, name: str, *, kind: str, **details: str | None) -> Any:
         if len(classes) != 1:
             raise TypeError(f"{module.__name__} must define one public class, has {len(classes)}")
         return classes[0]
-    if name not in offered:
-        aliases = {word: one for one in own for word in _aliases(package, one)}
+    if point is None:
+        aliases = {w: one for one in own for w in getattr(_module(package, one), "ALIASES", ())}
         raise unknown(kind, name, names(package), aliases=aliases, **details)
-    who = _distributions(offered[name])
-    if len(offered[name]) > 1:
-        message, hint = f"several packages offer the {kind} '{name}'", "uninstall the others"
-        raise ConfigError(message, expected="one of them", found=who, hint=hint)
     with blamed(package, name, kind=kind):
-        cls = offered[name][0].load()
+        cls = point.load()
     # what all classes of the folder extend: the abstract class that any of ours comes from
     first: type = load(package, own[0], kind=kind)
     frame = [base for base in first.__mro__ if ABC in base.__bases__][-1]
     if not (inspect.isclass(cls) and issubclass(cls, frame)) or inspect.isabstract(cls):
+        base, who = f"{frame.__module__}.{frame.__name__}", origin(package, name)
         raise ConfigError(
             f"the {kind} '{name}' of {who} is none",
-            expected=f"a class that extends {frame.__module__}.{frame.__name__} and defines "
-            "what is abstract there",
+            expected=f"a class that extends {base} and defines what is abstract there",
             found=shortened(repr(cls)),
             hint=f"mend or uninstall {who}",
         )
     return cls
 
 
-def ask_all(package: str, ask: Callable[[Any], T], *, kind: str) -> list[tuple[Any, T]]:
-    """Every plug-in's class and its answer; what others offer and fails is left out and said."""
-    answers = []
-    for name in names(package):
-        try:
-            cls = load(package, name, kind=kind)
-            with blamed(package, name, kind=kind):
-                answers.append((cls, ask(cls)))
-        except ConfigError as error:
-            if origin(package, name) is None:
-                raise
-            _warn_once(f"{error.message} ({error.details.get('found')}): gone on without")
-    return answers
-
-
 def origin(package: str, name: str) -> str | None:
     """The distribution that ``name`` comes from, with its version; None where it is ours."""
-    return (
-        None if name in _own(package) else _distributions(_offered(package).get(name, [])) or None
-    )
+    point = None if name in _own(package) else _offered(package).get(name)
+    return f"{point.dist.name} {point.dist.version}" if point and point.dist else None
 
 
 @contextmanager
 def blamed(package: str, name: str, *, kind: str) -> Iterator[None]:
-    """What goes wrong inside is said to be the fault of the distribution that a plug-in is of.
-
-    What goes wrong in one of ours is a traceback: a bug.
+    """What goes wrong inside is the fault of the distribution of a plug-in; of ours it is a bug.
 
     Raises:
         ConfigError: whatever a plug-in of another distribution raised.
@@ -186,13 +159,10 @@ def _folders(package: str) -> list[Path]:
     return [Path(folder) for folder in (spec and spec.submodule_search_locations) or []]
 
 
-def _offered(package: str) -> dict[str, list[EntryPoint]]:
-    """What other distributions offer: name -> entry points, one unless several claim the name."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in _entry_points(tuple(sys.path)):
-        if point.group == f"gaam.{package.rpartition('.')[2]}" and NAME.fullmatch(point.name):
-            found.setdefault(point.name, []).append(point)
-    return found
+def _offered(package: str) -> dict[str, EntryPoint]:
+    """What other distributions offer, by name."""
+    group, points = f"gaam.{package.rpartition('.')[2]}", _entry_points(tuple(sys.path))
+    return {p.name: p for p in points if p.group == group and NAME.fullmatch(p.name)}
 
 
 @functools.cache
@@ -204,24 +174,8 @@ def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG
     return tuple(point for group in ours for point in found.select(group=group))
 
 
-def _distributions(points: list[EntryPoint]) -> str:
-    """That offer them, with their versions."""
-    dists = [point.dist for point in points if point.dist is not None]
-    return " and ".join(sorted(f"{dist.name} {dist.version}" for dist in dists))
-
-
-@functools.cache
-def _warn_once(text: str) -> None:
-    warnings.warn(text, GaamWarning, stacklevel=3)
-
-
 def _module(package: str, name: str) -> ModuleType:
     return importlib.import_module(f"{package}.{name.replace('-', '_')}")
-
-
-def _aliases(package: str, name: str) -> Iterable[str]:
-    found: Iterable[str] = getattr(_module(package, name), "ALIASES", ())
-    return found
 
 
 def unknown(

@@ -54,32 +54,19 @@ class Engine(ABC):
     def check(self, device: str, placing: Placing) -> None:
         """Refuse what cannot be had, before anything is read.
 
-        Args:
-            device: as ``--device`` has it.
-            placing: how many, and where.
-
         Raises:
             ConfigError: there are no such devices, or what the engine needs is not installed.
         """
 
     @abstractmethod
     def run(self, task: Task, placing: Placing, hear: Hear) -> list[Any]:
-        """Start workers and wait until all have returned.
+        """Start workers and wait until all have returned; what they returned.
 
-        Where a worker dies the others go on, and make what it had at work. An error that a worker
-        raises ends all of them and is raised here.
-
-        Args:
-            task: what to do.
-            placing: how many, and where.
-            hear: told what workers say, in this process.
-
-        Returns:
-            What workers returned, without those that died for good.
+        Where a worker dies the others go on, and make what it had at work. ``hear`` is told, in
+        this process, what workers say.
 
         Raises:
-            ConfigError: there are no such devices.
-            GaamError: whatever a worker raised; or all of them died.
+            GaamError: whatever a worker raised, which ends all of them; or all of them died.
         """
 
 
@@ -107,6 +94,27 @@ def warning_once(hear: Hear) -> Hear:
     return heard
 
 
+def warn_of_death(who: str, then: str = "the others go on") -> None:
+    """Say that a worker is gone, and who does its work."""
+    warnings.warn(
+        f"{who} died without a word (killed, out of memory, or a crash): {then}; what it had at "
+        "work is made again",
+        GaamWarning,
+        stacklevel=3,
+    )
+
+
+def all_died(count: int, why: str) -> GaamError:
+    """What to say where no worker is left."""
+    return GaamError(
+        "all workers died",
+        expected="workers that end by themselves",
+        found=f"{count} of {count} ended without a word, the last time: {why}",
+        hint="too little memory for so many? Try fewer --devices, or none to see what happens; a "
+        "Python script that asks for several must do so below if __name__ == '__main__'",
+    )
+
+
 def serve(task: Task, place: Place, tell: Tell) -> Any:
     """Do a task in a worker: what it warns of is told to whoever started it.
 
@@ -132,14 +140,3 @@ def serve(task: Task, place: Place, tell: Tell) -> Any:
             raise
         except Exception as error:
             raise RuntimeError("".join(traceback.format_exception(error)).strip()) from error
-
-
-def all_died(count: int, why: str) -> GaamError:
-    """What to say where no worker is left."""
-    return GaamError(
-        "all workers died",
-        expected="workers that end by themselves",
-        found=f"{count} of {count} ended without a word, the last time: {why}",
-        hint="too little memory for so many? Try fewer --devices, or none to see what happens; a "
-        "Python script that asks for several must do so below if __name__ == '__main__'",
-    )

@@ -6,8 +6,8 @@ the same. Nothing here ever stops the work: where the folder cannot be used, eve
 The file ``NAME.claim`` is created exclusively (by a hard link, which NFS has too), says who holds
 it, and is touched every ten seconds. Stale is what has not been touched for a while by *our*
 monotonic clock: clocks of two machines are never compared. On the same machine the claim of a
-process that has ended is stale at once. Whoever finds it stale moves it away and tries to create
-his own.
+process that has ended is stale at once. Whoever finds it stale removes it and tries to create his
+own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gaam_cache.messages import visible
-from gaam_cache.store.files import link, write_file
+from gaam_cache.store.files import write_file
 
 RENEW_SECONDS = 10.0
 PATIENCE_SECONDS = 90.0
@@ -68,14 +68,14 @@ class Claim:
     token: str | None
     """In its file; None where the folder cannot be used."""
 
-    def lost(self) -> bool:
-        """Whether somebody found it stale and took over."""
-        return self.token is not None and _holder(self.owner.path(self.name)).token != self.token
+    def is_ours(self) -> bool:
+        """Whether nobody found it stale and took over."""
+        return _holder(self.owner.path(self.name)).token == self.token
 
     def done(self) -> None:
         """Nobody needs it any more: the work is published, or another may begin it anew."""
         self.owner.held.pop(self.name, None)
-        if self.token is not None and not self.lost():
+        if self.is_ours():
             with suppress(OSError):
                 self.owner.path(self.name).unlink()
 
@@ -105,8 +105,7 @@ class Claims:
     ) -> None:
         self.us = us or this_process()
         self.held: dict[str, Claim] = {}
-        self._folder = folder
-        self._clock = clock
+        self._folder, self._clock = folder, clock
         self._seen: dict[str, _Sighting] = {}
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -123,7 +122,7 @@ class Claims:
             while not write_file(self.path(name), content, exclusive=True):
                 if holder := self._judge(name):
                     return holder
-                self._move_away(name)
+                self._remove_stale(name)
         except OSError:
             return Claim(self, name, None)
         claim = self.held[name] = Claim(self, name, token)
@@ -146,10 +145,10 @@ class Claims:
 
     def clear_dead(self) -> None:
         """Remove claims of whoever is no longer at work, and the folder if it is empty."""
-        for name in self._of_others():
-            if self._judge(name) is None:
-                self._move_away(name)
         with suppress(OSError):
+            for name in self._of_others():
+                if self._judge(name) is None:
+                    self._remove_stale(name)
             self._folder.rmdir()
 
     def path(self, name: str) -> Path:
@@ -159,7 +158,7 @@ class Claims:
     def renew(self) -> None:
         """Let others see that we are alive."""
         for claim in tuple(self.held.values()):
-            if not claim.lost():
+            if claim.is_ours():
                 with suppress(OSError):  # at worst it becomes stale
                     os.utime(self.path(claim.name), follow_symlinks=False)
 
@@ -176,26 +175,19 @@ class Claims:
         try:
             status = path.lstat()
         except OSError:
-            self._seen.pop(name, None)  # the work is done; a later claim is nobody's to move
+            self._seen.pop(name, None)  # the work is done
             return None
-        holder, pulse, before = _holder(path), _pulse(status), self._seen.get(name)
+        holder, pulse = _holder(path), (status.st_ino, status.st_mtime_ns)
+        before = self._seen.get(name)
         if before is None or before.pulse != pulse:
             here = holder.machine is not None and holder.machine == self.us.machine
             before = self._seen[name] = _Sighting(pulse, now, here or before is not None)
         dead = holder.is_dead or now - before.since > PATIENCE_SECONDS
         return None if dead else holder
 
-    def _move_away(self, name: str) -> None:
-        """Remove the claim that was judged, and no later one."""
-        if name not in self._seen:
-            return
-        path, aside = self.path(name), self._folder / f".{name}.{secrets.token_hex(8)}.stale"
-        with suppress(FileNotFoundError):
-            path.rename(aside)
-            if _pulse(aside.lstat()) != self._seen[name].pulse:
-                with suppress(FileExistsError):
-                    link(aside, path)
-            aside.unlink()
+    def _remove_stale(self, name: str) -> None:
+        if name in self._seen:  # what is gone by itself may be claimed again by now
+            self.path(name).unlink(missing_ok=True)
 
     def __enter__(self) -> Claims:
         return self
@@ -255,10 +247,6 @@ def _holder(path: Path) -> Holder:
         )
     except (OSError, ValueError, TypeError, AttributeError):
         return Holder()
-
-
-def _pulse(status: os.stat_result) -> tuple[int, int]:
-    return status.st_ino, status.st_mtime_ns
 
 
 def this_process() -> Holder:

@@ -6,9 +6,7 @@ import os
 import signal
 import threading
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -16,8 +14,8 @@ from typing import Any
 
 from gaam_cache import devices, terminal
 from gaam_cache.devices import cores as _cores
-from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve
-from gaam_cache.errors import ConfigError, GaamWarning
+from gaam_cache.engines._base import Engine, Hear, Place, Task, all_died, serve, warn_of_death
+from gaam_cache.errors import ConfigError
 from gaam_cache.placing import Placing
 
 NODES = Path("/sys/devices/system/node")
@@ -43,8 +41,12 @@ class Local(Engine):
                 share = slice(*(n * len(cores) // count for n in (place.number, place.number + 1)))
                 ear, mouth = context.Pipe(duplex=False)
                 process = context.Process(target=_work, args=(task, place, cores[share], mouth))
-                with _interrupts_blocked():  # a terminal's Ctrl-C is for us, who tell the worker
+                # a terminal's Ctrl-C is for us, who tell the worker: it never gets a SIGINT
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                try:
                     process.start()
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 mouth.close()
                 running[ear] = place, process
             while running:
@@ -66,12 +68,7 @@ class Local(Engine):
                     else:
                         hear(place.number, kind, value)
                     if kind == "died" and (running or results):
-                        warnings.warn(
-                            f"{value} died without a word (killed, out of memory, or a crash): "
-                            "the others go on, what it had at work is made again",
-                            GaamWarning,
-                            stacklevel=2,
-                        )
+                        warn_of_death(value)
         finally:
             for _, process in running.values():
                 process.terminate()  # what it is writing is finished
@@ -117,11 +114,7 @@ def _end_with_parent() -> None:
 
 
 def local_places(device: str, asked: str) -> list[Place]:
-    """A place for every worker.
-
-    Args:
-        device: as ``--device`` has it.
-        asked: as ``--devices`` has it.
+    """A place for every worker, as ``--device`` and ``--devices`` ask for it.
 
     Raises:
         ConfigError: there are no such devices.
@@ -152,13 +145,3 @@ def local_places(device: str, asked: str) -> list[Place]:
         )
     names = [f"cuda:{number}" if gpu else "cpu" for number in numbers]
     return [Place(i, len(names), name, len(names)) for i, name in enumerate(names)]
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """What is started meanwhile never gets a SIGINT; ours waits until it is over."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,18 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from gaam_cache import plugins
 from gaam_cache.config import ExtractConfig
-from gaam_cache.errors import ConfigError, DataError
+from gaam_cache.errors import DataError
 from gaam_cache.hub.fetch import hub_only
 from gaam_cache.messages import excerpt
-from gaam_cache.sources._divide import held_out
 from gaam_cache.terminal import Report, silent
 
 NO_LABEL = ""
 """Of a row whose class nobody knows; no class can be called so."""
-MEDIA = "gaam_cache.sources.media"
+SOURCES, MEDIA = "gaam_cache.sources", "gaam_cache.sources.media"
 CHUNK_ROWS = 4096
 
 
@@ -166,12 +167,15 @@ class Source(ABC):
         raise NotImplementedError
 
 
-def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
-    """The splits 'train' and 'test'; rows keep their order.
+def find_source(dataset: str) -> Source:
+    """The first source, by priority, that claims ``dataset``; the hub's claims whatever is left."""
+    sources = [plugins.load(SOURCES, name, kind="source") for name in plugins.names(SOURCES)]
+    by_priority: list[type[Source]] = sorted(sources, key=lambda cls: int(cls.priority))
+    return next(cls() for cls in by_priority if cls.claims(dataset))
 
-    Of what is several rows, such as the pieces of a sound, all are in one split. Rows that were
-    left out count as of 'train'.
-    """
+
+def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Rows]:
+    """The splits 'train' and 'test', in order; pieces of a sound stay together in one of them."""
     unit_N = np.asarray(rows.units or range(len(rows)), np.int64)
     _, first_U, of_N = np.unique(unit_N, return_index=True, return_inverse=True)
     labels = [rows.labels[row] for row in first_U.tolist()]
@@ -199,14 +203,25 @@ def _divided(rows: Rows, config: ExtractConfig, fraction: float) -> dict[str, Ro
     return parts
 
 
-def find_source(dataset: str) -> Source:
-    """The first source, by priority, that claims ``dataset``."""
+def held_out(labels: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """For every row, (N,), whether it is held out for testing: of every class the same share.
 
-    def ask(cls: type[Source]) -> tuple[int, bool]:
-        return int(cls.priority), bool(cls.claims(dataset))
-
-    answers = plugins.ask_all("gaam_cache.sources", ask, kind="source")
-    if claiming := [(priority, cls) for cls, (priority, claims) in answers if claims]:
-        source: Source = min(claiming, key=lambda one: one[0])[1]()
-        return source
-    raise ConfigError(f"no source can read the data set '{dataset}'")
+    The rule is for ever: it depends on no library's random numbers, and who has the labels in order
+    can follow it in any language. Of a class with n rows, ``round(fraction * n)`` are held out
+    (halves to the even number), at least one and not all where there are two or more; a single one
+    is not. They are those with the smallest digests: the first eight bytes, big-endian, of the
+    SHA-256 of '<seed> <row>' in ASCII, rows counted from 0; of equal digests the earlier row is the
+    smaller.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    texts = (f"{seed} {row}".encode() for row in range(len(labels)))
+    digests = b"".join(hashlib.sha256(text).digest()[:8] for text in texts)
+    digest_N = np.frombuffer(digests, ">u8")
+    held_N = np.zeros(len(labels), np.bool_)
+    for members in rows.values():
+        row_N = np.array(members)
+        count = min(len(row_N) - 1, max(1, round(fraction * len(row_N))))
+        held_N[row_N[np.argsort(digest_N[row_N], kind="stable")[:count]]] = True
+    return held_N

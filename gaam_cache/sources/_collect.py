@@ -6,8 +6,9 @@ import math
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gaam_cache.config_checks import CLIP_OF
 from gaam_cache.errors import DataError
 from gaam_cache.messages import excerpt
 from gaam_cache.sources._base import NO_LABEL, Rows, Strings, Texts
-from gaam_cache.sources._table import Columns, Record, Table
+from gaam_cache.sources._table import Columns, Table
 from gaam_cache.sources.media._base import Files
 from gaam_cache.store.plan import MAX_VALUE_BYTES
 from gaam_cache.terminal import Report, counting, silent
@@ -36,31 +37,23 @@ class BadRows:
     def add(self, place: str, error: DataError) -> None:
         """Take note of one, and where it stands."""
         self._reasons[error.message] += 1
-        if len(self._first) < SHOWN:
-            self._first.append((place, error))
+        self._first += [(place, error)] * (len(self._first) < SHOWN)
 
     def refuse(self, total: int) -> None:
-        """Raise one error for all of them, if there are any.
-
-        Raises:
-            DataError: of a single row as it is; of several with the first of them.
-        """
+        """Raise one error for all of them, if there are any."""
         if not self._first:
             return
-        place, error = self._first[0]
-        count, details = self._reasons.total(), error.details
-        message, found = error.message, details.get("found")
+        (place, error), count = self._first[0], self._reasons.total()
+        message, details = error.message, error.details
+        found = details.get("found")
         if count > 1:
             why = ", ".join(f"{reason} ({n:,})" for reason, n in self._reasons.most_common(SHOWN))
             message = f"{count:,} of {total:,} rows cannot be used: {why}"
-            lines = [f"{place}: {one.details.get('found', '')}" for place, one in self._first]
+            lines = [f"{at}: {one.details.get('found', '')}" for at, one in self._first]
             found = "\n".join([*lines, *[f"and {count - SHOWN:,} more"] * (count > SHOWN)])
+        where, hint = f"{self._origin}, {place}", details.get("to do")
         raise DataError(
-            message,
-            expected=details.get("expected"),
-            found=found,
-            where=f"{self._origin}, {place}",
-            hint=details.get("to do"),
+            message, expected=details.get("expected"), found=found, where=where, hint=hint
         )
 
 
@@ -76,59 +69,60 @@ def collect(
 ) -> Rows:
     """Turn records into rows; labels are kept as they stand.
 
-    Args:
-        table: the records.
-        columns: those that make a row.
-        config: says what is left out, and the limit.
-        origin: file or hub id.
-        folder: paths of sounds and pictures are relative to it.
-        anywhere: whether they may lie outside of it.
-        report: told how many rows there are so far.
+    Paths of sounds and pictures are relative to ``folder``; ``anywhere``: and may lead out of it.
 
     Raises:
         DataError: no rows; or of all that cannot be used how many there are, and the first.
     """
-    limit = None if config.test_fraction is not None else config.limit  # of splits, when made
-    names = table.class_names
-    if names is not None and config.strip_labels:
+    # where splits are made of the rows, the limit is theirs
+    most = (None if config.test_fraction is not None else config.limit) or sys.maxsize
+    names, strip = table.class_names, config.strip_labels
+    if names is not None and strip:
         names = tuple(name.strip() for name in names)
     bad, skipped, total = BadRows(origin), list[str](), 0
     labels, units, clips = list[str](), list[int](), list[str]()
     kept: dict[str, list[str]] = {name: [] for name in columns.kept}
     files = Files(folder, config, anywhere=anywhere) if columns.of_files else None
-    read: Any = files.read if files else _texts
-    every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
+    records = table.records(columns)
+    found: Any = ((*one, partial(_texts, one[1], columns.inputs)) for one in records)
+    if files:
+        found = files.read(records, columns.inputs[0])
 
     def inputs() -> Iterator[Any]:
         """All of them in order; what stands beside each is noted."""
         nonlocal total
-        found = read(table.records(columns), columns.inputs)
-        for place, record, made in counting(found, report, f"reading {origin}", every=every):
-            if not made and config.skip_empty:
-                skipped.append(place)
-                continue
+        every = 32 if files else 1024  # a file is decoded, which takes some milliseconds
+        for place, record, read in counting(found, report, f"reading {origin}", every=every):
             total += 1
             try:
-                if isinstance(made, DataError):
-                    raise made
+                made = read()
+                if not made and config.skip_empty:
+                    total -= 1
+                    skipped.append(place)
+                    continue
                 if not made:
                     raise _empty(record, columns)
                 label = NO_LABEL
                 if columns.label is not None:
-                    label = _class_of(record[columns.label], names, strip=config.strip_labels)
+                    label = _class_of(record[columns.label], names, strip=strip)
                 values = [_kept(record[name], name) for name in kept]
+                "".join([label, *values, *([] if files else made)]).encode()
             except DataError as error:
                 bad.add(place, error)
-            else:
-                for one in made[: None if limit is None else limit - len(labels)]:
-                    labels.append(label)
-                    for of, value in zip(kept.values(), values, strict=True):
-                        of.append(value)
-                    if files:
-                        units.append(total)
-                        clips.append(one.name)
-                    yield one
-            if limit is not None and max(total, len(labels)) >= limit:
+                made = ()
+            except UnicodeEncodeError as error:  # it can neither be hashed nor tokenised
+                half = DataError("a row holds half a character", found=str(error), hint="mend it")
+                bad.add(place, half)
+                made = ()
+            for one in made[: most - len(labels)]:
+                labels.append(label)
+                for of, value in zip(kept.values(), values, strict=True):
+                    of.append(value)
+                if files:
+                    units.append(total)
+                    clips.append(one.name)
+                yield one
+            if max(total, len(labels)) >= most:
                 break
 
     all_inputs = list(inputs()) if files else Strings(inputs())
@@ -138,7 +132,7 @@ def collect(
         raise DataError("no rows", expected="at least one row", found=left, where=origin)
     if files and config.clip_mode == "split":
         kept[CLIP_OF] = clips
-    cls = files.kind if files and files.kind else Texts
+    cls = files.kind if files else Texts
     return cls(
         inputs=all_inputs,
         labels=labels,
@@ -154,14 +148,7 @@ def collect(
 def given_inputs(
     rows: Sequence[str], kind: str, config: ExtractConfig, *, origin: str, places: Sequence[str]
 ) -> Sequence[Any]:
-    """Inputs of rows that a program hands over, each checked as those of a data set are.
-
-    Args:
-        rows: texts, or paths: absolute, or from the folder that the process is in.
-        kind: what they are.
-        config: says how sounds are cut.
-        origin: what to call where they are from, in messages.
-        places: where each of them stands there.
+    """Texts, or paths of files, that a program hands over, checked as those of a data set are.
 
     Raises:
         DataError: of all that cannot be used how many there are, and the first.
@@ -181,19 +168,12 @@ def given_inputs(
     return found.inputs
 
 
-def _texts(
-    records: Iterable[Record], columns: Sequence[str]
-) -> Iterator[tuple[str, Any, list[str] | DataError]]:
-    """Every record with its text: none where that is blank, and why where it is none."""
-    for place, record in records:
-        made: list[str] | DataError
-        try:
-            if isinstance(record, DataError):
-                raise record
-            made = [text] if (text := text_of(record, columns)) else []
-        except DataError as error:
-            made = error
-        yield place, record, made
+def _texts(record: Mapping[str, Any] | DataError, columns: Sequence[str]) -> list[str]:
+    """The text of a record; nothing where that is blank."""
+    if isinstance(record, DataError):
+        raise record
+    text = text_of(record, columns)
+    return [] if text is None else [text]
 
 
 def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
@@ -202,7 +182,7 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
     They are kept as they stand, white space included; those that are null or blank are left out.
 
     Raises:
-        DataError: no string, or one that UTF-8 cannot hold.
+        DataError: no string.
     """
     parts = []
     for column in columns:
@@ -217,11 +197,7 @@ def text_of(record: Mapping[str, Any], columns: Sequence[str]) -> str | None:
             )
         if part is not None and not is_blank(part):
             parts.append(part)
-    if not parts:
-        return None
-    text = " ".join(parts)
-    _check_encodable(text, "text")
-    return text
+    return " ".join(parts) or None
 
 
 def is_blank(text: str) -> bool:
@@ -229,19 +205,6 @@ def is_blank(text: str) -> bool:
     if text[:1].isalnum():  # nearly every text
         return False
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
-
-
-def _check_encodable(text: str, what: str) -> None:
-    """Refuse half a character: it can neither be hashed nor tokenised."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"a {what} holds half a character",
-            expected="text that can be written as UTF-8",
-            found=f"the lone surrogate U+{ord(text[error.start]):04X}",
-            hint="mend or remove the row",
-        ) from error
 
 
 def _empty(record: Mapping[str, Any], columns: Columns) -> DataError:
@@ -270,7 +233,6 @@ def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
         elif 0 <= value < len(names):
             found = names[int(value)]
     elif isinstance(value, str) and not is_blank(value):
-        _check_encodable(value, "label")
         found = value.strip() if strip else value
     if found is None:
         raise DataError(
@@ -284,18 +246,12 @@ def _class_of(value: Any, names: tuple[str, ...] | None, *, strip: bool) -> str:
 
 def _kept(value: Any, column: str) -> str:
     """What a kept column has of a row: a string, or the decimal text of a whole number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if (
-        not isinstance(value, str)
-        or "\0" in value
-        or len(value.encode(errors="replace")) > MAX_VALUE_BYTES
-    ):
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else "\0"
+    if "\0" in text or len(text.encode(errors="replace")) > MAX_VALUE_BYTES:
         raise DataError(
             f"the column '{column}' cannot be kept",
             expected=f"a string of at most {MAX_VALUE_BYTES:,} bytes, or a whole number",
             found=f"{excerpt(value)} ({type(value).__name__})",
             hint="mend the row, or leave out --keep-column",
         )
-    _check_encodable(value, "kept value")
-    return value
+    return text

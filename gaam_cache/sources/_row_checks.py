@@ -6,10 +6,8 @@ Rows are the same where their essences are: of texts, all but white space and ca
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import combinations, product
 
 import numpy as np
@@ -23,8 +21,6 @@ DIGEST_BYTES = 16
 quicker hash for short texts, and these are never kept."""
 TOLERATED_TRUNCATED_SHARE = 0.01
 LONGEST_LIST = 10
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
-
 Group = list[tuple[str, int]]
 """Rows that are the same, each by its split and its index there."""
 
@@ -40,12 +36,10 @@ def check_rows(
         groups: their ``repeated_texts``.
     """
     rows = {name: part for name, part in rows.items() if part.labelled}
-    return [
-        *leaks(rows, groups),
-        *contradictions(rows, groups),
-        *_classes(rows, class_names),
-        *_similar_classes(class_names),
-    ]
+    pairs = combinations(rows, 2)
+    found = [_leak(rows, first, second, groups) for first, second in pairs]
+    found += [_contradiction(part, name, groups) for name, part in rows.items()]
+    return [line for line in found if line] + _classes(rows, class_names)
 
 
 def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterator[Group]:
@@ -58,7 +52,7 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
     essences = (essence for part in rows.values() for essence in part.essences())
     digests = bytearray()  # joined at once they would all be objects
     for essence in counting(essences, report, "looking for repeated texts"):
-        digests += _digest(essence)
+        digests += hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
     low_N, high_N = np.frombuffer(digests, dtype="<u8").reshape(-1, 2).T
     order_N = np.lexsort((low_N, high_N))  # stable: equal digests stay in order
     low_N, high_N = low_N[order_N], high_N[order_N]
@@ -73,10 +67,6 @@ def repeated_texts(rows: Mapping[str, Rows], report: Report = silent) -> Iterato
         yield [(names[split], row) for split, row in pairs]
 
 
-def _digest(essence: bytes) -> bytes:
-    return hashlib.blake2b(essence, digest_size=DIGEST_BYTES).digest()
-
-
 def shared_texts(groups: Sequence[Group]) -> dict[str, dict[str, int]]:
     """Rows of a split that have a text of another, or of itself: ``[split][other]``, no zeros."""
     counts: dict[str, dict[str, int]] = {}
@@ -89,111 +79,86 @@ def shared_texts(groups: Sequence[Group]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def leaks(rows: Mapping[str, Rows], groups: Sequence[Group]) -> list[str]:
-    """A line for every two splits that share texts."""
-    messages = []
-    for first, second in combinations(rows, 2):
-        count, examples = 0, []
-        for group in groups:
-            there = [row for split, row in group if split == second]
-            here = [row for split, row in group if split == first]
-            if here and there:
-                count += len(there)
-                examples.append((there[0], here[0]))
-        if examples:
-            (row, other), part = min(examples), rows[second]
-            messages.append(
-                f"{count:,} of {len(part):,} rows of '{second}' ({_percent(count, len(part))}) "
-                f"have a {part.noun} that '{first}' has too, which inflates accuracy; for example "
-                f"row {row + 1:,} of '{second}' and row {other + 1:,} of '{first}': "
-                f"{part.excerpt(row)}"
-            )
-    return messages
+def _leak(rows: Mapping[str, Rows], first: str, second: str, groups: Sequence[Group]) -> str | None:
+    """What to say of two splits that share texts."""
+    count, examples, part = 0, [], rows[second]
+    for group in groups:
+        there = [row for split, row in group if split == second]
+        here = [row for split, row in group if split == first]
+        if here and there:
+            count += len(there)
+            examples.append((there[0], here[0]))
+    if not examples:
+        return None
+    row, other = min(examples)
+    return (
+        f"{count:,} of {len(part):,} rows of '{second}' ({_percent(count, len(part))}) have a "
+        f"{part.noun} that '{first}' has too, which inflates accuracy; for example row {row + 1:,} "
+        f"of '{second}' and row {other + 1:,} of '{first}': {part.excerpt(row)}"
+    )
 
 
-def contradictions(rows: Mapping[str, Rows], groups: Sequence[Group]) -> list[str]:
-    """A line for every split in which one text has several labels."""
-    messages = []
-    for name, part in rows.items():
-        examples = []
-        for group in groups:
-            written: dict[str, list[int]] = {}  # case may tell classes apart
-            for row in (row for split, row in group if split == name):
-                written.setdefault(part.exactly(row), []).append(row)
-            for first, *others in written.values():
-                other = next((r for r in others if part.labels[r] != part.labels[first]), None)
-                if other is not None:
-                    examples.append((first, other))
-        if examples:
-            first, other = min(examples)
-            what = f"{len(examples):,} {part.noun}s have"
-            messages.append(
-                f"{what if len(examples) > 1 else f'1 {part.noun} has'} several labels in "
-                f"'{name}', so that no decoder can get every row right; for example rows "
-                f"{first + 1:,} and {other + 1:,} are {excerpt(part.labels[first])} and "
-                f"{excerpt(part.labels[other])}: {part.excerpt(first)}"
-            )
-    return messages
+def _contradiction(part: Rows, name: str, groups: Sequence[Group]) -> str | None:
+    """What to say of a split in which one text has several labels."""
+    examples = []
+    for group in groups:
+        written: dict[str, list[int]] = {}  # case may tell classes apart
+        for row in (row for split, row in group if split == name):
+            written.setdefault(part.exactly(row), []).append(row)
+        for first, *others in written.values():
+            apart = (row for row in others if part.labels[row] != part.labels[first])
+            examples += [(first, other) for other in [next(apart, None)] if other is not None]
+    if not examples:
+        return None
+    first, second = min(examples)
+    what = f"{len(examples):,} {part.noun}s have" if len(examples) > 1 else f"1 {part.noun} has"
+    return (
+        f"{what} several labels in '{name}', so that no decoder can get every row right; for "
+        f"example rows {first + 1:,} and {second + 1:,} are {excerpt(part.labels[first])} and "
+        f"{excerpt(part.labels[second])}: {part.excerpt(first)}"
+    )
 
 
 def _classes(rows: Mapping[str, Rows], class_names: Sequence[str]) -> list[str]:
-    """Lines if there is one class, if a split lacks some, or if most have a single row."""
+    """Lines if there is one class, if a split lacks some, if most have one row or look alike."""
     if len(class_names) == 1:
-        return [
-            f"every row has the label {excerpt(class_names[0])}: there is nothing to tell apart"
-        ]
+        one = excerpt(class_names[0])
+        return [f"every row has the label {one}: there is nothing to tell apart"]
     messages = []
     for name, part in rows.items():
         present = set(part.labels)
-        absent = [excerpt(label) for label in class_names if label not in present]
-        if not absent:
-            continue
-        what = f"'{name}' has no row of {len(absent):,} of {len(class_names):,}"
-        messages.append(
-            f"{what} declared classes ({_listed(absent)}): no decoder can learn them"
-            if name == "train"
-            else f"{what} classes ({_listed(absent)}): macro-F1 and accuracy on '{name}' do not "
-            "speak of what is absent"
-        )
+        if absent := [excerpt(label) for label in class_names if label not in present]:
+            what = f"'{name}' has no row of {len(absent):,} of {len(class_names):,}"
+            messages.append(
+                f"{what} declared classes ({_listed(absent)}): no decoder can learn them"
+                if name == "train"
+                else f"{what} classes ({_listed(absent)}): macro-F1 and accuracy on '{name}' do "
+                "not speak of what is absent"
+            )
     total = sum(map(len, rows.values()))
     if len(class_names) > LONGEST_LIST and 2 * len(class_names) > total:
         messages.append(
             f"{len(class_names):,} classes for {total:,} rows ({', '.join(class_names[:3])}, ...): "
             "is that the column of the classes? --label-column names another"
         )
-    return messages
-
-
-def _similar_classes(class_names: Sequence[str]) -> list[str]:
-    """Lines if class names differ only as misspelt labels do, or hold quotes by mistake."""
-    seen: dict[str | Decimal, str] = {}
-    pairs, messages = [], []
+    seen: dict[str | float, str] = {}
+    pairs = []
     for name in class_names:
-        plain = " ".join(name.replace('"', " ").casefold().split())
-        # compared exactly, however many digits they have
-        other = seen.setdefault(Decimal(plain) if NUMBER.fullmatch(plain) else plain, name)
-        if other is not name:
+        plain: str | float = " ".join(name.replace('"', " ").casefold().split())
+        if name.isascii() and name.strip().replace(".", "", 1).isdigit():
+            plain = float(name)
+        if (other := seen.setdefault(plain, name)) is not name:
             pairs.append(f"{excerpt(other)} and {excerpt(name)}")
     if pairs:
         messages.append(
             "classes that differ only in case, white space, quotes or the spelling of a number are "
             f"kept apart: {_listed(pairs)}"
         )
-    if quoted := [excerpt(name) for name in class_names if re.match(r'\s+"', name)]:
-        what = "white space before a quote makes the quotes a part of the class"
-        messages.append(f"{what}: {_listed(quoted)}")
     return messages
 
 
 def truncation(rows: int, truncated: int, max_length: int, unit: str = "tokens") -> list[str]:
-    """A line if more than one row in a hundred was cut.
-
-    Args:
-        rows: rows that were encoded.
-        truncated: how many of them were cut.
-        max_length: the length at which they were.
-        unit: what it counts.
-    """
+    """A line if more than one row in a hundred was cut at ``max_length``, which ``unit`` counts."""
     if truncated <= TOLERATED_TRUNCATED_SHARE * rows:
         return []
     option = "--max-length" if unit == "tokens" else "clip-seconds"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +62,7 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     """A table in a file, of which no more than the names of its columns is read yet.
 
     CSV is as RFC 4180 has it, with a header; white space around column names does not count, blank
-    lines are no rows. ``delimiter`` and ``encoding`` say otherwise; a .tsv file
-    has tabs. A .txt file has a text on each line, in a column 'text'.
+    lines are no rows. A .txt file has a text on each line, in a column 'text'.
 
     Raises:
         DataError: what is wrong and where, also while iterating.
@@ -70,31 +70,35 @@ def open_table(path: Path, config: ExtractConfig) -> Table:
     """
     if path.suffix == ".parquet":
         return _parquet(path)
-    if path.suffix == ".jsonl":
-        return _json_lines(path, config)
-    if path.suffix == ".txt":
-        lines = enumerate(_lines(path, config, "\n"), start=1)
-        return Table(
-            [config.file_column or "text"],
-            lambda columns: (
-                (f"line {number}", dict.fromkeys(columns.inputs, line.rstrip("\r\n")))
-                for number, line in lines
-            ),
+    rows = {".jsonl": _json_lines, ".txt": _text_lines}.get(path.suffix, _csv)(path, config)
+    names: list[str] = next(rows, [])
+    if not names or len(set(names)) < len(names):
+        raise DataError(
+            "the first line names no columns",
+            expected="distinct column names",
+            found=", ".join(map(excerpt, names)) or "an empty file",
+            where=f"{path}, line 1",
         )
-    return _csv(path, config)
+
+    def records(columns: Columns) -> Iterator[Record]:
+        wanted = columns.all
+        for place, found in rows:
+            missing = [] if isinstance(found, DataError) else [c for c in wanted if c not in found]
+            lacks = "a line lacks a column that the first line has"
+            yield place, DataError(lacks, expected=", ".join(missing)) if missing else found
+
+    return Table(names, records)
 
 
-def _lines(path: Path, config: ExtractConfig, newline: str) -> Iterator[str]:
-    """The lines of a file of text."""
+def _lines(path: Path, config: ExtractConfig, newline: str = "\n") -> Iterator[str]:
     number = 0
     try:
         with path.open(encoding=config.encoding or "utf-8-sig", newline=newline) as file:
             for number, line in enumerate(file, start=1):  # noqa: B007 said of what cannot be read
                 yield line
     except OSError as error:
-        raise StorageError(
-            f"cannot read '{path.name}'", found=str(error), where=str(path)
-        ) from error
+        message = f"cannot read '{path.name}'"
+        raise StorageError(message, found=str(error), where=str(path)) from error
     except UnicodeError as error:
         encoding = config.encoding or "UTF-8"
         raise DataError(
@@ -106,47 +110,43 @@ def _lines(path: Path, config: ExtractConfig, newline: str) -> Iterator[str]:
         ) from error
 
 
-def _csv(path: Path, config: ExtractConfig) -> Table:
+# each of these yields the names of the columns first, and then the records
+
+
+def _text_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    name = config.file_column or "text"
+    yield [name]
+    for number, line in enumerate(_lines(path, config), start=1):
+        yield f"line {number}", {name: line.rstrip("\r\n")}
+
+
+def _csv(path: Path, config: ExtractConfig) -> Iterator[Any]:
     tabs = path.suffix == ".tsv" and config.delimiter is None
     delimiter = "\t" if tabs else delimiter_of(config)
-    rows = _csv_rows(path, config, delimiter)
-    _, header = next(rows, ("", []))
-    names = [name.strip() for name in header]
-    if not names or len(set(names)) < len(names):
-        raise DataError(
-            "the first line is no header",
-            expected="distinct column names",
-            found=", ".join(map(excerpt, names)) or "an empty file",
-            where=f"{path}, line 1",
-        )
-
-    def records(columns: Columns) -> Iterator[Record]:  # noqa: ARG001 all are there
-        for place, row in rows:
-            if len(row) == len(names):
-                yield place, dict(zip(names, row, strict=True))
-                continue
-            error = DataError(
-                "a row has the wrong number of fields",
-                expected=f"{len(names)} ({', '.join(names)})",
-                found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
-                hint=f"quote a field that holds {delimiter!r} or a line break",
-            )
-            yield place, error
-
-    return Table(names, records)
-
-
-def _csv_rows(path: Path, config: ExtractConfig, delimiter: str) -> Iterator[tuple[str, list[str]]]:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
     # pyarrow.csv takes all that follows an unclosed quote for one field
     reader = csv.reader(_lines(path, config, ""), strict=True, delimiter=delimiter)
-    first = 1
+    names, first = list[str](), 1
     try:
         for row in reader:
             last = reader.line_num
-            if row:
-                yield (f"line {first}" if first == last else f"lines {first} to {last}"), row
-            first = last + 1
+            place, first = (
+                f"line {first}" if first == last else f"lines {first} to {last}",
+                last + 1,
+            )
+            if row and not names:
+                names = [name.strip() for name in row]
+                yield names
+            elif len(row) == len(names) > 0:
+                yield place, dict(zip(names, row, strict=True))
+            elif row:
+                error = DataError(
+                    "a row has the wrong number of fields",
+                    expected=f"{len(names)} ({', '.join(names)})",
+                    found=f"{len(row)} ({', '.join(map(excerpt, row[:8]))})",
+                    hint=f"quote a field that holds {delimiter!r} or a line break",
+                )
+                yield place, error
     except csv.Error as error:
         raise DataError(
             "a quoted field is damaged or never closed",
@@ -156,90 +156,56 @@ def _csv_rows(path: Path, config: ExtractConfig, delimiter: str) -> Iterator[tup
         ) from error
 
 
-def _json_lines(path: Path, config: ExtractConfig) -> Table:
-    objects = _json_objects(path, config)
-    place, first = next(objects, ("", {}))
-    if isinstance(first, DataError) or not first:
-        raise DataError(
-            f"'{path.name}' holds no rows",
-            expected="one JSON object on each line",
-            found=first.details.get("found", "") if isinstance(first, DataError) else "none",
-            where=f"{path}, line 1",
-        )
-
-    def records(columns: Columns) -> Iterator[Record]:
-        yield place, first
-        for where, found in objects:
-            missing = [] if isinstance(found, DataError) else set(columns.all) - set(found)
-            if missing:
-                lacks = "a line lacks a column that the first line has"
-                yield where, DataError(lacks, expected=", ".join(sorted(missing)))
-            else:
-                yield where, found
-
-    return Table(list(first), records)
-
-
-def _json_objects(path: Path, config: ExtractConfig) -> Iterator[Record]:
-    for number, line in enumerate(_lines(path, config, "\n"), start=1):
+def _json_lines(path: Path, config: ExtractConfig) -> Iterator[Any]:
+    names = list[str]()
+    for number, line in enumerate(_lines(path, config), start=1):
         if not line.strip():
             continue
         found: Any
         try:
-            found = json.loads(line, object_pairs_hook=_once)
+            found = json.loads(line)
+            said = excerpt(found)
         except (ValueError, RecursionError) as error:
-            found = error
+            found, said = None, str(error)
+        if isinstance(found, dict) and not names:
+            names = list(found)
+            yield names
         if not isinstance(found, dict):
-            said = str(found) if isinstance(found, Exception) else excerpt(found)
-            one = "one JSON object on each line"
-            found = DataError("a line is no JSON object", expected=one, found=said)
+            where, expected = f"{path}, line {number}", "one JSON object on each line"
+            found = DataError(
+                "a line is no JSON object", expected=expected, found=said, where=where
+            )
+            if not names:
+                raise found
         yield f"line {number}", found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {excerpt(max(keys, key=keys.count))} stands twice")
-    return found
 
 
 def _parquet(path: Path) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def unreadable(error: Exception) -> DataError:
-        said = " ".join(str(error).split())
-        return DataError(
-            f"cannot read '{path.name}'", expected="Parquet", found=said, where=str(path)
-        )
+    @contextmanager
+    def reading() -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, UnicodeError, OSError) as error:
+            message, said = f"cannot read '{path.name}'", " ".join(str(error).split())
+            raise DataError(message, expected="Parquet", found=said, where=str(path)) from error
 
     def records(columns: Columns) -> Iterator[Record]:
         size, number = BATCH_FILES if columns.of_files else BATCH_ROWS, 0
-        try:
+        with reading():
             for batch in file.iter_batches(size, columns=columns.all):
                 for record in batch.to_pylist():
                     number += 1
                     yield f"row {number}", record
-        except (pa.ArrowException, UnicodeError, OSError) as error:
-            raise unreadable(error) from error
 
-    try:
+    with reading():
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
-    except OSError as error:
-        raise StorageError(
-            f"cannot read '{path.name}'", found=str(error), where=str(path)
-        ) from error
-    except (pa.ArrowException, UnicodeError) as error:
-        raise unreadable(error) from error
     if len(set(schema.names)) < len(schema.names):
-        raise DataError(
-            "columns are called alike",
-            expected="distinct names",
-            found=", ".join(schema.names),
-            where=str(path),
-        )
+        found, expected = ", ".join(schema.names), "distinct names"
+        raise DataError("columns are called alike", expected=expected, found=found, where=str(path))
     stored = tuple(
         one.name
         for one in schema
@@ -249,13 +215,7 @@ def _parquet(path: Path) -> Table:
 
 
 def choose(table: Table, config: ExtractConfig, label: str | None, origin: str) -> Columns:
-    """The columns of a table that make rows.
-
-    Args:
-        table: the table.
-        config: names columns.
-        label: that of the classes; None where nobody asks for them.
-        origin: file or hub id.
+    """The columns of a table that make rows; no ``label``: nobody asks for the classes.
 
     Raises:
         ConfigError: a column that is named, or the usual one, is missing, or is label and input.

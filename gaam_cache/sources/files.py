@@ -35,38 +35,25 @@ class FileSource(Source):
 
 
 def _file_of(config: ExtractConfig, split: str) -> Path:
-    """The file of a split: ``<split>.<suffix>`` in a folder, or a file where one split is asked.
-
-    With ``test_fraction`` the only file that there is.
-
-    Raises:
-        NotFoundError: saying what is there instead.
-    """
-    path, only = Path(config.dataset).expanduser(), config.test_fraction is not None
+    """The file of a split, in a folder or by itself; with ``test_fraction`` the only one."""
+    path, only, hint = Path(config.dataset).expanduser(), config.test_fraction is not None, None
     names = "one data file" if only else f"one file '{split}'"
-    expected, hint = f"{names} ending in {', '.join(SUFFIXES)}", None
-    if path.is_file():
-        there = [path] if path.suffix in SUFFIXES else []
-        if there and (only or len(config.splits) == 1 or path.stem == split):
-            return path
-        hint = "--test-fraction 0.2 makes 'train' and 'test' of one file" if there else None
-        found = path.name
-    elif path.is_dir():
+    expected = f"{names} ending in {', '.join(SUFFIXES)}"
+    if path.is_dir():
         there = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.is_file())
         files = [p for p in there if only or p.stem == split]
-        if len(files) == 1:
-            return files[0]
         hint = None if only else "name the splits there are with --split"
         found = ", ".join(p.name for p in there) or "no data files"
+    elif path.is_file():
+        there = [path] if path.suffix in SUFFIXES else []
+        files = there if only or len(config.splits) == 1 or path.stem == split else []
+        hint = "--test-fraction 0.2 makes 'train' and 'test' of one file" if there else None
+        found = path.name
     else:
-        expected = (
-            f"a file, or a folder with {' and '.join(f'{name}.csv' for name in config.splits)}"
-        )
-        found = "nothing there"
-    raise NotFoundError(
-        f"no data for the split '{split}' at '{path}'",
-        expected=expected,
-        found=found,
-        where=str(path.absolute()),
-        hint=hint,
-    )
+        tables = " and ".join(f"{name}.csv" for name in config.splits)
+        files, found, expected = [], "nothing there", f"a file, or a folder with {tables}"
+    if len(files) == 1:
+        return files[0]
+    message = f"no data for the split '{split}' at '{path}'"
+    where = str(path.absolute())
+    raise NotFoundError(message, expected=expected, found=found, where=where, hint=hint)

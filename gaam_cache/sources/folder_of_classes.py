@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,8 +29,7 @@ class FolderOfClasses(Source):
 
     Files lie in the folders of classes, however deep. Rows are sorted by class and then by path,
     bytewise; a class is called as its folder. Hidden files and what operating systems leave behind
-    (``Thumbs.db``) do not count. Any other file that is no sound or picture by its suffix is
-    refused, as is a folder of a class without files.
+    do not count; any other file that is no sound or picture by its suffix is refused.
     """
 
     priority: ClassVar[int] = 1
@@ -41,8 +41,7 @@ class FolderOfClasses(Source):
         root = Path(dataset).expanduser()
         if not root.is_dir() or any(path.suffix in SUFFIXES for path in root.iterdir()):
             return False
-        below = (inner for outer in _folders(root) for inner in (outer, *_folders(outer)))
-        return any(_holds_files(folder) for folder in below)
+        return any(map(_is_medium, chain(root.glob("*/*"), root.glob("*/*/*"))))
 
     def rows(self, config: ExtractConfig, split: str, report: Report) -> Rows:
         """Read the files of ``split``."""
@@ -66,42 +65,28 @@ def _shown(name: str) -> bool:
     return name[0] != "." and name.lower() not in LITTER
 
 
-def _entries(folder: Path) -> list[Path]:
-    """All that is in a folder and not hidden, sorted by the bytes of the names."""
-    return sorted((path for path in folder.iterdir() if _shown(path.name)), key=os.fsencode)
-
-
 def _folders(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_dir()]
-
-
-def _below(folder: Path) -> list[Path]:
-    """All files in a folder and below it, sorted by the bytes of their paths."""
-    found = []
-    for here, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = filter(_shown, folders)
-        found += [Path(here, name) for name in names if _shown(name)]
-    return sorted(found, key=os.fsencode)
+    return sorted(path for path in folder.iterdir() if path.is_dir() and _shown(path.name))
 
 
 def _suffixes() -> frozenset[str]:
     return frozenset().union(*(kind.suffixes for kind in media().values()))
 
 
-def _holds_files(folder: Path) -> bool:
-    """Whether a sound or picture is in it, by its name."""
-    return any(path.suffix.lower() in _suffixes() and path.is_file() for path in _entries(folder))
+def _is_medium(path: Path) -> bool:
+    """Whether it is a sound or picture, by its name."""
+    return path.suffix.lower() in _suffixes() and _shown(path.name) and path.is_file()
 
 
 def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
     """The folder of a split; with ``test_fraction`` the only one, or that of the data set."""
     there = _folders(root)
-    if config.test_fraction is not None:
-        if any(map(_holds_files, there)):
-            return root
-        if len(there) == 1:
-            return there[0]
-    elif (root / split).is_dir():
+    one = config.test_fraction is not None
+    if one and any(map(_is_medium, root.glob("*/*"))):
+        return root
+    if one and len(there) == 1:
+        return there[0]
+    if not one and (root / split).is_dir():
         return root / split
     raise NotFoundError(
         f"no folder for the split '{split}'",
@@ -115,22 +100,31 @@ def _folder_of(config: ExtractConfig, root: Path, split: str) -> Path:
 
 def _records(root: Path, folder: Path, columns: Columns) -> Iterator[Record]:
     """A record for every file, and one that is none for whatever does not belong there."""
+    found, labelled = set[Path](), columns.label is not None
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = filter(_shown, folders)
+        found |= {Path(here, name) for name in names if _shown(name)}
+    if labelled:  # a folder of a class without files is told of
+        filled = {folder / path.relative_to(folder).parts[0] for path in found}
+        found |= {path for path in _folders(folder) if path not in filled}
+
+    def order(path: Path) -> list[bytes]:
+        classes = path.relative_to(folder).parts[:labelled]
+        return [*map(os.fsencode, classes), os.fsencode(path)]
+
     suffixes = _suffixes()
-    for entry in [folder] if columns.label is None else _entries(folder):
-        files = _below(entry) if entry.is_dir() else []
-        if not files:
-            what = "the folder of a class is empty" if entry.is_dir() else "a file is in no folder"
-            error = DataError(what, expected="a folder for every class, with its files")
-            yield entry.relative_to(root).as_posix(), error
-        for file in files:
-            place = file.relative_to(root).as_posix()
-            if file.suffix.lower() in suffixes:
-                yield place, {FILE: place, "label": entry.name}
-                continue
+    for path in sorted(found, key=order):
+        place, above = path.relative_to(root).as_posix(), path.relative_to(folder).parts[:-1]
+        if path.is_dir() or (labelled and not above):
+            what = "the folder of a class is empty" if path.is_dir() else "a file is in no folder"
+            yield place, DataError(what, expected="a folder for every class, with its files")
+        elif path.suffix.lower() not in suffixes:
             error = DataError(
                 "a file is no sound or picture by its name",
                 expected=f"a name that ends in {', '.join(sorted(suffixes))}",
-                found=excerpt(file.name),
+                found=excerpt(path.name),
                 hint="move it out of the data set, or name files in a CSV file: --file-column",
             )
             yield place, error
+        else:
+            yield place, {FILE: place, "label": above[0] if labelled else folder.name}

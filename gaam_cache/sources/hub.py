@@ -93,14 +93,7 @@ def _table(data: Any, config: ExtractConfig) -> Table:
 
 
 def _load(name: str, commit: str, split: str | None, unreachable: HubError | None) -> Any:
-    """One split at a commit (or all where none is named), fetched where it is not there yet.
-
-    Raises:
-        NotFoundError: no such split, or no data files.
-        ConfigError: not one table per split, or a script.
-        DataError: files that cannot be parsed.
-        HubError: gated, or the download broke off.
-    """
+    """One split at a commit (or all where none is named), fetched where it is not there yet."""
     import datasets
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
@@ -129,14 +122,15 @@ def _load(name: str, commit: str, split: str | None, unreachable: HubError | Non
                     where=where,
                     hint="download and mend them, then give --dataset the folder",
                 ) from error
-            if unreachable:
-                raise unreachable from error
-            raise ConfigError(
-                f"the data set '{name}' cannot be read as it is",
-                expected="data files with one table per split, and no script",
-                found=one_line(error),
-                where=where,
-                hint="download it and give --dataset a folder with one file per split",
+            raise (
+                unreachable
+                or ConfigError(
+                    f"the data set '{name}' cannot be read as it is",
+                    expected="data files with one table per split, and no script",
+                    found=one_line(error),
+                    where=where,
+                    hint="download it and give --dataset a folder with one file per split",
+                )
             ) from error
         finally:
             datasets.config.HF_HUB_OFFLINE = offline

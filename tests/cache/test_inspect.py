@@ -20,8 +20,6 @@ from tests.cache.store.test_many_shards import number_everywhere
 from tests.conftest import Outcome
 
 Gaam = Callable[..., Outcome]
-DEAD = 2**22 + 1
-"""No process has this number."""
 
 
 @pytest.fixture
@@ -31,85 +29,55 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def shard(cache: Path, name: str) -> Path:
-    return next((cache / "shards").glob(f"{name}-*.h5"))
-
-
-def test_a_sound_cache(cache: Path, gaam: Gaam) -> None:
+def test_a_cache_is_complete_incomplete_or_damaged(cache: Path, gaam: Gaam) -> None:
     outcome = gaam("inspect", cache)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines()[0].endswith(": complete")
     assert "train        9 rows (a 5, b 4), 5.0 tokens on average" in outcome.out
     about = json.loads(gaam("inspect", cache, "--json").out)
     assert (about["complete"], about["damage"], about["shards"]) == (True, [], 5)
-
-
-def test_several_damages_are_listed_and_what_is_whole_is_described(cache: Path, gaam: Gaam) -> None:
+    (cache / "shards" / "train-00001.json").unlink()
+    outcome = gaam("inspect", cache)
+    assert outcome.code == 0
+    assert ": incomplete, 1 shards " in outcome.out.splitlines()[0]
     (cache / "shards" / "train-00000.json").write_text("{")
-    shard(cache, "train-00002").unlink()
+    test = next((cache / "shards").glob("test-00001-*.h5"))
+    test.write_bytes(test.read_bytes()[:-1] + b"\xff")
     outcome = gaam("inspect", cache)
     assert (outcome.code, outcome.err) == (3, "")
     lines = outcome.out.splitlines()
-    assert lines[0].endswith(": DAMAGED; 5 of 5 shards are there")
+    assert lines[0].endswith(": DAMAGED; 4 of 5 shards are there")
     assert "  train        9 rows" in lines
-    assert any(line.startswith("  test         4 rows (a 2, b 2)") for line in lines)
     damaged = [line for line in lines if line.startswith("  damaged ")]
-    assert ["train-00000: " in damaged[0], "train-00002: " in damaged[1]] == [True, True]
-    assert all("; to do: delete " in line for line in damaged)
-    outcome = gaam("inspect", cache, "--json")
-    assert (outcome.code, len(json.loads(outcome.out)["damage"])) == (3, 2)
-
-
-def test_changed_bytes_are_damage_too(cache: Path, gaam: Gaam) -> None:
-    path = shard(cache, "test-00001")
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    outcome = gaam("inspect", cache)
-    assert outcome.code == 3
-    assert "the shard 'test-00001' is damaged" in outcome.out
-    assert "(a 5, b 4)" in outcome.out
+    assert "train-00000: " in damaged[0]
+    assert "; to do: delete " in damaged[0]
+    assert "the shard 'test-00001' is damaged" in damaged[1]
+    assert len(json.loads(gaam("inspect", cache, "--json").out)["damage"]) == 2
+    shutil.rmtree(cache / "shards")
+    assert ": incomplete, 5 shards " in gaam("inspect", cache).out.splitlines()[0]
 
 
 def test_a_plan_that_cannot_be_used(cache: Path, gaam: Gaam) -> None:
     plan = cache / "cache.json"
-    for break_ in (
-        lambda: plan.write_text("{}"),
-        plan.mkdir,
-        lambda: os.mkfifo(plan),
-        lambda: plan.symlink_to("/nowhere"),
-    ):
+    for break_ in (lambda: plan.write_text("{}"), plan.mkdir, lambda: plan.symlink_to("/nowhere")):
         plan.rmdir() if plan.is_dir() else plan.unlink()
         break_()
         outcome = gaam("inspect", cache)
         assert (outcome.code, outcome.err) == (3, "")
         lines = outcome.out.splitlines()
         assert lines[0].endswith(": DAMAGED, its plan cannot be used")
-        assert "cache.json: the plan of the cache is unusable: " in lines[1]
         assert lines[2] == "  shards       5 with a receipt"
     about = json.loads(gaam("inspect", cache, "--json").out)
     assert (about["kind"], about["complete"], about["receipts"]) == ("cache", False, 5)
 
 
-def test_an_incomplete_cache_is_no_damaged_one(cache: Path, gaam: Gaam) -> None:
-    (cache / "shards" / "train-00001.json").unlink()
-    outcome = gaam("inspect", cache)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.splitlines()[0].split(": ")[1].startswith("incomplete, 1 shards ")
-    shutil.rmtree(cache / "shards")
-    assert (
-        gaam("inspect", cache)
-        .out.splitlines()[0]
-        .split(": ")[1]
-        .startswith("incomplete, 5 shards ")
-    )
-
-
 def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: Path) -> None:
     shards = list(read_plan(cache).shards())
-    us = this_process()
+    us, nobody = this_process(), 2**22 + 1  # no process has this number
     others = {
         shards[0].name: (us, False),
-        shards[1].name: (us._replace(pid=DEAD), True),
-        shards[2].name: (us._replace(host="node7", machine="another", pid=DEAD), False),
+        shards[1].name: (us._replace(pid=nobody), True),
+        shards[2].name: (us._replace(host="node7", machine="another", pid=nobody), False),
     }
     for count, (name, (holder, dead)) in enumerate(others.items(), start=1):
         receipt_path(cache, name).unlink()
@@ -128,11 +96,11 @@ def test_of_an_unfinished_cache_who_is_at_work_is_told_and_who_has_died(cache: P
 
 def test_the_rate_is_that_of_the_receipts(cache: Path) -> None:
     *done, left = read_plan(cache).shards()
+    receipt_path(cache, left.name).unlink()
     for base in (1e6, 4e9):  # whatever the server's clock says
         for place, shard in enumerate(done):
             time = base + 10.0 * place
             os.utime(receipt_path(cache, shard.name), (time, time))
-        receipt_path(cache, left.name).unlink(missing_ok=True)
         with Claims(cache / CLAIM_FOLDER) as claims:
             claims.take(left.name)
             about = inspect(cache).to_dict()
@@ -143,7 +111,6 @@ def test_the_rate_is_that_of_the_receipts(cache: Path) -> None:
 
 
 def test_a_cache_that_is_not_begun_says_who_reads_its_rows(tmp_path: Path, gaam: Gaam) -> None:
-    (tmp_path / "c").mkdir()
     with Claims(tmp_path / "c" / CLAIM_FOLDER) as claims:
         claims.take("rows")
         about = json.loads(gaam("inspect", tmp_path / "c", "--json").out)

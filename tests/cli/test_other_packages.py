@@ -35,7 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(there)):
             del sys.modules[name]
     plugins._entry_points.cache_clear()
-    plugins._warn_once.cache_clear()
 
 
 @pytest.fixture

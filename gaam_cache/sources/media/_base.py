@@ -8,10 +8,11 @@ import tempfile
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +29,13 @@ HEAD_BYTES = 64
 AHEAD = 4
 """Files for every thread that are decoded and not yet asked for."""
 STORED = "gaam-rows-"
-_STORES: list[Any] = []
-"""Temporary files of what tables hold themselves; they go with the process."""
+_STORING = threading.Lock()
+
+
+@cache
+def _store() -> Any:
+    """A temporary file of what tables hold themselves; it goes with the process."""
+    return tempfile.NamedTemporaryFile(prefix=STORED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,82 +120,73 @@ def media() -> dict[str, type[Media]]:
 
 
 class Files:
-    """Reads the files that records name or hold; their content says their kind.
-
-    Args:
-        folder: paths are relative to it.
-        config: of the extraction.
-        anywhere: whether they may lie outside of it.
-    """
+    """Reads the files that records name, in ``folder`` or ``anywhere``, or hold themselves."""
 
     kind: Any = None
     """The class that holds what was found: all files are of one kind."""
 
     def __init__(self, folder: Path, config: ExtractConfig, *, anywhere: bool = False) -> None:
-        self._folder = folder.absolute()
+        self._folder, self._config = folder.absolute(), config
         self._anywhere = anywhere or config.allow_outside
-        self._config = config
-        self._media = media()
-        self._store: Any = None
-        self._storing = threading.Lock()
+        self._media = media().values()
 
     def read(
-        self, records: Iterable[Record], columns: Sequence[str]
-    ) -> Iterator[tuple[str, Any, Sequence[Any] | DataError]]:
-        """Every record with the inputs that it names, in order; several threads decode them."""
+        self, records: Iterable[Record], column: str
+    ) -> Iterator[tuple[str, Any, Callable[[], Sequence[Item]]]]:
+        """Every record, in order, with what returns its inputs; several threads decode them."""
         threads = max(1, len(cores()) // workers_here())
-        left, waiting = iter(records), deque[tuple[str, Any, Future[Any]]]()
+        waiting = deque[Any]()
         with ThreadPoolExecutor(threads, "decode") as pool:
-            while True:
-                while len(waiting) < AHEAD * threads and (one := next(left, None)):
-                    waiting.append((*one, pool.submit(self._inputs, *one, columns[0])))
-                if not waiting:
-                    return
-                place, record, found = waiting.popleft()
-                kind, items = found.result()
-                self.kind = self.kind or kind
-                if kind not in (None, self.kind):
-                    what = "a file is of another kind than the first"
-                    expected, other = f"a {self.kind.noun}", f"a {kind.noun}"
-                    items = DataError(what, expected=expected, found=other)
-                yield place, record, items
+            for place, record in records:
+                decoded = pool.submit(self._decoded, place, record, column)
+                waiting.append((place, record, partial(self._of_one_kind, decoded)))
+                if len(waiting) >= AHEAD * threads:
+                    yield waiting.popleft()
+            yield from waiting
 
-    def _inputs(
-        self, place: str, record: Any, column: str
-    ) -> tuple[Any, Sequence[Item] | DataError]:
+    def _of_one_kind(self, decoded: Future[tuple[Any, Sequence[Item]]]) -> Sequence[Item]:
+        kind, items = decoded.result()
+        self.kind = self.kind or kind
+        if kind not in (None, self.kind):
+            what = "a file is of another kind than the first"
+            raise DataError(what, expected=f"a {self.kind.noun}", found=f"a {kind.noun}")
+        return items
+
+    def _decoded(self, place: str, record: Any, column: str) -> tuple[Any, Sequence[Item]]:
         """The kind of a file, and what is in it; nothing where none is named."""
         if isinstance(record, DataError):
-            return None, record
+            raise record
         cell = record[column]
         if isinstance(cell, Mapping):  # as the library ``datasets`` stores sounds and pictures
             cell = cell.get("path") if cell.get("bytes") is None else cell.get("bytes")
         if not cell or (isinstance(cell, str) and not cell.strip()):
             return None, ()
         try:
-            if not isinstance(cell, str | bytes):
-                found = f"{excerpt(cell)} ({type(cell).__name__})"
-                raise DataError("a cell names no file", expected="a path", found=found)
             if isinstance(cell, bytes):
                 content, file = cell, self._stored(cell, place)
-            else:
+            elif isinstance(cell, str):
                 content, file = self._named(cell)
+            else:
+                found = f"{excerpt(cell)} ({type(cell).__name__})"
+                raise DataError("a cell names no file", expected="a path", found=found)
             head = content[:HEAD_BYTES]
-            kind = next((one for one in self._media.values() if one.claims(head)), None)
+            kind = next((one for one in self._media if one.claims(head)), None)
             if kind is None:
                 begin = head[:12].hex(" ") or "nothing"
                 raise DataError(
                     "a file is of no kind that can be read",
-                    expected=f"one of: {', '.join(self._media)}",
+                    expected=f"one of: {', '.join(one.kind for one in self._media)}",
                     found=f"{len(content):,} bytes that begin with {begin}",
                 )
             file |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             return kind, kind.items(content, self._config, **file)
         except DataError as error:
             error.details.setdefault("found", excerpt(cell if isinstance(cell, str) else place))
-            return None, error
+            raise
         except (OSError, ValueError) as error:
             expected = f"a path relative to {self._folder}"
-            return None, DataError("a file cannot be read", expected=expected, found=str(error))
+            message = "a file cannot be read"
+            raise DataError(message, expected=expected, found=str(error)) from error
 
     def _named(self, cell: str) -> tuple[bytes, dict[str, Any]]:
         path = self._folder / cell
@@ -204,11 +201,9 @@ class Files:
         return path.read_bytes(), {"name": cell, "path": path}
 
     def _stored(self, content: bytes, place: str) -> dict[str, Any]:
-        with self._storing:
-            if self._store is None:
-                self._store = tempfile.NamedTemporaryFile(prefix=STORED)  # noqa: SIM115
-                _STORES.append(self._store)
-            offset = self._store.tell()
-            self._store.write(content)
-            self._store.flush()
-        return {"name": place, "path": Path(self._store.name), "offset": offset}
+        with _STORING:
+            file = _store()
+            offset = file.tell()
+            file.write(content)
+            file.flush()
+        return {"name": place, "path": Path(file.name), "offset": offset}

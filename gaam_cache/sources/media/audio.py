@@ -27,16 +27,13 @@ STARTS = (b"RIFF", b"RIFX", b"RF64", b"FORM", b"fLaC", b"OggS", b".snd", b"caff"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sound(Item):
-    """All of a file, or a piece of it."""
+    """All of a file, or a piece of it: samples ``start`` to ``stop`` of ``whole``."""
 
     rate: int
     """Of the file, in Hz."""
     start: int
-    """The first sample that is its own."""
     stop: int
-    """One past the last."""
     whole: int
-    """Samples of the file."""
 
     @property
     def frames(self) -> int:
@@ -54,7 +51,6 @@ class _Sound(Item):
 
         Raises:
             DataError: the file cannot be read, or is no longer what it was.
-            ConfigError: what decodes sounds is not installed.
         """
         if self.frames == self.whole:
             return _decoded(self.content(), self.where)[1]
@@ -66,11 +62,7 @@ class _Sound(Item):
 
 
 class Audio(Media):
-    """Sounds. Of several channels the mean is heard.
-
-    libsndfile says what is damaged as far as it sees it: what a file of PCM has lost at its end
-    nobody can see.
-    """
+    """Sounds. Of several channels the mean is heard; libsndfile says what is damaged."""
 
     kind: ClassVar[str] = "audio"
     noun: ClassVar[str] = "sound"
@@ -87,23 +79,30 @@ class Audio(Media):
 
     @classmethod
     def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Sound]:
-        """All of a sound, its beginning, or its pieces, as the configuration says."""
+        """All of a sound, its beginning, or its pieces, as the configuration says.
+
+        Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds * rate).
+        """
         rate, x_T = _decoded(content, Item(**file).where)
+        whole, split = len(x_T), config.clip_mode == "split"
         seconds = PUBLISHED_SECONDS if config.published_audio else config.clip_seconds
-        return [
-            _Sound(**file, rate=rate, start=start, stop=stop, whole=len(x_T))
-            for start, stop in _parts(len(x_T), rate, seconds, split=config.clip_mode == "split")
-        ]
+        found: list[_Sound] = []
+        start = i = 0
+        while start < whole and (split or not found):
+            i += 1
+            end = whole if seconds is None else max(round(i * seconds * rate), start + 1)
+            stop = min(end, whole)
+            if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
+                found.append(_Sound(**file, rate=rate, start=start, stop=stop, whole=whole))
+            start = stop
+        return found
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
         """Soundfile and libsndfile."""
         module = _soundfile()
-        return {
-            "gaam": RULES,
-            "soundfile": module.__version__,
-            "libsndfile": module.__libsndfile_version__,
-        }
+        versions = {"soundfile": module.__version__, "libsndfile": module.__libsndfile_version__}
+        return {"gaam": RULES} | versions
 
 
 def _soundfile() -> Any:
@@ -147,22 +146,3 @@ def _decoded(content: bytes, where: str) -> tuple[int, NDArray[np.float32]]:
 @lru_cache(maxsize=2)
 def _decoded_file(file: Item) -> NDArray[np.float32]:
     return _decoded(file.content(), file.where)[1]
-
-
-def _parts(frames: int, rate: int, seconds: float | None, *, split: bool) -> list[tuple[int, int]]:
-    """First sample, and one past the last, of every row; at least one row.
-
-    Piece i lasts from sample round(i * seconds * rate) to round((i + 1) * seconds * rate).
-    """
-    if seconds is None:
-        return [(0, frames)]
-    found: list[tuple[int, int]] = []
-    start = i = 0
-    while start < frames and (split or not found):
-        i += 1
-        end = max(round(i * seconds * rate), start + 1)
-        stop = min(end, frames)
-        if not found or stop == end or stop - start >= SHORTEST_TAIL * rate:
-            found.append((start, stop))
-        start = stop
-    return found

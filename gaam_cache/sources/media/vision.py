@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,13 +27,10 @@ MODES = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa
 """Pillow's modes of 8 bits or fewer, of which it is known what they look like."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Picture(Item):
     """A picture."""
 
-    width: int
-    """In pixels, when it is held upright."""
-    height: int
+    __slots__ = ()
 
     def pixels(self) -> NDArray[np.uint8]:
         """What is seen: shape (height, width, 3), RGB.
@@ -46,14 +42,13 @@ class _Picture(Item):
 
 
 class Vision(Media):
-    """Pictures.
+    """Pictures: what is seen of them, in 8 bits of red, green and blue.
 
-    A picture is what is seen of it: 8 bits of red, green and blue, turned upright as its EXIF
-    says, and put on white where it is transparent. (``convert("RGB")``, as others do it, shows
-    the colours that a transparent pixel happens to hold, mostly black.) Of 16 bits the upper 8
-    are taken. CMYK is converted as Pillow does, and no colour profile is applied to anything.
-    Fractions, whole numbers of 32 bits and LAB are refused: nobody can say how bright they are
-    meant to be. So are animations and files of several pages.
+    Turned upright as EXIF says, and on white where transparent (``convert("RGB")`` shows the
+    colours that a transparent pixel happens to hold, mostly black). Of 16 bits the upper 8 are
+    taken; CMYK is converted as Pillow does; no colour profile is applied. Fractions, whole numbers
+    of 32 bits and LAB are refused: nobody can say how bright they are meant to be. So are
+    animations and files of several pages.
     """
 
     kind: ClassVar[str] = "vision"
@@ -71,8 +66,8 @@ class Vision(Media):
     @classmethod
     def items(cls, content: bytes, config: ExtractConfig, **file: Any) -> Sequence[_Picture]:  # noqa: ARG003
         """One picture."""
-        height, width, _ = _decoded(content, Item(**file).where).shape
-        return [_Picture(**file, width=width, height=height)]
+        _decoded(content, Item(**file).where)
+        return [_Picture(**file)]
 
     @classmethod
     def decoders(cls) -> dict[str, str]:
@@ -80,12 +75,10 @@ class Vision(Media):
         _pillow()
         from PIL import features
 
-        found = {name: features.version(name) for name in ("libjpeg_turbo", "jpg", "webp")}
-        if found["libjpeg_turbo"]:
-            del found["jpg"]  # the interface that it stands in for
-        return {"gaam": RULES, "pillow": str(features.version("pil"))} | {
-            name: str(version) for name, version in found.items() if version
-        }
+        jpeg = "libjpeg_turbo" if features.version("libjpeg_turbo") else "jpg"
+        found = {name: features.version(name) for name in (jpeg, "webp")}
+        some = {name: str(version) for name, version in found.items() if version}
+        return {"gaam": RULES, "pillow": str(features.version("pil"))} | some
 
 
 def _pillow() -> Any:
@@ -129,9 +122,7 @@ def _rgb(image: Any, *, pnm: bool) -> NDArray[np.uint8]:
     hidden = image.info.get("transparency")
     if image.mode.startswith("I;16") or (image.mode == "I" and pnm):
         grey_HW = np.array(image).astype(np.int64)
-        seen_HW = (
-            np.where(grey_HW == hidden, 255, grey_HW >> 8) if hidden is not None else grey_HW >> 8
-        )
+        seen_HW = np.where(grey_HW == (-1 if hidden is None else hidden), 255, grey_HW >> 8)
         return np.repeat(seen_HW.astype(np.uint8)[..., None], 3, axis=2)
     if image.mode not in MODES:
         raise ValueError(f"values of Pillow's mode {image.mode}, whose brightness nobody knows")

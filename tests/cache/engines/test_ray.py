@@ -16,7 +16,7 @@ import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.engines._base import load_engine
 from gaam_cache.engines._claims import is_alive
-from gaam_cache.engines.ray import _look
+from gaam_cache.engines.ray import _enter
 from gaam_cache.errors import ConfigError
 from gaam_cache.messages import install
 from gaam_cache.placing import Placing
@@ -31,10 +31,10 @@ def test_a_node_that_does_not_see_the_folder_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     here, away = str(tmp_path), str(tmp_path / "away")
-    _look((here, (here,)))
-    for bad in ((away, ()), (here, (away,)), (here, (here, away))):
+    _enter([here, here])
+    for bad in ([away], [here, away]):
         with pytest.raises(ConfigError, match="does not see the folder") as caught:
-            _look(bad)
+            _enter(bad)
         assert os.uname().nodename in str(caught.value)
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import DataError, NotFoundError
-from gaam_cache.sources._base import Rows, find_source
-from gaam_cache.sources._divide import held_out
+from gaam_cache.sources._base import Rows, find_source, held_out
 from tests.conftest import write_csv
 
 LABELS = st.lists(st.sampled_from(["a", "b", "c", "日本", "7"]), min_size=1, max_size=60)
@@ -34,13 +33,8 @@ def test_the_rule_is_the_one_that_its_text_says(
 
 def test_golden_rows() -> None:
     """Whoever changes the rule changes the meaning of every accuracy that was made by it."""
-    labels = ["a", "b", "a", "c", "b"] * 8
-    golden = {
-        (0, 0.2): [6, 13, 14, 17, 25, 34, 35, 38],
-        (7, 0.2): [3, 6, 7, 8, 19, 22, 32, 36],
-    }
-    for (seed, fraction), rows in golden.items():
-        assert held_out(labels, fraction, seed).nonzero()[0].tolist() == rows
+    for seed, rows in {0: [6, 13, 14, 17, 25, 34, 35, 38], 7: [3, 6, 7, 8, 19, 22, 32, 36]}.items():
+        assert held_out(["a", "b", "a", "c", "b"] * 8, 0.2, seed).nonzero()[0].tolist() == rows
 
 
 def read_both(config: ExtractConfig) -> dict[str, Rows]:
@@ -66,17 +60,6 @@ def test_both_parts_are_the_file(tmp_path: Path) -> None:
         limited = read_both(replace(config, limit=4))[split]
         assert list(limited.inputs) == [text for _, text in expected[:4]]
     assert [len(parts[name].skipped) for name in ("train", "test")] == [8, 0]
-
-
-def test_both_parts_are_of_one_content_whatever_happens_to_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "all.csv"
-    write_csv(path, [("a", f"old {n}") for n in range(8)])
-    config = ExtractConfig(dataset=str(path), test_fraction=0.25)
-    source = find_source(config.dataset)
-    first = source.read(config, "test")
-    write_csv(path, [("a", f"new {n}") for n in range(9)])
-    second = source.read(config, "train")
-    assert sorted([*first.inputs, *second.inputs]) == sorted(f"old {n}" for n in range(8))
 
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
