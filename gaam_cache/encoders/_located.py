@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
             found="a file" if path.is_file() else "nothing there",
             where=str(path.absolute()),
         )
-    if name == DEFAULT_ENCODER and revision is None and (packaged := _packaged()):
+    packaged = _packaged() if name == DEFAULT_ENCODER and revision is None else None
+    if packaged is not None and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
         return _checked(packaged, weights)
     try:
         folder, commit = fetch_model(name, revision, weights=weights)
@@ -115,12 +117,22 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
 
 
 def _packaged() -> Path | None:
+    """The folder of the installed copy of the default encoder."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    weights = folder / WEIGHTS
-    return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
+    return folder if (folder / WEIGHTS).is_file() else None
+
+
+def usual_length(name: str, folder: Path | None = None) -> int | None:
+    """At how many tokens sentence-transformers cuts with an encoder, if its folder says so."""
+    folder = folder or (_packaged() if name == DEFAULT_ENCODER else None)
+    with suppress(OSError, ValueError, KeyError, RecursionError):
+        if folder is not None:
+            found = read_json(folder / "sentence_bert_config.json")["max_seq_length"]
+            return found if type(found) is int else None
+    return None
 
 
 def _checked(path: Path, weights: bool) -> Located:

@@ -120,7 +120,6 @@ def _apart(states: Tensor, alone: Tensor) -> float:
 def _find_stack(forward: Forward, row: Any, num_layers: int) -> str | None:
     """Name of the list of layers whose outputs are the hidden states; none if there is none."""
     batch = forward.batch([row, row[::-1]])
-    mask = forward.mask_of(batch)
     stacks = [
         (name, module)
         for name, module in forward.model.named_modules()
@@ -130,7 +129,7 @@ def _find_stack(forward: Forward, row: Any, num_layers: int) -> str | None:
         seen: dict[int, Any] = {}
         try:
             with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
-                output, expected = forward.hidden_states(batch, mask)
+                output, expected = forward.hidden_states(batch)
         except Unusable:
             return None
         numbered = enumerate(expected, start=forward.first_layer)
