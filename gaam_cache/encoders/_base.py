@@ -190,12 +190,7 @@ class Encoder(ABC):
 def open_encoder(
     kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
 ) -> Encoder:
-    """The encoder of a configuration, for rows of that kind.
-
-    Raises:
-        ConfigError: no encoder reads such rows, it cannot be found or used, or a setting means
-            nothing to it.
-    """
+    """The encoder of a configuration, for rows of that kind; a setting means something to it."""
     package, named = "gaam_cache.encoders", config.encoder.partition(":")[0]
     cls: type[Encoder] | None = None
     if named in plugins.names(package):

@@ -11,14 +11,7 @@ from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
-from gaam_cache.hub.fetch import (
-    IS_WEIGHTS,
-    WANTED,
-    fetch_model,
-    hub_only,
-    no_safetensors,
-    refuse_code,
-)
+from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED, fetch_model, hub_only, refuse_code
 from gaam_cache.messages import install, visible
 from gaam_cache.store.digest import hash_file
 from gaam_cache.store.files import read_json
@@ -145,7 +138,13 @@ def _checked(path: Path, weights: bool) -> Located:
         )
     there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
     if weights and not there:
-        raise no_safetensors(str(path), names)
+        raise ConfigError(
+            f"the encoder '{path}' has no safetensors weights",
+            expected=f"{WEIGHTS} (weights in other formats can carry code and are never read)",
+            found=", ".join(names[:6]),
+            hint="convert it where you trust it: "
+            "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
+        )
     refuse_code(path)
     for name, key in (
         ("config", "configuration_files"),

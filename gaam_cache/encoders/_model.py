@@ -43,10 +43,8 @@ from gaam_cache.store.plan import CONVENTIONS
 class ModelEncoder(Encoder):
     """Pools every layer of a transformers model while the forward pass produces it.
 
-    A forward hook on each layer pools its output at once, so that no layer's states outlive the
-    layer; models whose layers do not yield what ``transformers`` calls ``hidden_states`` are asked
-    for those. How a model must be run for the states of a row to be its own, whatever else is
-    in the batch, is not read off its name: a probe measures it when the weights are loaded.
+    How a model must be run for the states of a row to be its own, whatever else is in the batch,
+    is not read off its name: a probe measures it when the weights are loaded.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})

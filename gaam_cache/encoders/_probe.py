@@ -40,15 +40,8 @@ class Isolation:
 def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest: int) -> Isolation:
     """Measure a model, and set ``forward`` to run it so that every state is that of a row alone.
 
-    Args:
-        forward: the model; its mask and its stack of layers are set here.
-        candidates: rows to try it on, from the shortest to the longest; where the model fails on
-            them, the next ones.
-        dtype: arithmetic, which says how much of a deviation is rounding.
-        longest: length up to which there are ``ROWS`` of each, which are tried together.
-
-    Raises:
-        Unusable: the model yields no state for every layer and position, or not the same twice.
+    ``candidates`` are rows to try it on, from the shortest to the longest; where the model fails on
+    them, the next ones. Up to ``longest`` there are ``ROWS`` of each length, tried together.
     """
     for place, rows in enumerate(candidates):
         try:

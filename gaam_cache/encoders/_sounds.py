@@ -89,11 +89,7 @@ class Steps:
 def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Steps:
     """Find the two numbers of ``Steps`` from some lengths between two, and try them on others.
 
-    Args:
-        count: outputs of n inputs; fails, with any exception, where they are too few.
-        low: inputs that surely have some outputs.
-        high: many inputs, at most as many as there will be.
-        what: it is that has outputs, for messages.
+    ``count`` fails, with any exception, where inputs are too few; ``low`` of them are enough.
     """
     at_low, at_high = count(low), count(high)
     if at_high <= at_low + 1:
@@ -133,18 +129,7 @@ class Hearing:
     Nothing is read off a name. The feature extractor is run on noise of some lengths, which shows
     whether it fills every sound to one length, which axis is time, and whether it draws random
     numbers. How many positions the model makes of so many features is measured on a copy of it
-    without weights.
-
-    Args:
-        folder: of the encoder.
-        part: of the model what is run, without weights.
-        seconds: longest sound; None where nobody says.
-        published: as in the published code: filled with zeros to 5 s, not normalised, all pooled.
-
-    Raises:
-        ConfigError: it cannot hear so much at once, or not as in the published code.
-        Unusable: the extractor makes what the model does not take, or not the same twice; or the
-            model does not make positions of features evenly.
+    without weights. ``published``: filled with zeros to 5 s, not normalised, all pooled.
     """
 
     def __init__(self, folder: Path, part: Any, *, seconds: float | None, published: bool) -> None:

@@ -76,15 +76,14 @@ class Tokens:
                 found=type(tokenizer).__name__,
                 where=str(folder),
             )
-        if self.prompt is not None:
-            taken = len(self._ids([self.prompt.replace(PLACE, "")])[0])
-            if taken >= self.max_length:
-                raise ConfigError(
-                    "the prompt leaves no room for a text",
-                    expected=f"a --max-length above the {taken} tokens of the prompt",
-                    found=f"a maximum length of {self.max_length}",
-                    where=str(folder),
-                )
+        taken = len(self._ids([self.prompt.replace(PLACE, "")])[0]) if self.prompt else 0
+        if taken >= self.max_length:
+            raise ConfigError(
+                "the prompt leaves no room for a text",
+                expected=f"a --max-length above the {taken} tokens of the prompt",
+                found=f"a maximum length of {self.max_length}",
+                where=str(folder),
+            )
 
     def _longest(self, asked: int | None) -> int:
         """The longest text in tokens: as asked, else 512 or the encoder's limit."""
@@ -119,12 +118,7 @@ class Tokens:
         return asked or min(DEFAULT_MAX_LENGTH, limit)
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
-        """Token ids of every text, special tokens included; one that the prompt drowns has none.
-
-        Raises:
-            ConfigError: the tokenizer draws tokens at random, or cannot read a text.
-            DataError: the tokens of a text do not stand together.
-        """
+        """Token ids of every text, special tokens included; none where nothing of it is left."""
         cut = self._cut_in_prompt if self._whole else self._cut
         cuts = cut(rows)
         if cuts[:TWICE] != cut(rows[:TWICE]):
@@ -243,21 +237,14 @@ def _prompt_of(config: ExtractConfig) -> str | None:
 def _whose(
     offsets: Sequence[tuple[int, int]], real_T: NDArray[np.bool_], first: int, end: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Tell the tokens of a text from those of its prompt.
+    """Which tokens hold characters of a text, and which of its prompt none: those can be cut.
 
     A token that holds characters of both, as when white space before a word belongs to it, is the
     text's. Tokens that the tokenizer puts around every text are nobody's.
-
-    Numerics:
-        Byte-level tokenizers take white space out of what a token is said to hold, so that a token
-        of white space alone begins where it ends: it stands for what is before that place. At the
-        very beginning such a token stands for the first character.
-
-    Returns:
-        Of every token whether it holds a character of the text, and whether it holds none of the
-        prompt either: then it can be cut.
     """
     start_T, stop_T = np.asarray(offsets, np.int64).reshape(-1, 2).T
+    # byte-level tokenizers take white space out of what a token is said to hold: one of white space
+    # alone begins where it ends, and stands for what is before that place
     empty_T = start_T == stop_T
     start_T = np.where(empty_T, np.maximum(start_T - 1, 0), start_T)
     stop_T = np.where(empty_T, np.maximum(stop_T, 1), stop_T)

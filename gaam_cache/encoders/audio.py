@@ -32,18 +32,13 @@ back. All together cost as much as a minute of sound; every shard proves longer 
 
 
 class AudioEncoder(ModelEncoder):
-    """Sounds in, pooled states of every layer out.
+    """Sounds in, pooled states of every layer out; of an encoder-decoder model its encoder's.
 
     A sound is brought to the encoder's rate by soxr, and made ready by the encoder's own feature
-    extractor, alone and before anything is filled up: that normalises it by its own numbers. Of an
-    encoder-decoder model the encoder is used.
-
-    Numerics:
-        Encoders that normalise over time change with what fills a batch and take no mask for it;
-        ``batching`` then allows sounds of exactly equal length only. Where the feature extractor
-        fills every sound to one length, as Whisper's does, the positions behind the sound are not
-        pooled: of n samples Whisper has ``ceil(n / 160)`` rows of a spectrogram, and a position for
-        every two of them, ``ceil(n / 320)``.
+    extractor, alone and before anything is filled up: that normalises it by its own numbers.
+    Encoders that normalise over time change with what fills a batch and take no mask for it;
+    ``batching`` then allows sounds of exactly equal length only. Where every sound is filled to one
+    length, positions behind it are not pooled: of n samples Whisper has ``ceil(n / 320)``.
     """
 
     noun: ClassVar[str] = "sound"

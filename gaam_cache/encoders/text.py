@@ -37,15 +37,12 @@ WINDOW = re.compile(
 
 
 class TextEncoder(ModelEncoder):
-    """Token ids in, pooled states of every layer out.
+    """Token ids in, pooled states of every layer out; of an encoder-decoder model its encoder's.
 
-    Of an encoder-decoder model the encoder is used.
-
-    Numerics:
-        Causal models run with right padding, no attention mask and no key-value cache: a real
-        token never sees the padding behind it, and the kernel for plain causal attention stays
-        available. Others get a mask, in batches that have padding. Where that is not enough,
-        ``batching`` says which texts may share a batch.
+    Causal models run with right padding, no attention mask and no key-value cache: a real token
+    never sees the padding behind it, and the kernel for plain causal attention stays available.
+    Others get a mask, in batches that have padding. Where that is not enough, ``batching`` says
+    which texts may share a batch.
     """
 
     given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
@@ -96,11 +93,10 @@ class TextEncoder(ModelEncoder):
         return forward
 
     def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
-        """Texts with the tokens in them that mean something to the model, and texts without.
+        """Texts with tokens in them that mean something to the model, and texts without.
 
-        Those that real texts have: what the tokenizer puts around a text, and what fills batches,
-        which a text may hold too and a model may take for the end of it. A mark may ask for more
-        than text, such as a picture.
+        What fills batches a text may hold too, and a model may take for its end; a mark may ask for
+        more than text, such as a picture.
         """
         size, tokenizer = self._forward.vocabulary, self._tokens.tokenizer
         shortest = max(1, tokenizer.num_special_tokens_to_add())

@@ -44,10 +44,9 @@ class TfidfEncoder(Encoder):
     Formula: ``x_w = (1 + ln n_w) (ln((1 + N) / (1 + N_w)) + 1)``, divided by the norm of x; n_w how
     often the word w is in the text, N_w in how many of the N texts of the training split it is.
 
-    Vocabulary and N_w come from the training split alone (where there is none, from the first), so
-    that no row that is tested has a say. Words are runs of letters, marks and digits of any script
-    after NFKC and case folding, and single characters of scripts that do not part words. A text
-    without any word that is known has the state zero.
+    Vocabulary and N_w come from the training split alone (or the first). Words are runs of letters,
+    marks and digits of any script after NFKC and case folding, and single characters of scripts
+    that do not part words. A text without any word that is known has the state zero.
 
     Source: the weights of scikit-learn's TfidfVectorizer with sublinear_tf.
     """

@@ -246,10 +246,9 @@ class _VisionForward(Forward):
 def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout:
     """Positions whose state before the first layer depends on the picture, in one run.
 
-    Nothing is read off a name. A class token, a distillation token or a register is the same for
-    every picture there; a patch is not. Of a picture with another upper left corner only patches
-    at the beginning may move, with another lower right corner only patches at the end: what moves
-    with both has seen the whole picture, and is no patch.
+    A class token or a register is the same for every picture there. Of a picture with another upper
+    left corner only patches at the beginning may move, with another lower right corner only patches
+    at the end: what moves with both has seen the whole picture, and is no patch.
     """
     one, other = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
     upper, lower = one.copy(), one.copy()

@@ -87,14 +87,7 @@ def prepare_job(
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
-    """Read the rows of all splits, and look for what is suspicious.
-
-    Raises:
-        GaamError: a row cannot be used, or there are none.
-
-    Warns:
-        GaamWarning: splits share texts, a text has several labels, or a split lacks a class.
-    """
+    """Read the rows of all splits; warn of what is suspicious."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     if len({part.kind for part in rows.values()}) > 1:

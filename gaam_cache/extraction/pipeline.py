@@ -50,21 +50,9 @@ def make_missing(
 ) -> tuple[Plan, str | None]:
     """Make the shards that a cache lacks; the one way, for whoever is alone or one of several.
 
-    Args:
-        job: of the extraction.
-        report: told (rows done, rows in all, what is going on).
-        tally: counts what is done.
-        start: where in the order of work to begin, in [0, 1); None: at the first shard of a cache
-            that we began, else anywhere.
-        waits: until every shard is there, whoever makes it; else until others are at work on all
-            that is left.
-
-    Returns:
-        The plan, and who makes what is left; None where nothing is.
-
-    Raises:
-        ConfigError: the folder holds another cache.
-        GaamError: as ``ShardMaker``.
+    ``start`` is where in the order of work to begin, in [0, 1); None: at the first shard of a cache
+    that we began, else anywhere. It ``waits`` until every shard is there, whoever makes it, else
+    until others are at work on all that is left. Returns the plan, and who makes what is left.
     """
     out, encoder, plan = job.config.out, job.encoder, None
     with storage_errors(out / PLAN_FILE):
@@ -104,14 +92,7 @@ class Work(NamedTuple):
 
 
 class ShardMaker:
-    """Makes shards that lack a receipt: prepares, encodes, writes; each in its thread.
-
-    Args:
-        job: of the extraction.
-        plan: of the cache.
-        tally: counts what is done.
-        todo: the shards, in the order in which to try them; others may make some meanwhile.
-    """
+    """Makes shards that lack a receipt, of which others may make some meanwhile."""
 
     def __init__(self, job: Job, plan: Plan, tally: Tally, todo: Sequence[ShardSpec]) -> None:
         self._job, self._plan, self._tally, self._out = job, plan, tally, job.config.out
@@ -124,14 +105,7 @@ class ShardMaker:
         """Of the shards that are neither encoded by us nor made by others."""
 
     def make(self, report: Report, *, waits: bool) -> str | None:
-        """Make what nobody else makes; who makes what is left, None where others have finished all.
-
-        Raises:
-            DataError: a row of which nothing is left to encode.
-            NumericsError: a state that the storage type cannot hold, or that is not that of its
-                text alone.
-            StorageError: the file system refused.
-        """
+        """Make what nobody else makes; who makes what is left, None where others have finished."""
         total, began = sum(map(len, self._job.rows.values())), time.perf_counter()
         tally, unit = self._tally, self._job.encoder.unit
         with (

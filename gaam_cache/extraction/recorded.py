@@ -67,11 +67,7 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
 
 
 def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
-    """The extraction that made a cache, as far as its plan records it.
-
-    Raises:
-        CacheError: the plan does not record it.
-    """
+    """The extraction that made a cache, as far as its plan records it; else CacheError."""
     given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
     try:
         return settings.resolve(ExtractConfig, "extract", given | changes)
@@ -84,11 +80,7 @@ def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
 
 
 def recorded_import(plan: Plan, out: Path) -> ImportConfig:
-    """The import that made a cache.
-
-    Raises:
-        CacheError: the plan does not record it, as where arrays came from memory.
-    """
+    """The import that made a cache; CacheError where arrays came from memory."""
     try:
         given = {**plan.dataset["import"], "out": out}
         return settings.resolve(ImportConfig, "import", given)

@@ -27,12 +27,6 @@ def reopen(
     """The extraction that would encode rows so, and its encoder: the same one, loaded.
 
     ``encoder`` is its folder or id, where it is not where it was then.
-
-    Raises:
-        ConfigError: another encoder, or what decodes rows is another version; or there is none.
-        NotFoundError: it is not there, or not the rows that it was fitted on.
-        HubError: the hub cannot be reached.
-        ShortOfMemoryError: the weights do not fit into the memory.
     """
     if encoding.imported:
         raise ConfigError(

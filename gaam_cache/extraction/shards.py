@@ -61,14 +61,8 @@ def discard_broken(root: Path, plan: Plan) -> dict[str, str]:
     """Take away the receipts that make no shard exist, so that it is made again.
 
     That is a receipt that cannot be read or that does not fit the plan, and one whose file is
-    gone, of another size or no regular file. The file of a shard is never touched; no byte of it is
-    read. Where another extractor mends the same shard it may be made twice, with the same bytes.
-
-    Returns:
-        Name of the shard -> what was wrong with it.
-
-    Raises:
-        StorageError: the file system refused.
+    gone, of another size or no regular file; no byte of the file is read. Returns what was wrong
+    with every shard by name.
     """
     broken, missing = {}, set(missing_shards(root, plan))
     for shard in plan.shards():

@@ -82,8 +82,7 @@ class StateMaker:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
     The batches of whoever began an encoding count too: they may have been measured on a device that
-    is not ours. ``further`` rows are no cache's, but encoded as those of one: what to do about one
-    that cannot be is then something else.
+    is not ours. ``further`` rows are no cache's, but encoded as those of one.
     """
 
     def __init__(
@@ -103,11 +102,7 @@ class StateMaker:
         self._copies = CopyBack(encoder.device)
 
     def prepare(self, rows: Sequence[Any], **place: Any) -> Piece:
-        """Make rows ready, whose place is that of a ``Piece``.
-
-        Raises:
-            DataError: a row of which nothing is left to encode.
-        """
+        """Make rows ready, whose place is that of a ``Piece``; DataError where one has nothing."""
         piece = Piece(inputs=self._encoder.prepare(rows), **place)
         if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
@@ -121,12 +116,6 @@ class StateMaker:
         never waits for the disk, nor for Python to look at a number. Where its memory is too small
         for a batch, the piece is begun again with half of the tokens a batch, and so are those that
         follow: all rows of a piece are in batches of one budget.
-
-        Raises:
-            ShortOfMemoryError: it is too small for one row.
-
-        Warns:
-            GaamWarning: batches had to become smaller.
         """
         asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
         while (encoded := self._encode_within(piece, tick)) is None:
@@ -216,10 +205,6 @@ class StateMaker:
         """What was encoded, in the order of the rows: pooling -> (N, L, D) in the storage type.
 
         bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
-
-        Raises:
-            NumericsError: a state that the storage type cannot hold or that is not that of its row
-                alone, or a layer of states that are too small for the storage type.
         """
         self.wait()
         encoding, dtype = self._encoding, self._encoding.storage_dtype

@@ -142,17 +142,6 @@ def hub_only(option: str, revision: str, name: str) -> ConfigError:
     return ConfigError(f"{option} is for what comes from the hub", found=found)
 
 
-def no_safetensors(where: str, files: list[str]) -> ConfigError:
-    """The refusal of weights in any format that can carry code."""
-    return ConfigError(
-        f"the encoder '{where}' has no safetensors weights",
-        expected="model.safetensors (weights in other formats can carry code and are never read)",
-        found=", ".join(sorted(files)[:6]),
-        hint="convert it where you trust it: "
-        "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
-    )
-
-
 def refuse_code(folder: Path) -> None:
     """Refuse a model that brings its own code, or an attention that is fetched from the hub.
 
