@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,6 @@ OF_SOME = {
 """Settings of an extraction that some kinds of encoders take, and which; the others refuse them."""
 
 
-class Facts(NamedTuple):
-    """What is said of an encoder when the work is done."""
-
-    encoder: str
-    dtype: str
-    max_length: int
-    leak: float | None
-    noun: str = "text"
-    unit: str = "tokens"
-
-
 @dataclass(frozen=True, slots=True)
 class Lazy(Sequence[Any]):
     """Rows as an encoder takes them, made anew whenever one is asked for: never are all there."""
@@ -65,9 +54,8 @@ class Inputs:
     """Rows made ready for an encoder, on the CPU."""
 
     items: Sequence[Any]
-    """One entry per row: token ids, or what else the encoder reads. ``take``, where it has that,
-    gives the items of a batch. Of ``Lazy`` ones the next batch is made ready in a thread while the
-    encoder is busy."""
+    """One entry per row: token ids, or what else the encoder reads. Of ``Lazy`` ones the next batch
+    is made ready in a thread while the encoder is busy."""
     lengths: Sequence[int] | NDArray[np.int64]
     """Length of every row in the encoder's unit (tokens)."""
     truncated: Sequence[bool]
@@ -87,8 +75,6 @@ class Inputs:
 
     def batch(self, row_B: NDArray[np.int64]) -> Sequence[Any]:
         """The items of some rows, as ``Encoder.encode`` takes them."""
-        if hasattr(self.items, "take"):
-            return self.items.take(row_B)
         return [self.items[row] for row in row_B]
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Sequence[Any]]:
@@ -129,6 +115,8 @@ class Encoder(ABC):
     """Measured by ``load``, as is ``hidden_size``."""
     hidden_size: int
     max_length: int
+    usual_length: int | None = None
+    """Where sentence-transformers cuts with this encoder, if its folder says so."""
     dtype: str
     """Arithmetic: float32, bfloat16 or float16."""
     device: torch.device
@@ -143,10 +131,6 @@ class Encoder(ABC):
     def label(self) -> str:
         """Name for people, which says so where the weights are random."""
         return describe_encoder(self.name, self.untrained_seed)
-
-    def facts(self) -> Facts:
-        """Of it, as it was run."""
-        return Facts(self.label, self.dtype, self.max_length, self.leak, self.noun, self.unit)
 
     @classmethod
     @abstractmethod
@@ -206,12 +190,7 @@ class Encoder(ABC):
 def open_encoder(
     kind: str, config: ExtractConfig, rows: Mapping[str, Rows], *, weights: bool = True
 ) -> Encoder:
-    """The encoder of a configuration, for rows of that kind.
-
-    Raises:
-        ConfigError: no encoder reads such rows, it cannot be found or used, or a setting means
-            nothing to it.
-    """
+    """The encoder of a configuration, for rows of that kind; a setting means something to it."""
     package, named = "gaam_cache.encoders", config.encoder.partition(":")[0]
     cls: type[Encoder] | None = None
     if named in plugins.names(package):

@@ -55,14 +55,14 @@ class Batch(NamedTuple):
     """What it is called with, but for the mask."""
     length_B: Tensor  # noqa: N815 a shape suffix
     """How many positions of every row are pooled."""
-    padded: bool
+    mask: Tensor | None = None
+    """1 where there is something of a row, 0 where there is padding, in int64."""
+    padded: bool = False
     """Whether rows differ in length."""
-    positions: int | None
+    positions: int | None = None
     """T; None where only the model knows."""
     span: Span | None = None
     """Which of these positions are pooled, where it is a part of them."""
-    mask: Tensor | None = None
-    """Where it does not follow from ``length_B``: as ``mask_of`` gives it."""
 
 
 class Forward(ABC):
@@ -114,10 +114,6 @@ class Forward(ABC):
     def batch(self, items: Sequence[Any]) -> Batch:
         """Rows as the model takes them."""
 
-    @abstractmethod
-    def mask_of(self, batch: Batch) -> Tensor:
-        """1 where there is something of a row, 0 where there is padding, (B, ...) in int64."""
-
     def is_causal(self, items: Sequence[Any]) -> bool:  # noqa: ARG002
         """Whether what comes later in a row shifts no earlier state."""
         return False
@@ -125,15 +121,14 @@ class Forward(ABC):
     def __call__(self, items: Sequence[Any]) -> dict[str, Tensor]:
         """Pooled states of a batch: (B, L, D) float32 for every pooling."""
         batch = self.batch(items)
-        mask = None
-        if self.mask == "always" or (self.mask == "where padded" and batch.padded):
-            mask = self.mask_of(batch)
+        if self.mask == "never" or (self.mask == "where padded" and not batch.padded):
+            batch = batch._replace(mask=None)
         if self.renews:
             self.model = self._renewed()
         if self.stack is None:
-            layers = self._reduced_hidden_states(batch, mask)
+            layers = self._asked(batch)
         else:
-            layers = self._hooked(self.stack, batch, mask)
+            layers = self._hooked(self.model.get_submodule(self.stack), batch)
         return self._together(layers)
 
     def reference(self, item: Any) -> dict[str, Tensor]:
@@ -141,7 +136,7 @@ class Forward(ABC):
         batch, of_batches = self.batch([item]), self.model
         self.model = self._renewed() if self.renews else self._loaded
         try:
-            layers = self._reduced_hidden_states(batch, self.mask_of(batch))
+            layers = self._asked(batch)
             if self.renews:
                 self.changes |= not _same(self.model, self._loaded, set())
         finally:
@@ -159,31 +154,24 @@ class Forward(ABC):
             for name in self.poolings
         }
 
-    def hidden_states(self, batch: Batch, mask: Tensor | None) -> tuple[Any, tuple[Tensor, ...]]:
-        """The model's output, and its hidden states from ``first_layer`` on."""
-        output = self.run(batch, mask, output_hidden_states=True)
-        states = getattr(output, "hidden_states", None)
-        if not isinstance(states, tuple | list) or len(states) < 2:
-            raise Unusable("the model returns no hidden states")
-        layers = tuple(states[self.first_layer :])
-        shapes = {tuple(x.shape) for x in layers}
-        some = tuple(layers[-1].shape)
-        positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
-        expected = (len(batch.length_B), positions)
-        wrong = [s for s in shapes if len(s) != 3 or s[:2] != expected]
-        if wrong:
-            raise Unusable(
-                f"the hidden states are not one for every position: an input of {_shape(batch)} "
-                f"gives a layer of {wrong[0]}"
-            )
-        if len(shapes) > 1:
-            sizes = sorted(shape[2] for shape in shapes)
-            raise Unusable(f"the layers differ in hidden size: {', '.join(map(str, sizes))}")
-        return output, layers
-
-    def _reduced_hidden_states(self, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
-        _, layers = self.hidden_states(batch, mask)
+    def _asked(self, batch: Batch) -> list[dict[str, Tensor]]:
+        _, layers = self.hidden_states(batch)
         return [self._reduce(x_BTD, batch) for x_BTD in layers]
+
+    def _hooked(self, stack: nn.ModuleList, batch: Batch) -> list[dict[str, Tensor]]:
+        states: dict[int, dict[str, Tensor]] = {}
+
+        def keep(layer: int, x_BTD: Any) -> None:
+            states[layer] = self._reduce(x_BTD, batch)
+
+        with hooks(stack, keep, first_layer=self.first_layer):
+            output = self.run(batch)
+        if self.last_from_output:
+            keep(len(stack), output.last_hidden_state)
+        numbers = range(self.first_layer, len(stack) + 1)
+        if len(states) != len(numbers):
+            raise Unusable("not every layer was run")
+        return [states[layer] for layer in numbers]
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         """The states of one layer, pooled: (B, D) for every pooling."""
@@ -193,26 +181,30 @@ class Forward(ABC):
         here_B = length_B.to(x_BTD.device)
         return {name: pool(x_BTD, here_B) for name, pool in self.poolings.items()}
 
-    def _hooked(self, name: str, batch: Batch, mask: Tensor | None) -> list[dict[str, Tensor]]:
-        stack = self.model.get_submodule(name)
-        states: dict[int, dict[str, Tensor]] = {}
+    def hidden_states(self, batch: Batch) -> tuple[Any, tuple[Tensor, ...]]:
+        """The model's output, and its hidden states from ``first_layer`` on."""
+        output = self.run(batch, output_hidden_states=True)
+        states = getattr(output, "hidden_states", None)
+        if not isinstance(states, tuple | list) or len(states) < 2:
+            raise Unusable("the model returns no hidden states")
+        layers = tuple(states[self.first_layer :])
+        shapes, some = {tuple(x.shape) for x in layers}, tuple(layers[-1].shape)
+        positions = some[1] if batch.positions is None and len(some) == 3 else batch.positions
+        expected = (len(batch.length_B), positions)
+        if wrong := [shape for shape in shapes if len(shape) != 3 or shape[:2] != expected]:
+            raise Unusable(
+                f"the hidden states are not one for every position: an input of {_shape(batch)} "
+                f"gives a layer of {wrong[0]}"
+            )
+        if len(shapes) > 1:
+            sizes = sorted(shape[2] for shape in shapes)
+            raise Unusable(f"the layers differ in hidden size: {', '.join(map(str, sizes))}")
+        return output, layers
 
-        def keep(layer: int, x_BTD: Any) -> None:
-            states[layer] = self._reduce(x_BTD, batch)
-
-        with hooks(stack, keep, first_layer=self.first_layer):
-            output = self.run(batch, mask)
-        if self.last_from_output:
-            keep(len(stack), output.last_hidden_state)
-        numbers = range(self.first_layer, len(stack) + 1)
-        if len(states) != len(numbers):
-            raise Unusable("not every layer was run")
-        return [states[layer] for layer in numbers]
-
-    def run(self, batch: Batch, mask: Tensor | None, **options: Any) -> Any:
+    def run(self, batch: Batch, **options: Any) -> Any:
         """The model's output."""
-        if self.takes_mask and mask is not None:
-            options["attention_mask"] = mask
+        if self.takes_mask and batch.mask is not None:
+            options["attention_mask"] = batch.mask
         try:
             return self.model(**batch.inputs, **self._always, **options)
         except Unusable:
@@ -221,10 +213,13 @@ class Forward(ABC):
             if out_of_memory(error):
                 raise
             # a foreign model may fail in any way
-            said = (str(error).strip().splitlines() or [""])[0]
-            raise Unusable(
-                f"it fails on an input of {_shape(batch)}: {type(error).__name__}: {said:.200}"
-            ) from error
+            raise Unusable(f"it fails on an input of {_shape(batch)}: {said(error)}") from error
+
+
+def said(error: Exception) -> str:
+    """The kind of an exception of others, and its first line."""
+    line = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line:.200}"
 
 
 def _same(now: Any, before: Any, seen: set[tuple[int, int]]) -> bool:

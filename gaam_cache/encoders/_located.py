@@ -5,19 +5,13 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaam_cache.config import DEFAULT_ENCODER
 from gaam_cache.errors import CacheError, ConfigError, HubError, NotFoundError
-from gaam_cache.hub.fetch import (
-    IS_WEIGHTS,
-    WANTED,
-    fetch_model,
-    hub_only,
-    no_safetensors,
-    refuse_code,
-)
+from gaam_cache.hub.fetch import IS_WEIGHTS, WANTED, fetch_model, hub_only, refuse_code
 from gaam_cache.messages import install, visible
 from gaam_cache.store.digest import hash_file
 from gaam_cache.store.files import read_json
@@ -100,7 +94,8 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
             found="a file" if path.is_file() else "nothing there",
             where=str(path.absolute()),
         )
-    if name == DEFAULT_ENCODER and revision is None and (packaged := _packaged()):
+    packaged = _packaged() if name == DEFAULT_ENCODER and revision is None else None
+    if packaged is not None and hash_file(packaged / WEIGHTS) == PACKAGE_SHA256:
         return _checked(packaged, weights)
     try:
         folder, commit = fetch_model(name, revision, weights=weights)
@@ -115,12 +110,22 @@ def locate(name: str, revision: str | None, *, weights: bool = True) -> Located:
 
 
 def _packaged() -> Path | None:
+    """The folder of the installed copy of the default encoder."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    weights = folder / WEIGHTS
-    return folder if weights.is_file() and hash_file(weights) == PACKAGE_SHA256 else None
+    return folder if (folder / WEIGHTS).is_file() else None
+
+
+def usual_length(name: str, folder: Path | None = None) -> int | None:
+    """At how many tokens sentence-transformers cuts with an encoder, if its folder says so."""
+    folder = folder or (_packaged() if name == DEFAULT_ENCODER else None)
+    with suppress(OSError, ValueError, KeyError, RecursionError):
+        if folder is not None:
+            found = read_json(folder / "sentence_bert_config.json")["max_seq_length"]
+            return found if type(found) is int else None
+    return None
 
 
 def _checked(path: Path, weights: bool) -> Located:
@@ -133,7 +138,13 @@ def _checked(path: Path, weights: bool) -> Located:
         )
     there = any(name.startswith("model") and name.endswith(".safetensors") for name in names)
     if weights and not there:
-        raise no_safetensors(str(path), names)
+        raise ConfigError(
+            f"the encoder '{path}' has no safetensors weights",
+            expected=f"{WEIGHTS} (weights in other formats can carry code and are never read)",
+            found=", ".join(names[:6]),
+            hint="convert it where you trust it: "
+            "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
+        )
     refuse_code(path)
     for name, key in (
         ("config", "configuration_files"),

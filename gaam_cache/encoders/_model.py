@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -33,7 +32,6 @@ from gaam_cache.encoders._weights import (
     entry_device,
     foreign,
     load_trained,
-    quiet,
     skeleton,
 )
 from gaam_cache.encoders.poolings._base import load_poolings
@@ -45,10 +43,8 @@ from gaam_cache.store.plan import CONVENTIONS
 class ModelEncoder(Encoder):
     """Pools every layer of a transformers model while the forward pass produces it.
 
-    A forward hook on each layer pools its output at once, so that no layer's states outlive the
-    layer; models whose layers do not yield what ``transformers`` calls ``hidden_states`` are asked
-    for those. How a model must be run for the states of a row to be its own, whatever else is
-    in the batch, is not read off its name: a probe measures it when the weights are loaded.
+    How a model must be run for the states of a row to be its own, whatever else is in the batch,
+    is not read off its name: a probe measures it when the weights are loaded.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"layer_zero"})
@@ -127,15 +123,11 @@ class ModelEncoder(Encoder):
         return encoder_part(model)
 
     @abstractmethod
-    def _without_numbers(self) -> dict[str, Tensor]:
-        """What the model is called with for one row, on torch's meta device."""
-
-    @abstractmethod
     def _forward_of(self, part: Any, model: Any) -> Forward:
         """How it is run."""
 
     @abstractmethod
-    def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
+    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
         """Rows for the probe, and the length up to which they are tried together."""
 
     def _more_files(self) -> set[str]:
@@ -172,32 +164,12 @@ class ModelEncoder(Encoder):
         }
 
     def outline(self) -> None:
-        """Set ``num_layers`` and ``hidden_size``: on the meta device only shapes are computed."""
+        """Set ``num_layers`` and ``hidden_size`` as the configuration has them."""
         with foreign(f"cannot build '{self.name}'", self._located.path):
-            # some kernels know no other arithmetic on meta
-            model = skeleton(self._model_config).to(torch.bfloat16).eval()
-            with suppress(ValueError, NotImplementedError, AttributeError):
-                model.set_attn_implementation("eager")
-            part = self._part_of(model)
-            inputs, takes = self._without_numbers(), inspect.signature(part.forward).parameters
-            options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
-            masks: list[dict[str, Any]] = [{}]
-            if "attention_mask" in takes:
-                shape = next(iter(inputs.values())).shape
-                ones = torch.ones(shape, dtype=torch.long, device="meta")
-                masks.insert(0, {"attention_mask": ones})
-            layers = None
-            # some look at numbers to make the mask that they are not given, others at those of one
-            for mask in masks:
-                with suppress(Exception), quiet(), torch.no_grad():
-                    output = part(**inputs, output_hidden_states=True, **options, **mask)
-                    states = output.hidden_states[1:]
-                    layers, self.hidden_size = len(states), int(states[-1].shape[-1])
-                    break
-            if layers is None:  # the course of some models depends on numbers
-                told = getattr(part, "config", self._model_config).get_text_config()
-                layers, self.hidden_size = told.num_hidden_layers, told.hidden_size
-        self.num_layers = layers + 1 - self.first_layer
+            part = self._part_of(skeleton(self._model_config))
+            told = (getattr(part, "config", None) or self._model_config).get_text_config()
+            self.num_layers = told.num_hidden_layers + 1 - self.first_layer
+            self.hidden_size = told.hidden_size
 
     def load(self) -> None:
         """Load the weights, or draw them, and probe the model."""
@@ -211,7 +183,7 @@ class ModelEncoder(Encoder):
                 check_arithmetic(self.dtype, self.device)
             self._forward = self._forward_of(part, model)
             self._forward.first_layer = self.first_layer
-            candidates, longest = self._candidates(part, model)
+            candidates, longest = self._candidates(part)
             with torch.inference_mode():
                 found = probe(self._forward, candidates, dtype=self.dtype, longest=longest)
         except Unusable as reason:

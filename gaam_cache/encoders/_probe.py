@@ -40,15 +40,8 @@ class Isolation:
 def probe(forward: Forward, candidates: Sequence[Items], *, dtype: str, longest: int) -> Isolation:
     """Measure a model, and set ``forward`` to run it so that every state is that of a row alone.
 
-    Args:
-        forward: the model; its mask and its stack of layers are set here.
-        candidates: rows to try it on, from the shortest to the longest; where the model fails on
-            them, the next ones.
-        dtype: arithmetic, which says how much of a deviation is rounding.
-        longest: length up to which there are ``ROWS`` of each, which are tried together.
-
-    Raises:
-        Unusable: the model yields no state for every layer and position, or not the same twice.
+    ``candidates`` are rows to try it on, from the shortest to the longest; where the model fails on
+    them, the next ones. Up to ``longest`` there are ``ROWS`` of each length, tried together.
     """
     for place, rows in enumerate(candidates):
         try:
@@ -120,7 +113,6 @@ def _apart(states: Tensor, alone: Tensor) -> float:
 def _find_stack(forward: Forward, row: Any, num_layers: int) -> str | None:
     """Name of the list of layers whose outputs are the hidden states; none if there is none."""
     batch = forward.batch([row, row[::-1]])
-    mask = forward.mask_of(batch)
     stacks = [
         (name, module)
         for name, module in forward.model.named_modules()
@@ -130,7 +122,7 @@ def _find_stack(forward: Forward, row: Any, num_layers: int) -> str | None:
         seen: dict[int, Any] = {}
         try:
             with hooks(stack, seen.__setitem__, first_layer=forward.first_layer):
-                output, expected = forward.hidden_states(batch, mask)
+                output, expected = forward.hidden_states(batch)
         except Unusable:
             return None
         numbered = enumerate(expected, start=forward.first_layer)

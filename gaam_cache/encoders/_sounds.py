@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gaam_cache.config_checks import PUBLISHED_SECONDS
-from gaam_cache.encoders._forward import Unusable
+from gaam_cache.encoders._forward import Unusable, said
 from gaam_cache.encoders._weights import quiet
 from gaam_cache.errors import ConfigError, DataError
 
@@ -32,8 +32,6 @@ SHORT_SECONDS, LONG_SECONDS = 1.0, 2.5
 """Noise of which the features are looked at."""
 DEFAULT_SECONDS = 30.0
 """Longest sound where nobody says; what Whisper takes at most."""
-OUTLINE_POSITIONS = 500
-"""Of the sound by which the shape is told without weights."""
 FEWEST = 8
 """Outputs that the shortest input may have to yield: some layers need more than one."""
 
@@ -91,11 +89,7 @@ class Steps:
 def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Steps:
     """Find the two numbers of ``Steps`` from some lengths between two, and try them on others.
 
-    Args:
-        count: outputs of n inputs; fails, with any exception, where they are too few.
-        low: inputs that surely have some outputs.
-        high: many inputs, at most as many as there will be.
-        what: it is that has outputs, for messages.
+    ``count`` fails, with any exception, where inputs are too few; ``low`` of them are enough.
     """
     at_low, at_high = count(low), count(high)
     if at_high <= at_low + 1:
@@ -105,10 +99,7 @@ def measure(count: Callable[[int], int], low: int, high: int, what: str) -> Step
     below, above = low, min(low + longest, high)
     while above - below > 1:
         middle = (below + above) // 2
-        if count(middle) > at_low:
-            above = middle
-        else:
-            below = middle
+        below, above = (below, middle) if count(middle) > at_low else (middle, above)
     for stride in range(max(1, (high - low) // (at_high - at_low + 1)), longest + 1):
         steps = Steps(offset=stride * (at_low + 1) - above, stride=stride)
         if (steps(low), steps(high)) != (at_low, at_high):
@@ -138,18 +129,7 @@ class Hearing:
     Nothing is read off a name. The feature extractor is run on noise of some lengths, which shows
     whether it fills every sound to one length, which axis is time, and whether it draws random
     numbers. How many positions the model makes of so many features is measured on a copy of it
-    without weights.
-
-    Args:
-        folder: of the encoder.
-        part: of the model what is run, without weights.
-        seconds: longest sound; None where nobody says.
-        published: as in the published code: filled with zeros to 5 s, not normalised, all pooled.
-
-    Raises:
-        ConfigError: it cannot hear so much at once, or not as in the published code.
-        Unusable: the extractor makes what the model does not take, or not the same twice; or the
-            model does not make positions of features evenly.
+    without weights. ``published``: filled with zeros to 5 s, not normalised, all pooled.
     """
 
     def __init__(self, folder: Path, part: Any, *, seconds: float | None, published: bool) -> None:
@@ -175,8 +155,7 @@ class Hearing:
                 expected=f"at most {most:g} s",
                 found=f"{seconds:g}",
             )
-        usual = PUBLISHED_SECONDS if published else DEFAULT_SECONDS
-        self.seconds = seconds or min(usual, most)
+        self.seconds = seconds or min(PUBLISHED_SECONDS if published else DEFAULT_SECONDS, most)
         self.max_samples = math.ceil(self.seconds * self.rate)
         self.width: int | None = None
         """P of every sound, where all are filled to one length."""
@@ -184,14 +163,13 @@ class Hearing:
             high = self.real(self.max_samples)
             low = max(1, min(self.real(self.rate), high // 3))
             self._steps = measure(lambda n: self._count(part, n), low, high, "the model")
+            self.width = self._steps(self.max_samples) if published else None
         else:
             self.width = self._count(part, self._total)
             if self._total % self.width:
                 raise Unusable(f"{self._total:,} {self.input_name} give {self.width:,} states")
             each = self._total // self.width
             self._steps = Steps(offset=each - 1, stride=each)
-        if published:
-            self.width = self._steps(self.max_samples)
         one = self._steps.first(self._steps.least)
         self.least_samples = self.real.first(max(one, self.real.least))
         """Of a sound that gives a position."""
@@ -250,18 +228,20 @@ class Hearing:
             return {name: np.asarray(value)[0] for name, value in made.items()}
         except Exception as error:  # of others, who raise what they like
             what = f"its feature extractor fails on {len(samples_S):,} samples"
-            raise Unusable(f"{what}: {_said(error)}") from error
+            raise Unusable(f"{what}: {said(error)}") from error
 
     @torch.no_grad()
     def _count(self, part: Any, features: int) -> int:
         """P, by running a model without weights."""
+        shape = (1, features, *self._row_shape)
+        x = self.shaped(torch.zeros(shape, dtype=torch.float32, device="meta"))
         try:
             with quiet():
-                output = part(**self.zeros(features, torch.float32), output_hidden_states=True)
+                output = part(**{self.input_name: x}, output_hidden_states=True)
                 _, positions, _ = output.hidden_states[-1].shape
         except Exception as error:  # of others, which may fail in any way
             what = f"it fails on {features:,} {self.input_name}"
-            raise Unusable(f"{what}: {_said(error)}") from error
+            raise Unusable(f"{what}: {said(error)}") from error
         return int(positions)
 
     def identity(self) -> str:
@@ -274,14 +254,6 @@ class Hearing:
     def shaped(self, x_BT: Tensor) -> Tensor:
         """A batch of features, time second, as the model takes it."""
         return x_BT.movedim(1, self._axis + 1).contiguous()
-
-    def zeros(
-        self, count: int | None = None, dtype: torch.dtype = torch.bfloat16
-    ) -> dict[str, Tensor]:
-        """What the model is called with for so many features, or for enough, without memory."""
-        count = count or self._total or self._steps.first(OUTLINE_POSITIONS)
-        x = torch.zeros((1, count, *self._row_shape), dtype=dtype, device="meta")
-        return {self.input_name: self.shaped(x)}
 
     def most(self, rate: int) -> int:
         """Samples of the longest sound in a file of that rate."""
@@ -312,12 +284,10 @@ class Hearing:
             samples = soxr.resample(samples, sound.rate, self.rate, quality=QUALITY)
         return self.clip_of(samples[: self.max_samples], self.extent(sound))
 
-    def clip_of(self, samples_S: NDArray[np.float32], extent: int | None = None) -> Clip:
+    def clip_of(self, samples_S: NDArray[np.float32], extent: int) -> Clip:
         """Of samples at the encoder's rate, of which there must be ``extent``."""
-        extent = len(samples_S) if extent is None else extent
         if self.published:
-            x = np.zeros(self.max_samples, dtype=np.float32)
-            x[: len(samples_S)] = samples_S
+            x = np.pad(samples_S, (0, self.max_samples - len(samples_S)))
             real = expected = len(x)
         else:
             try:
@@ -336,8 +306,3 @@ class Hearing:
 
 def _noise(samples: int) -> NDArray[np.float32]:
     return np.random.default_rng(0).normal(scale=0.1, size=samples).astype(np.float32)
-
-
-def _said(error: Exception) -> str:
-    said = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {said:.200}"

@@ -1,6 +1,6 @@
-"""Texts as token ids: the same each time, not too many, and all of a shard in one array.
+"""Texts as token ids, in a prompt where there is one: the same each time, and not too many.
 
-N texts, S tokens of all of them, B texts of a batch, T tokens of the longest.
+N texts, T tokens of one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from gaam_cache.config import ExtractConfig
+from gaam_cache.config_checks import PLACE, check_place
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._weights import encoder_part, foreign, skeleton
-from gaam_cache.errors import ConfigError
+from gaam_cache.errors import ConfigError, DataError, NotFoundError
 
 TWICE = 8
 """Texts of a shard that are tokenised twice: what is drawn at random is no state of a text."""
@@ -25,80 +27,35 @@ DEFAULT_MAX_LENGTH = 512
 
 
 class Spanned(NamedTuple):
-    """One text of which a part is pooled."""
+    """A text of which a part is pooled: from ``start`` to ``stop``."""
 
     ids: NDArray[np.int64]
     start: int
     stop: int
 
 
-class TokenIds(Sequence[Any]):
-    """A sequence of texts, each an array of its token ids; ``Spanned`` where parts are pooled.
+class Cut(NamedTuple):
+    """Tokens of a text and its prompt that an encoder takes."""
 
-    Args:
-        flat_S: ids of all texts one behind the other.
-        length_N: how many each has.
-        span_N2: first token that is pooled and the one behind, where parts are.
-    """
-
-    def __init__(
-        self,
-        flat_S: NDArray[np.int64],
-        length_N: NDArray[np.int64],
-        span_N2: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.length_N, self.span_N2 = length_N, span_N2
-        self._flat_S, self._end_N = flat_S, np.cumsum(length_N)
-
-    @classmethod
-    def of(cls, texts: Sequence[Any], spans: Sequence[tuple[int, int]] | None = None) -> TokenIds:
-        """The same ids; texts that are some already come back as they are."""
-        if isinstance(texts, cls):
-            return texts
-        if texts and isinstance(texts[0], Spanned):
-            return cls.of([one.ids for one in texts], [(one.start, one.stop) for one in texts])
-        flat = array("q")  # refuses fractions, as NumPy does not, and is twice as fast
-        for ids in texts:
-            flat.fromlist(ids if isinstance(ids, list) else list(ids))
-        length_N = np.fromiter(map(len, texts), np.int64, len(texts))
-        span_N2 = None if spans is None else np.array(spans, np.int64).reshape(-1, 2)
-        return cls(np.array(flat, np.int64), length_N, span_N2)
-
-    def take(self, row_B: NDArray[np.int64]) -> TokenIds:
-        """Some of the texts, in this order."""
-        length_B = self.length_N[row_B]
-        ahead_B = np.cumsum(length_B) - length_B
-        shift_B = self._end_N[row_B] - length_B - ahead_B
-        place_S = np.arange(int(length_B.sum())) + np.repeat(shift_B, length_B)
-        span_B2 = None if self.span_N2 is None else self.span_N2[row_B]
-        return TokenIds(self._flat_S[place_S], length_B, span_B2)
-
-    def padded(self, pad_id: int) -> NDArray[np.int64]:
-        """All texts as (B, T), filled on the right."""
-        shape = len(self), int(self.length_N.max(initial=0))
-        ids_BT = np.full(shape, pad_id, np.int64)
-        ids_BT[np.arange(shape[1]) < self.length_N[:, None]] = self._flat_S
-        return ids_BT
-
-    def __len__(self) -> int:
-        return len(self.length_N)
-
-    def __getitem__(self, index: Any) -> Any:
-        """One text; several by a slice."""
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self))[index])
-        end = int(self._end_N[index])
-        ids = self._flat_S[end - int(self.length_N[index]) : end]
-        return ids if self.span_N2 is None else Spanned(ids, *map(int, self.span_N2[index]))
+    ids: list[int]
+    start: int
+    stop: int
+    """Of the text's own tokens among them; equal where none is left."""
+    truncated: bool
 
 
 class Tokens:
-    """The tokenizer of an encoder."""
+    """The tokenizer of an encoder, the length at which it cuts, and the prompt around every text.
 
-    def __init__(self, tokenizer: Any, model_config: Any, folder: Path) -> None:
-        self.tokenizer = tokenizer
-        self._text_config = model_config.get_text_config()
-        self._folder = folder
+    Where there is a prompt, or the text's own tokens alone are pooled, every text is read whole and
+    cut afterwards: the text is, and not the prompt.
+    """
+
+    def __init__(
+        self, tokenizer: Any, model_config: Any, folder: Path, config: ExtractConfig
+    ) -> None:
+        self.tokenizer, self._folder = tokenizer, folder
+        self._model_config, self._text_config = model_config, model_config.get_text_config()
         names = sorted(tokenizer.vocab_files_names.values())
         if names and not any((folder / name).is_file() for name in self.files()):
             raise ConfigError(
@@ -107,27 +64,117 @@ class Tokens:
                 found="none of them",
                 hint="save it there: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
             )
+        self.max_length = self._longest(config.max_length)
+        self.prompt = _prompt_of(config)
+        """The text around every text, ``{text}`` in the place of that; None where there is none."""
+        self._over_text = config.pool_over == "text"
+        self._whole = self.prompt is not None or self._over_text
+        if self._whole and not getattr(tokenizer, "is_fast", False):
+            raise ConfigError(
+                "the tokenizer does not say where in a text its tokens stand",
+                expected="a tokenizer with a tokenizer.json, which --prompt and pool-over need",
+                found=type(tokenizer).__name__,
+                where=str(folder),
+            )
+        taken = len(self._ids([self.prompt.replace(PLACE, "")])[0]) if self.prompt else 0
+        if taken >= self.max_length:
+            raise ConfigError(
+                "the prompt leaves no room for a text",
+                expected=f"a --max-length above the {taken} tokens of the prompt",
+                found=f"a maximum length of {self.max_length}",
+                where=str(folder),
+            )
 
-    def prepare(self, rows: Sequence[str], max_length: int) -> Inputs:
-        """Token ids of every text, special tokens included, cut at the maximum length."""
-        cut = self.ids(rows, max_length)
-        self.check_same(cut[:TWICE], self.ids(rows[:TWICE], max_length))
-        items = self.as_arrays(cut)
-        full = np.flatnonzero(items.length_N == max_length).tolist()
-        truncated = [False] * len(cut)
-        if full:
-            # only a text that fills the maximum can have been cut: ask for its true length
-            for i, ids in zip(full, self.ids([rows[i] for i in full]), strict=True):
-                truncated[i] = len(ids) > max_length
-        return Inputs(items=items, lengths=items.length_N, truncated=truncated)
+    def _longest(self, asked: int | None) -> int:
+        """The longest text in tokens: as asked, else 512 or the encoder's limit."""
+        # a tokenizer that finds no room for its special tokens does not cut at all
+        special = self.tokenizer.num_special_tokens_to_add()
+        if asked is not None and asked <= special:
+            raise ConfigError(
+                "--max-length leaves no room for the text",
+                expected=f"at least {special + 1} tokens: {special} of every text are special ones",
+                found=str(asked),
+            )
+        positions = getattr(self._text_config, "max_position_embeddings", None)
+        limits = [n for n in (self.tokenizer.model_max_length, positions) if n and 0 < n < 10**9]
+        pad = getattr(self._text_config, "pad_token_id", None) or 0
+        if limits and positions and min([asked or DEFAULT_MAX_LENGTH, *limits]) >= positions - pad:
+            # whether it counts from behind padding on, as RoBERTa, only its own structure tells
+            limits += [
+                module.num_embeddings - module.padding_idx - 1
+                for name, module in encoder_part(skeleton(self._model_config)).named_modules()
+                if type(module) is nn.Embedding
+                and module.padding_idx is not None
+                and "position" in name.lower()
+                and "type" not in name.lower()
+            ]
+        limit = int(min(limits, default=asked or DEFAULT_MAX_LENGTH))
+        if asked is not None and asked > limit:
+            raise ConfigError(
+                "--max-length is more than the encoder can take",
+                expected=f"at most {limit} tokens",
+                found=str(asked),
+            )
+        return asked or min(DEFAULT_MAX_LENGTH, limit)
 
-    def ids(self, rows: Sequence[str], max_length: int | None = None) -> list[list[int]]:
-        """Token ids of every text, special tokens included."""
-        options = {"truncation": max_length is not None, "max_length": max_length}
-        found: list[list[int]] = self.read(rows, **options)["input_ids"]
+    def prepare(self, rows: Sequence[str]) -> Inputs:
+        """Token ids of every text, special tokens included; none where nothing of it is left."""
+        cut = self._cut_in_prompt if self._whole else self._cut
+        cuts = cut(rows)
+        if cuts[:TWICE] != cut(rows[:TWICE]):
+            raise ConfigError(
+                "the tokenizer draws tokens at random",
+                expected="the same tokens whenever a text is read",
+                where=str(self._folder),
+                hint="copy the encoder and turn that off in the copy (of BPE: dropout null)",
+            )
+        flat = array("q")  # refuses None and fractions, as NumPy does not, and is twice as fast
+        with foreign("the tokenizer cannot read a text", self._folder):
+            for one in cuts:
+                flat.fromlist(one.ids)
+        length_N = np.fromiter((len(one.ids) for one in cuts), np.int64, len(cuts))
+        texts: list[Any] = np.split(np.array(flat, np.int64), np.cumsum(length_N)[:-1])
+        if self._over_text:
+            texts = [Spanned(ids, c.start, c.stop) for ids, c in zip(texts, cuts, strict=True)]
+        # without a prompt and pooled over all, an empty text is what its special tokens are
+        lost = [one.start == one.stop and (self._over_text or one.truncated) for one in cuts]
+        truncated = [one.truncated for one in cuts]
+        return Inputs(items=texts, lengths=np.where(lost, 0, length_N), truncated=truncated)
+
+    def _cut(self, rows: Sequence[str]) -> list[Cut]:
+        cuts = [
+            Cut(list(ids), 0, len(ids), truncated=False)
+            for ids in self._ids(rows, truncation=True, max_length=self.max_length)
+        ]
+        # only a text that fills the maximum can have been cut: ask for its true length
+        full = [i for i, one in enumerate(cuts) if len(one.ids) == self.max_length]
+        for i, ids in zip(full, self._ids([rows[i] for i in full]) if full else (), strict=True):
+            cuts[i] = cuts[i]._replace(truncated=len(ids) > self.max_length)
+        return cuts
+
+    def _cut_in_prompt(self, rows: Sequence[str]) -> list[Cut]:
+        before, after = (self.prompt or PLACE).split(PLACE)
+        read = self._read(
+            [f"{before}{row}{after}" for row in rows],
+            truncation=False,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+        )
+        left = getattr(self.tokenizer, "truncation_side", "right") == "left"
+        cuts = []
+        columns = (read[key] for key in ("input_ids", "offset_mapping", "special_tokens_mask"))
+        for row, ids, offsets, special in zip(rows, *columns, strict=True):
+            own_T = alone_T = ~np.asarray(special, bool)
+            if self.prompt is not None:
+                own_T, alone_T = _whose(offsets, own_T, len(before), len(before) + len(row))
+            cuts.append(_fitting(ids, own_T, alone_T, self.max_length, left=left))
+        return cuts
+
+    def _ids(self, rows: Sequence[str], **options: Any) -> list[list[int]]:
+        found: list[list[int]] = self._read(rows, **{"truncation": False} | options)["input_ids"]
         return found
 
-    def read(self, rows: Sequence[str], **options: Any) -> Any:
+    def _read(self, rows: Sequence[str], **options: Any) -> Any:
         """What the tokenizer makes of texts."""
         with foreign("the tokenizer cannot read a text", self._folder):
             return self.tokenizer(
@@ -138,23 +185,6 @@ class Tokens:
                 return_token_type_ids=False,
                 verbose=False,
                 **options,
-            )
-
-    def as_arrays(
-        self, texts: list[list[int]], spans: Sequence[tuple[int, int]] | None = None
-    ) -> TokenIds:
-        """Texts that the tokenizer has read; of one that it has no token for there may be None."""
-        with foreign("the tokenizer cannot read a text", self._folder):
-            return TokenIds.of(texts, spans)
-
-    def check_same(self, first: Any, again: Any) -> None:
-        """Refuse a tokenizer of which a text has no tokens of its own."""
-        if first != again:
-            raise ConfigError(
-                "the tokenizer draws tokens at random",
-                expected="the same tokens whenever a text is read",
-                where=str(self._folder),
-                hint="copy the encoder and turn that off in the copy (of BPE: dropout null)",
             )
 
     def have_types(self) -> bool:
@@ -180,43 +210,65 @@ class Tokens:
 
     def marks(self, model: Any, size: int | None) -> list[int]:
         """Tokens of no word that a text may hold all the same."""
-        around = self.ids([""])[0]
+        around = self._ids([""])[0]
         tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
         zero = (t.padding_idx for t in tables if t.num_embeddings == size)
         found = [*around[:1], *self.pad_ids(size), *zero, *around[1:]]
         return list(dict.fromkeys(i for i in found if i is not None and i < (size or i + 1)))
 
 
-def choose_max_length(asked: int | None, tokenizer: Any, model_config: Any) -> int:
-    """The longest text in tokens: as asked, else 512 or the encoder's limit."""
-    # a tokenizer that finds no room for its special tokens does not cut at all
-    special = tokenizer.num_special_tokens_to_add()
-    if asked is not None and asked <= special:
-        raise ConfigError(
-            "--max-length leaves no room for the text",
-            expected=f"at least {special + 1} tokens: {special} of every text are special ones",
-            found=str(asked),
-        )
-    text_config = model_config.get_text_config()
-    positions = getattr(text_config, "max_position_embeddings", None)
-    limits = [n for n in (tokenizer.model_max_length, positions) if n and 0 < n < 10**9]
-    pad = getattr(text_config, "pad_token_id", None) or 0
-    wanted = min([asked or DEFAULT_MAX_LENGTH, *limits])
-    if limits and positions and wanted > positions - pad - 1:
-        # whether the model counts from behind padding on, as RoBERTa, only its own structure tells
-        limits += [
-            module.num_embeddings - module.padding_idx - 1
-            for name, module in encoder_part(skeleton(model_config)).named_modules()
-            if type(module) is nn.Embedding
-            and module.padding_idx is not None
-            and "position" in name.lower()
-            and "type" not in name.lower()
-        ]
-    limit = int(min(limits, default=asked or DEFAULT_MAX_LENGTH))
-    if asked is not None and asked > limit:
-        raise ConfigError(
-            "--max-length is more than the encoder can take",
-            expected=f"at most {limit} tokens",
-            found=str(asked),
-        )
-    return asked or min(DEFAULT_MAX_LENGTH, limit)
+def _prompt_of(config: ExtractConfig) -> str | None:
+    """The prompt of a configuration; of a file all but one line end at its end."""
+    prompt, file = config.prompt, config.prompt_file
+    if file is not None:
+        try:
+            prompt = file.expanduser().read_bytes().decode("utf-8")
+        except (OSError, ValueError) as error:
+            raise NotFoundError(
+                f"cannot read the prompt '{file}'",
+                expected=f"UTF-8 text with '{PLACE}' where the text stands",
+                found=getattr(error, "strerror", None) or str(error),
+            ) from error
+        prompt = prompt.removesuffix("\n").removesuffix("\r")
+        check_place(prompt, str(file))
+    return None if prompt == PLACE else prompt
+
+
+def _whose(
+    offsets: Sequence[tuple[int, int]], real_T: NDArray[np.bool_], first: int, end: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which tokens hold characters of a text, and which of its prompt none: those can be cut.
+
+    A token that holds characters of both, as when white space before a word belongs to it, is the
+    text's. Tokens that the tokenizer puts around every text are nobody's.
+    """
+    start_T, stop_T = np.asarray(offsets, np.int64).reshape(-1, 2).T
+    # byte-level tokenizers take white space out of what a token is said to hold: one of white space
+    # alone begins where it ends, and stands for what is before that place
+    empty_T = start_T == stop_T
+    start_T = np.where(empty_T, np.maximum(start_T - 1, 0), start_T)
+    stop_T = np.where(empty_T, np.maximum(stop_T, 1), stop_T)
+    own_T = (start_T < end) & (stop_T > first) & real_T
+    return own_T, own_T & (start_T >= first) & (stop_T <= end)
+
+
+def _fitting(
+    ids: list[int],
+    own_T: NDArray[np.bool_],
+    alone_T: NDArray[np.bool_],
+    longest: int,
+    *,
+    left: bool,
+) -> Cut:
+    """The whole prompt, and of the text what fits beside it; ``left``: cut at its beginning."""
+    own, places = np.flatnonzero(own_T), np.flatnonzero(alone_T)
+    over = len(ids) - longest
+    if len(own) and own[-1] - own[0] + 1 != len(own):
+        raise DataError("the tokens of a text do not stand together in its prompt")
+    if len(own) <= max(over, 0) or len(places) < over:  # nothing is left of it
+        return Cut(ids[:longest], 0, 0, truncated=over > 0)
+    start, stop = int(own[0]), int(own[-1]) + 1
+    if over <= 0:
+        return Cut(ids, start, stop, truncated=False)
+    gone = places[:over] if left else places[-over:]
+    return Cut(np.delete(np.asarray(ids), gone).tolist(), start, stop - over, truncated=True)

@@ -32,18 +32,13 @@ back. All together cost as much as a minute of sound; every shard proves longer 
 
 
 class AudioEncoder(ModelEncoder):
-    """Sounds in, pooled states of every layer out.
+    """Sounds in, pooled states of every layer out; of an encoder-decoder model its encoder's.
 
     A sound is brought to the encoder's rate by soxr, and made ready by the encoder's own feature
-    extractor, alone and before anything is filled up: that normalises it by its own numbers. Of an
-    encoder-decoder model the encoder is used.
-
-    Numerics:
-        Encoders that normalise over time change with what fills a batch and take no mask for it;
-        ``batching`` then allows sounds of exactly equal length only. Where the feature extractor
-        fills every sound to one length, as Whisper's does, the positions behind the sound are not
-        pooled: of n samples Whisper has ``ceil(n / 160)`` rows of a spectrogram, and a position for
-        every two of them, ``ceil(n / 320)``.
+    extractor, alone and before anything is filled up: that normalises it by its own numbers.
+    Encoders that normalise over time change with what fills a batch and take no mask for it;
+    ``batching`` then allows sounds of exactly equal length only. Where every sound is filled to one
+    length, positions behind it are not pooled: of n samples Whisper has ``ceil(n / 320)``.
     """
 
     noun: ClassVar[str] = "sound"
@@ -107,16 +102,13 @@ class AudioEncoder(ModelEncoder):
             hint="remove the row",
         )
 
-    def _without_numbers(self) -> dict[str, Tensor]:
-        return self._hearing.zeros()
-
     def _forward_of(self, part: Any, model: Any) -> _SoundForward:
         forward = _SoundForward(part, device=self.device, pooling=self._config.pool)
         forward.hearing = self._hearing
         forward.takes_mask &= not self._hearing.published
         return forward
 
-    def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
+    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
         """Sounds from the shortest to the longest.
 
         Where every sound is filled to one length there are few: each costs as much as the longest.
@@ -135,9 +127,9 @@ class AudioEncoder(ModelEncoder):
             # at one end or the other of what has so many positions
             extent = hearing.samples(length)[number % 2]
             extent = max(hearing.least_samples, min(extent, hearing.max_samples))
-            waves = [_sound(extent, hearing.rate, number, i) for i in range(1 + (length <= twins))]
-            clips += map(hearing.clip_of, waves)
+            clips.append(hearing.clip_of(_noise(number, extent), extent))
             if length <= twins:
+                clips.append(hearing.clip_of(_tone(number, extent, hearing.rate), extent))
                 longest = extent
         return [clips], longest
 
@@ -164,22 +156,18 @@ class _SoundForward(Forward):
             mask=self.to_device((np.arange(width) < real_B[:, None]).astype(np.int64)),
         )
 
-    def mask_of(self, batch: Batch) -> Tensor:
-        """(B, T)."""
-        assert batch.mask is not None
-        return batch.mask
-
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         if batch.positions is None or x_BTD.shape[1] < batch.positions:
             raise Unusable(f"a layer has {x_BTD.shape[1]} states, not {batch.positions}")
         return super()._reduce(x_BTD, batch)
 
 
-def _sound(samples: int, rate: int, number: int, twin: int) -> NDArray[np.float32]:
-    """Noise; its twin is a rising tone that comes in after some silence."""
-    if not twin:
-        noise = np.random.default_rng(number).normal(scale=0.1, size=samples)
-        return noise.astype(np.float32)
+def _noise(number: int, samples: int) -> NDArray[np.float32]:
+    return np.random.default_rng(number).normal(scale=0.1, size=samples).astype(np.float32)
+
+
+def _tone(number: int, samples: int, rate: int) -> NDArray[np.float32]:
+    """A rising tone that comes in after some silence."""
     t = np.arange(samples) / rate
     tone = 0.3 * np.sin(2 * np.pi * (200 + 40 * number + 300 * t) * t)
     tone[: samples // 4] = 0

@@ -13,18 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 
-from gaam_cache.config_checks import PLACE
 from gaam_cache.encoders._base import Inputs
 from gaam_cache.encoders._forward import Batch, Forward, Span, Unusable
+from gaam_cache.encoders._located import usual_length
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import ROWS, Items
-from gaam_cache.encoders._prompt import Prompt, PromptedTokens
-from gaam_cache.encoders._tokens import TokenIds, Tokens, choose_max_length
+from gaam_cache.encoders._tokens import Spanned, Tokens
 
-OUTLINE_TOKENS = 128
-"""Of the text by which the shape is told without weights."""
 CAUSAL_SHIFT = 1e-6
 """Largest relative effect of a later token that counts as none. To be taken for bidirectional by
 mistake costs a causal model some speed; the other mistake would cost the states their truth."""
@@ -40,15 +37,12 @@ WINDOW = re.compile(
 
 
 class TextEncoder(ModelEncoder):
-    """Token ids in, pooled states of every layer out.
+    """Token ids in, pooled states of every layer out; of an encoder-decoder model its encoder's.
 
-    Of an encoder-decoder model the encoder is used.
-
-    Numerics:
-        Causal models run with right padding, no attention mask and no key-value cache: a real
-        token never sees the padding behind it, and the kernel for plain causal attention stays
-        available. Others get a mask, in batches that have padding. Where that is not enough,
-        ``batching`` says which texts may share a batch.
+    Causal models run with right padding, no attention mask and no key-value cache: a real token
+    never sees the padding behind it, and the kernel for plain causal attention stays available.
+    Others get a mask, in batches that have padding. Where that is not enough, ``batching`` says
+    which texts may share a batch.
     """
 
     given: ClassVar[frozenset[str]] = frozenset({"input_ids"})
@@ -56,27 +50,21 @@ class TextEncoder(ModelEncoder):
     states_of: ClassVar[str] = "token"
     takes: ClassVar[frozenset[str]] = ModelEncoder.takes | {"prompt", "prompt_file", "pool_over"}
     _tokens: Tokens
-    _prompt: Prompt | None
+    _forward: _TextForward
 
     def _read(self) -> int:
+        folder = self._located.path
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            self._located.path, local_files_only=True, trust_remote_code=False
+            folder, local_files_only=True, trust_remote_code=False
         )
-        config, read = self._config, (tokenizer, self._model_config, self._located.path)
-        longest = choose_max_length(config.max_length, tokenizer, self._model_config)
-        self._prompt = Prompt.of(config.prompt, config.prompt_file)
-        over = config.pool_over == "text"
-        self._tokens = (
-            PromptedTokens(*read, prompt=self._prompt, over_text=over, max_length=longest)
-            if self._prompt or over
-            else Tokens(*read)
-        )
-        return longest
+        self._tokens = Tokens(tokenizer, self._model_config, folder, self._config)
+        self.usual_length = usual_length(self.name, folder)
+        return self._tokens.max_length
 
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"special_tokens": True}
-        if self._prompt is not None:
-            settings["prompt"] = self._prompt.around(PLACE)
+        if self._tokens.prompt is not None:
+            settings["prompt"] = self._tokens.prompt
         if self._config.pool_over != "all":
             settings["pool_over"] = self._config.pool_over
         return settings
@@ -86,15 +74,15 @@ class TextEncoder(ModelEncoder):
 
     def prepare(self, rows: Sequence[str]) -> Inputs:
         """Token ids of every text, cut at the maximum length; raises as ``Tokens.prepare``."""
-        return self._tokens.prepare(rows, self.max_length)
-
-    def _without_numbers(self) -> dict[str, Tensor]:
-        length = min(OUTLINE_TOKENS, self.max_length)
-        return {"input_ids": torch.zeros((1, length), dtype=torch.long, device="meta")}
+        return self._tokens.prepare(rows)
 
     def _forward_of(self, part: Any, model: Any) -> _TextForward:
-        size = self._vocabulary(part, model)
         forward = _TextForward(part, device=self.device, pooling=self._config.pool)
+        size = getattr(self._model_config.get_text_config(), "vocab_size", None)
+        for one in (model, part):
+            with suppress(NotImplementedError, AttributeError):
+                if isinstance(found := one.get_input_embeddings(), nn.Embedding):
+                    size = found.num_embeddings
         forward.vocabulary = size
         forward.pad_id = next(iter(self._tokens.pad_ids(size)), 0)
         if "token_type_ids" in forward.takes and self._tokens.have_types():
@@ -104,24 +92,13 @@ class TextEncoder(ModelEncoder):
             )
         return forward
 
-    def _vocabulary(self, part: Any, model: Any) -> int | None:
-        """How many token ids the model has embeddings for."""
-        for one in (part, model):
-            with suppress(NotImplementedError, AttributeError):
-                if isinstance(found := one.get_input_embeddings(), nn.Embedding):
-                    return found.num_embeddings
-        size: int | None = getattr(self._model_config.get_text_config(), "vocab_size", None)
-        return size
+    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:
+        """Texts with tokens in them that mean something to the model, and texts without.
 
-    def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:
-        """Texts with the tokens in them that mean something to the model, and texts without.
-
-        Those that real texts have: what the tokenizer puts around a text, and what fills batches,
-        which a text may hold too and a model may take for the end of it. A mark may ask for more
-        than text, such as a picture.
+        What fills batches a text may hold too, and a model may take for its end; a mark may ask for
+        more than text, such as a picture.
         """
-        size = self._vocabulary(part, model)
-        tokenizer = self._tokens.tokenizer
+        size, tokenizer = self._forward.vocabulary, self._tokens.tokenizer
         shortest = max(1, tokenizer.num_special_tokens_to_add())
         lengths = probe_lengths(self._model_config.to_dict(), shortest, self.max_length)
         avoid = tokenizer.all_special_ids
@@ -137,32 +114,35 @@ class _TextForward(Forward):
     """How many token ids the model has embeddings for."""
 
     def batch(self, items: Sequence[Any]) -> Batch:
-        """Token ids as (B, T)."""
-        tokens = TokenIds.of(items)
-        padded_BT = tokens.padded(self.pad_id)
-        if self.vocabulary is not None and (largest := int(padded_BT.max())) >= self.vocabulary:
+        """Token ids as (B, T), and their mask."""
+        spanned = isinstance(items[0], Spanned)
+        texts = [one.ids for one in items] if spanned else items
+        length_N = np.fromiter(map(len, texts), np.int64, len(texts))
+        longest = int(length_N.max())
+        real_BT = np.arange(longest) < length_N[:, None]
+        ids_BT = np.full(real_BT.shape, self.pad_id, np.int64)
+        ids_BT[real_BT] = np.concatenate(texts)
+        if self.vocabulary is not None and (largest := int(ids_BT.max())) >= self.vocabulary:
             raise Unusable(
                 f"the tokenizer makes the token {largest}, "
                 f"the model has embeddings for {self.vocabulary}"
             )
-        longest = padded_BT.shape[1]
         span = None
-        if tokens.span_N2 is not None:
-            start_B, stop_B = np.ascontiguousarray(tokens.span_N2.T)
-            width = max(1, int((stop_B - start_B).max()))
-            span = Span(self.to_device(start_B), self.to_device(stop_B - start_B), width)
+        if spanned:
+            start_B, stop_B = np.array([(one.start, one.stop) for one in items], np.int64).T
+            count_B = stop_B - start_B
+            width = max(1, int(count_B.max()))
+            span = Span(self.to_device(start_B.copy()), self.to_device(count_B), width)
+        length_B = self.to_device(length_N)
+        position_T = torch.arange(longest, device=self.device)
         return Batch(
-            inputs={"input_ids": self.to_device(padded_BT)},
-            length_B=self.to_device(tokens.length_N),
-            padded=int(tokens.length_N.min()) < longest,
+            inputs={"input_ids": self.to_device(ids_BT)},
+            length_B=length_B,
+            mask=(position_T < length_B[:, None]).long(),
+            padded=int(length_N.min()) < longest,
             positions=longest,
             span=span,
         )
-
-    def mask_of(self, batch: Batch) -> Tensor:
-        """(B, T)."""
-        position_T = torch.arange(batch.inputs["input_ids"].shape[1], device=self.device)
-        return (position_T < batch.length_B[:, None]).long()
 
     def is_causal(self, items: Sequence[Any]) -> bool:
         """Whether another last token shifts no state before it: not at all, where it is causal."""
@@ -173,7 +153,8 @@ class _TextForward(Forward):
             runs = []
             for tokens in (ids, [*ids[:-1], other]):
                 try:
-                    _, layers = self.hidden_states(self.batch([np.array(tokens)]), None)
+                    batch = self.batch([np.array(tokens)])._replace(mask=None)
+                    _, layers = self.hidden_states(batch)
                 except Unusable:
                     return False
                 runs.append(layers[-1][:, :-1].float())

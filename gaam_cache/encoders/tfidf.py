@@ -44,42 +44,17 @@ class TfidfEncoder(Encoder):
     Formula: ``x_w = (1 + ln n_w) (ln((1 + N) / (1 + N_w)) + 1)``, divided by the norm of x; n_w how
     often the word w is in the text, N_w in how many of the N texts of the training split it is.
 
-    Vocabulary and N_w come from the training split alone (where there is none, from the first), so
-    that no row that is tested has a say. Words are runs of letters, marks and digits of any script
-    after NFKC and case folding, and single characters of scripts that do not part words. A text
-    without any word that is known has the state zero.
+    Vocabulary and N_w come from the training split alone (or the first). Words are runs of letters,
+    marks and digits of any script after NFKC and case folding, and single characters of scripts
+    that do not part words. A text without any word that is known has the state zero.
 
     Source: the weights of scikit-learn's TfidfVectorizer with sublinear_tf.
     """
 
     called: ClassVar[str | None] = "text"
 
-    def __init__(self, options: dict[str, Any], config: ExtractConfig) -> None:
-        """Use ``TfidfEncoder.open``."""
-        given = [f"{key}={str(options[key]).lower()}" for key, usual in DEFAULTS.items()
-                 if options[key] != usual]  # fmt: skip
-        self.name, self.revision = ":".join(["tfidf", *[",".join(given)] * bool(given)]), None
-        self.num_layers, self.hidden_size = 1, options["features"]
-        self.max_length = config.max_length or MOST_WORDS
-        self.dtype, self.batching, self.device = "float32", "padded", resolve_device("cpu")
-        self._options = options
-        self._place: dict[str, int] = {}
-        self._idf_D: Any = 1.0
-        self._fitted: dict[str, Any] = {}
-
-    @classmethod
-    def open(cls, config: ExtractConfig) -> TfidfEncoder:
-        """Read ``tfidf:key=value,...``; refuse a setting of the extraction that plays no part."""
-        usual = {one.name: one.default for one in fields(ExtractConfig)}
-        for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
-            value = getattr(config, name)
-            if value != usual[name] and (name, value) != ("dtype", "auto"):
-                raise ConfigError(
-                    f"{option_of(name)} plays no part with --encoder tfidf",
-                    expected="a bag of words has no weights, one state a text, and is float32",
-                    found=str(value),
-                    hint=f"leave {option_of(name)} out",
-                )
+    def __init__(self, config: ExtractConfig) -> None:
+        """Read ``tfidf:key=value,...``."""
         options: dict[str, Any] = dict(DEFAULTS)
         for part in filter(None, config.encoder.partition(":")[2].split(",")):
             key, _, value = (piece.strip() for piece in part.partition("="))
@@ -94,7 +69,30 @@ class TfidfEncoder(Encoder):
                     "sublinear=true or false, hashed=true or false",
                     found=f"--encoder {shortened(config.encoder)}",
                 )
-        return cls(options, config)
+        given = [f"{k}={str(v).lower()}" for k, v in options.items() if v != DEFAULTS[k]]
+        self.name, self.revision = f"tfidf:{','.join(given)}".removesuffix(":"), None
+        self.num_layers, self.hidden_size = 1, options["features"]
+        self.max_length = config.max_length or MOST_WORDS
+        self.dtype, self.batching, self.device = "float32", "padded", resolve_device("cpu")
+        self._options = options
+        self._place: dict[str, int] = {}
+        self._idf_D: Any = 1.0
+        self._fitted: dict[str, Any] = {}
+
+    @classmethod
+    def open(cls, config: ExtractConfig) -> TfidfEncoder:
+        """Refuse a setting of the extraction that plays no part."""
+        usual = {one.name: one.default for one in fields(ExtractConfig)}
+        for name in ("revision", "untrained_encoder", "device_map", "pool", "dtype"):
+            value = getattr(config, name)
+            if value != usual[name] and (name, value) != ("dtype", "auto"):
+                raise ConfigError(
+                    f"{option_of(name)} plays no part with --encoder tfidf",
+                    expected="a bag of words has no weights, one state a text, and is float32",
+                    found=str(value),
+                    hint=f"leave {option_of(name)} out",
+                )
+        return cls(config)
 
     def fit(self, rows: Mapping[str, Rows]) -> None:
         """Take vocabulary and weights from the training split, or else from the first."""
@@ -158,8 +156,8 @@ class TfidfEncoder(Encoder):
                 elif word in self._place:
                     x_BD[row, self._place[word]] += weight
         x_BD *= self._idf_D
-        norm_B = np.linalg.norm(x_BD, axis=1, keepdims=True)
-        x_BD /= np.where(norm_B > 0, norm_B, 1)
+        norm_B1 = np.linalg.norm(x_BD, axis=1, keepdims=True)
+        x_BD /= np.where(norm_B1 > 0, norm_B1, 1)
         return {"mean": torch.from_numpy(x_BD.astype(np.float32)).unsqueeze(1)}
 
     def _grams(self, words: Sequence[str]) -> Iterator[str]:

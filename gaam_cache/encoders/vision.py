@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gaam_cache.encoders._base import Inputs, Lazy
 from gaam_cache.encoders._deviation import ROUNDING
-from gaam_cache.encoders._forward import Batch, Forward, Unusable
+from gaam_cache.encoders._forward import Batch, Forward, Unusable, said
 from gaam_cache.encoders._model import ModelEncoder
 from gaam_cache.encoders._probe import Items
 from gaam_cache.encoders._weights import skeleton
@@ -52,6 +52,7 @@ class VisionEncoder(ModelEncoder):
     reads: ClassVar[str] = "an image encoder and image processor"
     states_of: ClassVar[str] = "patch"
     _processor: _ImageProcessor
+    _patches: int
 
     def _read(self) -> int:
         self._processor = processor = _ImageProcessor(self._located.path)
@@ -61,10 +62,10 @@ class VisionEncoder(ModelEncoder):
         if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
             raise Unusable(f"its configuration has the patch_size {size}: one or two numbers do")
         # pixels that fill no patch are left out
-        patches = (processor.shape[1] // sides[0]) * (processor.shape[2] // sides[1])
-        if not patches:
+        self._patches = (processor.shape[1] // sides[0]) * (processor.shape[2] // sides[1])
+        if not self._patches:
             raise Unusable(f"its patches are larger than pictures of {processor.shape}")
-        return patches
+        return self._patches
 
     def _settings(self) -> dict[str, Any]:
         return {"pooled": POOLED, "image_processor": self._processor.settings()}
@@ -73,13 +74,9 @@ class VisionEncoder(ModelEncoder):
         """Pictures, which are decoded, resized and normalised when they are asked for."""
         return Inputs(
             items=Lazy(rows, self._processor),
-            lengths=np.full(len(rows), self.max_length),
+            lengths=np.full(len(rows), self._patches),
             truncated=[False] * len(rows),
         )
-
-    def _without_numbers(self) -> dict[str, Tensor]:
-        shape = (1, *self._processor.shape)
-        return {"pixel_values": torch.zeros(shape, dtype=torch.bfloat16, device="meta")}
 
     def _part_of(self, model: Any) -> Any:
         """What reads the pictures: the model, or the outermost part of it that takes nothing else.
@@ -108,10 +105,10 @@ class VisionEncoder(ModelEncoder):
             )
         forward.layout = find_layout(forward, self._processor.shape, self.dtype)
         start, stop = forward.layout
-        if stop - start != self.max_length:
+        if stop - start != self._patches:
             raise Unusable(
                 f"{stop - start} positions depend on the picture, of which its configuration makes "
-                f"{self.max_length} patches"
+                f"{self._patches} patches"
             )
         summaries = [name for name, pool in forward.poolings.items() if pool.summary]
         if summaries and not start:
@@ -121,7 +118,7 @@ class VisionEncoder(ModelEncoder):
             )
         return forward
 
-    def _candidates(self, part: Any, model: Any) -> tuple[Sequence[Items], int]:  # noqa: ARG002
+    def _candidates(self, part: Any) -> tuple[Sequence[Items], int]:  # noqa: ARG002
         """Noise: all pictures are of one length."""
         shape = (PICTURES, *self._processor.shape)
         pictures = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
@@ -160,13 +157,14 @@ class _ImageProcessor:
         pixel_HWC: NDArray[np.uint8] = row.pixels()
         try:
             picture = self._process(pixel_HWC)
-            if picture.shape == self.shape:
-                return picture
             found = f"one of {picture.shape}"
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 processors of others raise what they like
-            found = f"{type(error).__name__}: {error}"
+            found = said(error)
+        else:
+            if picture.shape == self.shape:
+                return picture
         height, width = pixel_HWC.shape[:2]
         raise DataError(
             "the encoder's image processor cannot read a picture",
@@ -194,8 +192,7 @@ class _ImageProcessor:
         if not isinstance(values, np.ndarray) or values.ndim != 4 or len(values) != 1:
             found = getattr(values, "shape", type(values).__name__)
             raise Unusable(f"its image processor makes {found} of one picture")
-        picture: NDArray[np.float32] = np.ascontiguousarray(values[0], dtype=np.float32)
-        return picture
+        return np.ascontiguousarray(values[0], dtype=np.float32)
 
 
 def _plain(value: Any) -> Any:
@@ -228,16 +225,8 @@ class _VisionForward(Forward):
         """Pictures as (B, C, H, W) in the arithmetic of the model."""
         pixel_BCHW = self.to_device(np.stack(list(items)))
         patches = torch.full((len(pixel_BCHW),), self.layout.stop - self.layout.start)
-        return Batch(
-            inputs={"pixel_values": pixel_BCHW.to(self.dtype)},
-            length_B=patches.to(self.device),
-            padded=False,
-            positions=None,
-        )
-
-    def mask_of(self, batch: Batch) -> Tensor:
-        """(B,), which no model asks for."""
-        return torch.ones_like(batch.length_B)
+        inputs = {"pixel_values": pixel_BCHW.to(self.dtype)}
+        return Batch(inputs=inputs, length_B=patches.to(self.device))
 
     def _reduce(self, x_BTD: Any, batch: Batch) -> dict[str, Tensor]:
         start, stop = self.layout
@@ -257,10 +246,9 @@ class _VisionForward(Forward):
 def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout:
     """Positions whose state before the first layer depends on the picture, in one run.
 
-    Nothing is read off a name. A class token, a distillation token or a register is the same for
-    every picture there; a patch is not. Of a picture with another upper left corner only patches
-    at the beginning may move, with another lower right corner only patches at the end: what moves
-    with both has seen the whole picture, and is no patch.
+    A class token or a register is the same for every picture there. Of a picture with another upper
+    left corner only patches at the beginning may move, with another lower right corner only patches
+    at the end: what moves with both has seen the whole picture, and is no patch.
     """
     one, other = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
     upper, lower = one.copy(), one.copy()
@@ -268,7 +256,7 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout
     upper[:, :height, :width] = other[:, :height, :width]
     lower[:, -height:, -width:] = other[:, -height:, -width:]
     batch = forward.batch([one, other, upper, lower])
-    states = getattr(forward.run(batch, None, output_hidden_states=True), "hidden_states", None)
+    states = getattr(forward.run(batch, output_hidden_states=True), "hidden_states", None)
     first = states[0] if isinstance(states, tuple | list) and states else None
     if not isinstance(first, Tensor) or first.ndim != 3 or len(first) != 4:
         raise Unusable("the model returns no state for every patch of a picture")
@@ -285,9 +273,7 @@ def find_layout(forward: Forward, shape: tuple[int, ...], dtype: str) -> _Layout
     start, stop = int(everything[0]), int(everything[-1]) + 1
     if len(everything) != stop - start:
         raise Unusable("there are positions between the patches that do not depend on the picture")
-    if len(everything) == 1:
-        return _Layout(start, stop)
-    if np.intersect1d(by_upper, by_lower).size:
+    if len(everything) > 1 and np.intersect1d(by_upper, by_lower).size:
         raise Unusable(
             "states before the first layer depend on the whole picture, or on random numbers, as "
             "those of a masked autoencoder do (ViTMAEModel hides patches; the same weights saved "

@@ -45,14 +45,9 @@ def token_budget_batches(
     for each. So every end has one start, as many rows before it as a batch may have, and only every
     so many ends the costs of these must be known.
 
-    Args:
-        lengths: tokens of every row.
-        batch_tokens: rows x longest row of one batch at most; a row longer than that goes alone.
-        batching: which rows may share a batch.
-        extents: of every row what decides whether two are of equal length, if not its tokens.
-
-    Returns:
-        Arrays of row numbers that together hold every row once.
+    ``batch_tokens`` is rows x longest row of one batch at most; a row longer than that goes alone.
+    ``extents`` decides whether two rows are of equal length, where tokens do not. Returns arrays of
+    row numbers that together hold every row once.
     """
     length_N = np.asarray(lengths, dtype=np.int64)
     extent_N = length_N if extents is None else np.asarray(extents, dtype=np.int64)

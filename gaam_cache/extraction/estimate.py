@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from gaam_cache.store.dtypes import ITEM_BYTES
 from gaam_cache.store.files import check_folder
 from gaam_cache.terminal import Report, silent
 
-SAMPLE_ROWS = 8192
-"""Rows that are tokenised; fewer are all tokenised."""
-SAMPLE_SECONDS = 6.0
-"""Time spent on encoding batches of them."""
+SAMPLE_ROWS, SAMPLE_SECONDS = 8192, 6.0
+"""Rows that are tokenised at most, and time spent on encoding batches of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,78 +27,60 @@ class Estimate:
     encoder: str
     rows: dict[str, int]
     tokens: int
-    exact_tokens: bool
-    """False: counted in a sample of more than 8,192 rows."""
+    exact_tokens: bool  # else counted in a sample of more than 8,192 rows
     truncated_share: float
-    bytes: int
-    """Of the states."""
-    seconds: float
-    """Of one worker, without loading the encoder."""
-    tokens_per_second: float
-    """Padding not counted."""
-    timed_on: str | None
-    """The device; None where the configuration names the speed."""
-    noun: str = "text"
-    unit: str = "tokens"
-    """What people call a row, and what ``tokens`` counts."""
+    bytes: int  # of the states
+    seconds: float  # of one worker, without loading the encoder
+    tokens_per_second: float  # padding not counted
+    timed_on: str | None  # the device; None where the configuration names the speed
+    noun: str  # what people call a row
+    unit: str  # what is counted as tokens
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
+    to_dict = asdict
 
     def in_words(self) -> str:
         """Lines for people."""
         rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
         how = f"timed here on {self.timed_on}" if self.timed_on else "as tokens-per-second says"
         about = "" if self.exact_tokens else "about "
-        lines = [
-            f"about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for "
-            f"{sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written",
-            f"  encoder  {visible(self.encoder)}",
-            f"  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} of the "
-            f"{self.noun}s are cut",
-            f"  speed    {self.tokens_per_second:,.0f} {self.unit}/s of one worker, {how}",
-        ]
-        return "\n".join(lines)
+        return f"""\
+about {duration(max(1, self.seconds))} and {self.bytes / 1e6:,.1f} MB for \
+{sum(self.rows.values()):,} {self.noun}s ({rows}); nothing was written
+  encoder  {visible(self.encoder)}
+  {self.unit:<8} {about}{self.tokens:,}, {self.truncated_share:.1%} of the {self.noun}s are cut
+  speed    {self.tokens_per_second:,.0f} {self.unit}/s of one worker, {how}"""
 
 
 def estimate(config: ExtractConfig, *, progress: Report | None = None) -> Estimate:
-    """Count the rows, tokenise them or a sample, and encode for a few seconds.
+    """Count the rows, tokenise them or a sample, and encode for a few seconds; write nothing.
 
-    Where the configuration names ``tokens_per_second`` nothing is encoded: no weights are needed,
-    and no device. Nothing is written.
-
-    Args:
-        config: the extraction.
-        progress: called with (rows read, 0, what is going on).
+    With ``tokens_per_second`` no weights are needed. ``progress``: (rows read, 0, what goes on).
 
     Raises:
         GaamError: whatever ``extract`` would raise before its first shard.
     """
     report, speed = progress or silent, config.tokens_per_second
     check_folder(config.out, option="--out")
-    here = config if speed is None else replace(config, device="cpu")  # on which nothing runs
-    job = prepare_job(here, report, weights=speed is None)
-    encoder, counts = job.encoder, {name: len(part) for name, part in job.rows.items()}
-    total = sum(counts.values())
-    step = -(-total // SAMPLE_ROWS)
-    sample = [row for part in job.rows.values() for row in part.inputs[::step]]
-    report(0, 0, f"tokenising {len(sample):,} rows")
+    config = config if speed is None else replace(config, device="cpu")  # on which nothing runs
+    job = prepare_job(config, report, weights=speed is None)
+    encoder, rows = job.encoder, {name: len(part) for name, part in job.rows.items()}
+    total = sum(rows.values())
+    sample = [row for part in job.rows.values() for row in part.inputs[:: -(-total // SAMPLE_ROWS)]]
+    report(0, 0, f"tokenising {len(sample):,} rows, and timing some batches")
     started = time.perf_counter()
     inputs = encoder.prepare(sample)
-    tokens, tokenising = int(np.sum(inputs.lengths)), time.perf_counter() - started
+    tokens, seconds = int(np.sum(inputs.lengths)), time.perf_counter() - started
     if speed is None:
-        report(0, 0, "loading the encoder and timing some batches")
         encoder.load()
         # tokenising goes on beside the encoder
-        seconds = max(tokenising, _seconds(encoder, inputs, config.batch_tokens))
+        seconds = max(seconds, _seconds(encoder, inputs, config.batch_tokens))
     else:
         encoder.outline()
         seconds = tokens / speed
     states = len(config.pool) * encoder.num_layers * encoder.hidden_size
     return Estimate(
         encoder=encoder.label,
-        rows=counts,
+        rows=rows,
         tokens=round(tokens * total / len(sample)),
         exact_tokens=len(sample) == total,
         truncated_share=float(np.mean(inputs.truncated)),
@@ -118,15 +97,12 @@ def _seconds(encoder: Encoder, inputs: Inputs, batch_tokens: int | None) -> floa
     """Of all inputs, by batches of any length until the time for that is up."""
     budget = budget_of(batch_tokens, encoder.device.type)
     batches = token_budget_batches(inputs.sizes, budget, encoder.batching, inputs.extents)
-    order = [batches[i] for i in np.random.default_rng(0).permutation(len(batches))]
-    done, seconds = 0, 0.0
-    for warm, batch in [(False, order[0]), *((True, batch) for batch in order)]:
-        started = time.perf_counter()
-        for states in encoder.encode(inputs.batch(batch)).values():
-            states.sum().item()  # waits for the device
-        if warm:
-            seconds += time.perf_counter() - started
-            done += padded_tokens(inputs.sizes, [batch])
-        if seconds > SAMPLE_SECONDS:
+    order = np.random.default_rng(0).permutation(len(batches)).tolist()
+    done, started = 0, 0.0
+    for batch in (batches[i] for i in (order[0], *order)):
+        sum(float(x.sum()) for x in encoder.encode(inputs.batch(batch)).values())  # waits for it
+        done += padded_tokens(inputs.sizes, [batch]) if started else 0
+        started = started or time.perf_counter()  # the first one warms it up
+        if time.perf_counter() - started > SAMPLE_SECONDS:
             break
-    return padded_tokens(inputs.sizes, batches) * seconds / done
+    return padded_tokens(inputs.sizes, batches) * (time.perf_counter() - started) / done

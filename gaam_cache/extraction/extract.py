@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gaam_cache import devices
@@ -22,8 +22,6 @@ from gaam_cache.terminal import Report, in_thread, silent
 
 TELL_SECONDS = 0.2
 """Between two words of a worker on how far it is."""
-FIRST_SKIPPED = 3
-"""Rows of a split that were left out and are named."""
 
 
 def extract(config: ExtractConfig, *, progress: Report | None = None) -> ExtractSummary:
@@ -78,24 +76,8 @@ def _make_cache(
     """What every process does that makes shards; see ``make_missing``."""
     job = prepare_job(config, report, checked=checked)
     plan, left = make_missing(job, report, tally, start=start, waits=waits)
-    tally.batching = tally.batching or plan.batching
-    return ExtractSummary(
-        path=str(config.out),
-        fingerprint=plan.fingerprint,
-        num_layers=plan.num_layers,
-        hidden_size=plan.hidden_size,
-        rows=plan.rows,
-        shards=sum(1 for _ in plan.shards()),
-        missing=0 if left is None else len(missing_shards(config.out, plan)),
-        made_by=left,
-        skipped={
-            name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
-            for name, part in job.rows.items()
-            if part.skipped
-        },
-        **job.encoder.facts()._asdict(),
-        **asdict(tally),
-    )
+    missing = 0 if left is None else len(missing_shards(config.out, plan))
+    return ExtractSummary.of(job, plan, tally, missing=missing, by=left)
 
 
 class _Argument(NamedTuple):

@@ -14,7 +14,7 @@ from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
 from gaam_cache.errors import DataError, GaamWarning
 from gaam_cache.extraction.recorded import recorded_settings
-from gaam_cache.messages import excerpt
+from gaam_cache.messages import excerpt, shortened
 from gaam_cache.sources import _row_checks as row_checks
 from gaam_cache.sources._base import Rows, find_source
 from gaam_cache.store.digest import hash_rows, hash_values
@@ -87,14 +87,7 @@ def prepare_job(
 
 
 def read_rows(config: ExtractConfig, report: Report = silent) -> CheckedRows:
-    """Read the rows of all splits, and look for what is suspicious.
-
-    Raises:
-        GaamError: a row cannot be used, or there are none.
-
-    Warns:
-        GaamWarning: splits share texts, a text has several labels, or a split lacks a class.
-    """
+    """Read the rows of all splits; warn of what is suspicious."""
     source = find_source(config.dataset)
     rows = {split: source.read(config, split, report) for split in config.splits}
     if len({part.kind for part in rows.values()}) > 1:
@@ -193,8 +186,7 @@ def warn(messages: Iterable[str]) -> None:
         warnings.warn(message, GaamWarning, stacklevel=2)
 
 
-def _first(rows: Mapping[str, Rows]) -> Rows:
-    """One source gives all splits the same kind and columns."""
+def _first(rows: Mapping[str, Rows]) -> Rows:  # all have its kind and columns
     return next(iter(rows.values()))
 
 
@@ -208,22 +200,19 @@ def _class_names(rows: dict[str, Rows], config: ExtractConfig) -> tuple[str, ...
     reference = "train" if "train" in rows else next(iter(rows))
     names = rows[reference].class_names or class_order(set(rows[reference].labels))
     for split, part in rows.items():
-        unknown = set(part.labels) - set(names) if part.labelled else set()
-        if not unknown:
-            continue
-        label = min(unknown)
-        known = [name if len(name) < 40 else excerpt(name) for name in names[:FEW_CLASSES]]
-        more = f" and {len(names) - len(known):,} more" if len(names) > len(known) else ""
-        remedy = f"mend the labels, or add rows of that class to '{reference}'"
-        if config.limit is not None:
-            remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
-        elif more:
-            remedy += f"; is '{config.label_column}' the column of the classes (--label-column)?"
-        raise DataError(
-            f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
-            expected=f"one of: {', '.join(known)}{more}",
-            found=excerpt(label),
-            where=f"{part.origin}, row {part.labels.index(label) + 1}",
-            hint=f"no decoder can learn a class without examples: {remedy}",
-        )
+        if unknown := set(part.labels) - set(names) if part.labelled else None:
+            label, more = min(unknown), len(names) - FEW_CLASSES
+            remedy = f"mend the labels, or add rows of that class to '{reference}'"
+            if config.limit is not None:
+                remedy += f" (only the first {config.limit:,} rows of each split are read: --limit)"
+            elif more > 0:
+                remedy += f"; is '{config.label_column}' the column of classes (--label-column)?"
+            raise DataError(
+                f"the label {excerpt(label)} occurs in '{split}' but not in '{reference}'",
+                expected=f"one of: {', '.join(map(shortened, names[:FEW_CLASSES]))}"
+                + f" and {more:,} more" * (more > 0),
+                found=excerpt(label),
+                where=f"{part.origin}, row {part.labels.index(label) + 1}",
+                hint=f"no decoder can learn a class without examples: {remedy}",
+            )
     return names

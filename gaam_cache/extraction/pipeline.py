@@ -7,14 +7,16 @@ rows. Any number of workers may do so on one cache: each announces what it begin
 from __future__ import annotations
 
 import secrets
+import threading
 import time
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
-from gaam_cache.engines._claims import Claim, Claims
+from gaam_cache.engines._claims import Claim, Claims, Holder
 from gaam_cache.extraction.job import Job, make_plan, warn
-from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, Undone, discard_broken
+from gaam_cache.extraction.shards import CLAIM_FOLDER, RowArrays, discard_broken
 from gaam_cache.extraction.states import Encoded, Piece, StateMaker
 from gaam_cache.extraction.summary import Tally
 from gaam_cache.store.encoding import Encoding
@@ -43,85 +45,14 @@ LONGEST_PAUSE_SECONDS = 1.0
 """Between two looks at what others make."""
 
 
-class Work(NamedTuple):
-    """A shard that is to be made."""
-
-    shard: ShardSpec
-    claim: Claim
-    piece: Piece
-
-
-class ShardMaker:
-    """Makes the shards of a plan: prepares, encodes (``states``), writes; each in its thread."""
-
-    def __init__(self, job: Job, plan: Plan, tally: Tally) -> None:
-        self.tally = tally
-        self._job, self._plan, self._out = job, plan, Path(job.config.out)
-        self._row_arrays = RowArrays(plan, job.rows)
-        self.states = StateMaker(job.encoder, Encoding.of(plan), job.config.batch_tokens, tally)
-
-    def exists(self, shard: ShardSpec) -> bool:
-        """Whether the shard has its receipt by now."""
-        return receipt_path(self._out, shard.name).exists()
-
-    def prepare(self, shard: ShardSpec, claim: Claim) -> Work:
-        """Make the rows of a shard ready; raises as ``StateMaker.prepare``."""
-        part = self._job.rows[shard.split]
-        rows = part.inputs[shard.start : shard.stop]
-        piece = self.states.prepare(rows, origin=part.origin, first=shard.start)
-        return Work(shard, claim, piece)
-
-    def write(self, work: Work, encoded: Encoded) -> None:
-        """Check, prove and publish a shard.
-
-        Raises:
-            NumericsError: a state that the storage type cannot hold, or that is not that of its
-                text alone.
-            StorageError: the file system refused.
-        """
-        self.states.wait()
-        start = time.perf_counter()
-        plan, shard = self._plan, work.shard
-        arrays = {
-            embeddings_key(plan, name): (plan.storage_dtype, states)
-            for name, states in self.states.states(encoded).items()
-        }
-        arrays |= self._row_arrays.of(shard, work.piece.inputs.lengths)
-        image, specs = build_image(arrays, shard_attributes(plan, shard))
-        receipt = {
-            "fingerprint": plan.fingerprint,
-            "split": shard.split,
-            "start": shard.start,
-            "stop": shard.stop,
-            "truncated": sum(work.piece.inputs.truncated),
-            "datasets": specs,
-        }
-        self.tally.bytes += len(image)
-        self.tally.shards_made += publish(self._out, shard.name, image, receipt)
-        self.tally.write_seconds += time.perf_counter() - start
-        work.claim.done()
-
-
 def make_missing(
     job: Job, report: Report, tally: Tally, *, start: float | None = None, waits: bool = True
 ) -> tuple[Plan, str | None]:
     """Make the shards that a cache lacks; the one way, for whoever is alone or one of several.
 
-    Args:
-        job: of the extraction.
-        report: told (rows done, rows in all, what is going on).
-        tally: counts what is done.
-        start: where in the order of work to begin, in [0, 1); None: at the first shard of a cache
-            that we began, else anywhere.
-        waits: until every shard is there, whoever makes it; else until others are at work on all
-            that is left.
-
-    Returns:
-        The plan, and who makes what is left; None where nothing is.
-
-    Raises:
-        ConfigError: the folder holds another cache.
-        GaamError: as ``ShardMaker``.
+    ``start`` is where in the order of work to begin, in [0, 1); None: at the first shard of a cache
+    that we began, else anywhere. It ``waits`` until every shard is there, whoever makes it, else
+    until others are at work on all that is left. Returns the plan, and who makes what is left.
     """
     out, encoder, plan = job.config.out, job.encoder, None
     with storage_errors(out / PLAN_FILE):
@@ -140,69 +71,144 @@ def make_missing(
         start = 0.0 if start is None and plan is ours else start
     with storage_errors(out / SHARD_FOLDER):
         missing = set(missing_shards(out, plan))
-    todo = [shard for shard in plan.shards() if shard.name in missing]
-    left = None
+    todo, left = [shard for shard in plan.shards() if shard.name in missing], None
     if todo:
         # few are to want the same
         first = secrets.randbelow(len(todo)) if start is None else int(start * len(todo))
         began = time.perf_counter()
-        left = make_shards(
-            ShardMaker(job, plan, tally), todo[first:] + todo[:first], job, report, waits
-        )
+        left = ShardMaker(job, plan, tally, todo[first:] + todo[:first]).make(report, waits=waits)
         tally.seconds = time.perf_counter() - began
     if left is None:
         Claims(out / CLAIM_FOLDER).clear()
     return plan, left
 
 
-def make_shards(
-    maker: ShardMaker, todo: list[ShardSpec], job: Job, report: Report, waits: bool
-) -> str | None:
-    """Make what nobody else makes; who makes what is left."""
-    total, began, tally = sum(map(len, job.rows.values())), time.perf_counter(), maker.tally
-    with (
-        Claims(job.config.out / CLAIM_FOLDER) as claims,
-        ThreadPoolExecutor(1, "tokenise") as reader,
-        ThreadPoolExecutor(1, WRITER) as writer,
-    ):
-        undone = Undone(todo, claims, maker.exists)
-        ahead: Future[Work | None] | None = None
-        written: Future[None] | None = None
-        pause = SHORTEST_PAUSE_SECONDS
+class Work(NamedTuple):
+    """A shard that is to be made."""
 
-        def prepare() -> Work | None:
-            taken = undone.take()
-            return maker.prepare(*taken) if taken else None
+    shard: ShardSpec
+    claim: Claim
+    piece: Piece
 
-        while undone.rows or ahead is not None:
-            work = (ahead or reader.submit(prepare)).result()
-            ahead = None
-            if work is None:
-                if undone.rows and not waits and undone.others_live():
-                    break
-                if undone.rows:
-                    report(total - undone.rows, total, f"waiting for {undone.in_words()}")
-                    time.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                continue
+
+class ShardMaker:
+    """Makes shards that lack a receipt, of which others may make some meanwhile."""
+
+    def __init__(self, job: Job, plan: Plan, tally: Tally, todo: Sequence[ShardSpec]) -> None:
+        self._job, self._plan, self._tally, self._out = job, plan, tally, job.config.out
+        self._row_arrays = RowArrays(plan, job.rows)
+        self._states = StateMaker(job.encoder, Encoding.of(plan), job.config.batch_tokens, tally)
+        self._claims, self._holder = Claims(self._out / CLAIM_FOLDER), Holder()
+        self._left = deque(todo)
+        self._lock = threading.Lock()
+        self._rows_left = sum(shard.stop - shard.start for shard in todo)
+        """Of the shards that are neither encoded by us nor made by others."""
+
+    def make(self, report: Report, *, waits: bool) -> str | None:
+        """Make what nobody else makes; who makes what is left, None where others have finished."""
+        total, began = sum(map(len, self._job.rows.values())), time.perf_counter()
+        tally, unit = self._tally, self._job.encoder.unit
+        with (
+            self._claims,
+            ThreadPoolExecutor(1, "tokenise") as reader,
+            ThreadPoolExecutor(1, WRITER) as writer,
+        ):
+            ahead: Future[Work | None] | None = None
+            written: Future[None] | None = None
             pause = SHORTEST_PAUSE_SECONDS
+            while self._rows_left or ahead is not None:
+                work = (ahead or reader.submit(self.prepare)).result()
+                ahead = None
+                if work is None:
+                    if self._rows_left and not waits and self._others_live():
+                        break
+                    if self._rows_left:
+                        waiting = f"waiting for {self._left_in_words()}"
+                        report(total - self._rows_left, total, waiting)
+                        time.sleep(pause)
+                        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                    continue
+                pause = SHORTEST_PAUSE_SECONDS
 
-            def tick(rows: int, work: Work = work, last: Future[None] | None = written) -> None:
-                nonlocal ahead
-                if last is not None and last.done():
-                    last.result()  # a disk that refuses: not after another shard, but now
-                if ahead is None and 2 * rows >= work.piece.count:
-                    # not sooner: what we hoard, another worker might begin
-                    ahead = reader.submit(prepare)
-                speed = tally.tokens / max(time.perf_counter() - began, 1e-9)
-                text = f"{speed:,.0f} {job.encoder.unit}/s, {tally.padding_share:.1%} padding"
-                report(total - undone.rows + rows, total, text)
+                def tick(rows: int, work: Work = work, last: Future[None] | None = written) -> None:
+                    nonlocal ahead
+                    if last is not None and last.done():
+                        last.result()  # a disk that refuses: not after another shard, but now
+                    if ahead is None and 2 * rows >= work.piece.count:
+                        # not sooner: what we hoard, another worker might begin
+                        ahead = reader.submit(self.prepare)
+                    speed = tally.tokens / max(time.perf_counter() - began, 1e-9)
+                    text = f"{speed:,.0f} {unit}/s, {tally.padding_share:.1%} padding"
+                    report(total - self._rows_left + rows, total, text)
 
-            encoded = maker.states.encode(work.piece, tick)
-            undone.finish(work.shard)
+                encoded = self._states.encode(work.piece, tick)
+                self._finish(work.shard)
+                if written is not None:
+                    written.result()
+                written = writer.submit(self.write, work, encoded)
             if written is not None:
                 written.result()
-            written = writer.submit(maker.write, work, encoded)
-        if written is not None:
-            written.result()
-    return undone.left()  # not before all of ours is written: of several that leave, the last sees
+        # not before all of ours is written: of several that leave, the last sees
+        self._left = deque(shard for shard in self._left if not self._exists(shard))
+        return self._left_in_words() if self._left else None
+
+    def prepare(self) -> Work | None:
+        """The next shard that nobody makes, its rows ready; None where others make what is left."""
+        for _ in range(len(self._left)):
+            shard = self._left.popleft()
+            if self._exists(shard):
+                self._finish(shard)
+                continue
+            claim = self._claims.take(shard.name)
+            if isinstance(claim, Holder):
+                self._holder = claim
+                self._left.append(shard)
+            elif self._exists(shard):  # finished a moment before
+                claim.done()
+                self._finish(shard)
+            else:
+                part = self._job.rows[shard.split]
+                rows = part.inputs[shard.start : shard.stop]
+                piece = self._states.prepare(rows, origin=part.origin, first=shard.start)
+                return Work(shard, claim, piece)
+        return None
+
+    def write(self, work: Work, encoded: Encoded) -> None:
+        """Check, prove and publish a shard."""
+        self._states.wait()
+        start = time.perf_counter()
+        plan, shard = self._plan, work.shard
+        arrays = {
+            embeddings_key(plan, name): (plan.storage_dtype, states)
+            for name, states in self._states.states(encoded).items()
+        }
+        arrays |= self._row_arrays.of(shard, work.piece.inputs.lengths)
+        image, specs = build_image(arrays, shard_attributes(plan, shard))
+        receipt = {
+            "fingerprint": plan.fingerprint,
+            "split": shard.split,
+            "start": shard.start,
+            "stop": shard.stop,
+            "truncated": sum(work.piece.inputs.truncated),
+            "datasets": specs,
+        }
+        self._tally.bytes += len(image)
+        self._tally.shards_made += publish(self._out, shard.name, image, receipt)
+        self._tally.write_seconds += time.perf_counter() - start
+        work.claim.done()
+
+    def _exists(self, shard: ShardSpec) -> bool:
+        return receipt_path(self._out, shard.name).exists()
+
+    def _finish(self, shard: ShardSpec) -> None:
+        with self._lock:  # the next is taken in a thread of its own
+            self._rows_left -= shard.stop - shard.start
+
+    def _others_live(self) -> bool:
+        """Whether all that is left is held, now, by those who were seen to be alive."""
+        return {shard.name for shard in self._left} <= self._claims.alive()
+
+    def _left_in_words(self) -> str:
+        count = len(self._left)
+        what = f"{count:,} shards that others make" if count > 1 else "a shard that another makes"
+        return f"{what} ({self._holder.in_words()})"

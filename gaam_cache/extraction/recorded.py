@@ -16,23 +16,6 @@ from gaam_cache.store.plan import Plan
 from gaam_cache.store.shard import receipt_path
 
 
-def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
-    """The extraction that made a cache, as far as its plan records it.
-
-    Raises:
-        CacheError: the plan does not record it.
-    """
-    given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
-    try:
-        return settings.resolve(ExtractConfig, "extract", given | changes)
-    except ConfigError as error:
-        raise CacheError(
-            "the plan does not say how to read its rows and encoder again",
-            found=" ".join(str(error).split()),
-            where=str(out.absolute()),
-        ) from error
-
-
 def settings_of(encoding: Encoding) -> dict[str, Any]:
     """Fields of the configuration under which rows are encoded so, as far as it is recorded."""
     encoder, rows, identity = encoding.encoder, encoding.rows, encoding.identity
@@ -49,15 +32,10 @@ def settings_of(encoding: Encoding) -> dict[str, Any]:
         "encoder_seed": encoding.untrained_seed,
         "dataset": rows.get("path") or rows["name"],
         "dataset_revision": rows.get("revision"),
-        "text_columns": rows.get("text_columns"),
-        "label_column": rows.get("label_column"),
-        "limit": rows.get("limit"),
-        "splits": rows["splits"],
         "pool": list(encoding.pooling),
-        "max_length": identity["max_length"],
-        "dtype": identity["dtype"],
         "storage_dtype": encoding.storage_dtype,
-        "prompt": identity.get("prompt"),
+        **{name: rows.get(name) for name in ("text_columns", "label_column", "limit", "splits")},
+        **{name: identity.get(name) for name in ("max_length", "dtype", "prompt")},
         **recorded,
     }
 
@@ -74,8 +52,7 @@ def recorded_settings(config: ExtractConfig, part: str) -> dict[str, Any]:
             continue
         if isinstance(value, Path):
             value = value.expanduser().absolute()
-        whole = isinstance(value, bool | int | tuple)
-        found[field.name] = value if whole else str(value)
+        found[field.name] = value if isinstance(value, bool | int | tuple) else str(value)
     return found
 
 
@@ -89,12 +66,21 @@ def settings_of_import(config: ImportConfig) -> dict[str, Any]:
     return found
 
 
-def recorded_import(plan: Plan, out: Path) -> ImportConfig:
-    """The import that made a cache.
+def recorded_config(plan: Plan, out: Path, **changes: Any) -> ExtractConfig:
+    """The extraction that made a cache, as far as its plan records it; else CacheError."""
+    given = settings_of(Encoding.of(plan)) | {"out": out, "shard_rows": plan.shard_rows}
+    try:
+        return settings.resolve(ExtractConfig, "extract", given | changes)
+    except ConfigError as error:
+        raise CacheError(
+            "the plan does not say how to read its rows and encoder again",
+            found=" ".join(str(error).split()),
+            where=str(out.absolute()),
+        ) from error
 
-    Raises:
-        CacheError: the plan does not record it, as where arrays came from memory.
-    """
+
+def recorded_import(plan: Plan, out: Path) -> ImportConfig:
+    """The import that made a cache; CacheError where arrays came from memory."""
     try:
         given = {**plan.dataset["import"], "out": out}
         return settings.resolve(ImportConfig, "import", given)
@@ -109,20 +95,18 @@ def recorded_import(plan: Plan, out: Path) -> ImportConfig:
 def extract_again(root: Path, plan: Plan) -> str:
     """The command line that made a cache, and makes what it lacks."""
     maker = maker_of(plan.encoder)
+    words = maker.split()
     try:
         config: ExtractConfig | ImportConfig
         imported = is_imported(plan.encoder)
         config = recorded_import(plan, root) if imported else recorded_config(plan, root)
     except CacheError:
         return f"the {maker} that made the cache"
-    words = maker.split()
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if value == field.default and field.name != "out":
-            continue
         if field.metadata.get("positional"):
             words += [f"./{item}" if item.startswith("-") else item for item in value]
-        else:
+        elif value != field.default or field.name == "out":
             words += config_checks.words(field, value)
     if not all(word.isprintable() for word in words):
         return f"the {maker} that made the cache"

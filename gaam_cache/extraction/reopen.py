@@ -10,7 +10,6 @@ from typing import Any
 from gaam_cache import plugins, settings
 from gaam_cache.config import DEFAULT_ENCODER, ExtractConfig
 from gaam_cache.encoders._base import Encoder, open_encoder
-from gaam_cache.encoders._located import locate
 from gaam_cache.errors import ConfigError, GaamError, HubError, NotFoundError
 from gaam_cache.extraction.recorded import settings_of
 from gaam_cache.sources._base import MEDIA, Rows, find_source
@@ -28,12 +27,6 @@ def reopen(
     """The extraction that would encode rows so, and its encoder: the same one, loaded.
 
     ``encoder`` is its folder or id, where it is not where it was then.
-
-    Raises:
-        ConfigError: another encoder, or what decodes rows is another version; or there is none.
-        NotFoundError: it is not there, or not the rows that it was fitted on.
-        HubError: the hub cannot be reached.
-        ShortOfMemoryError: the weights do not fit into the memory.
     """
     if encoding.imported:
         raise ConfigError(
@@ -43,8 +36,9 @@ def reopen(
             hint=INSTEAD,
         )
     name = encoder or _place_of(encoding)
+    folder, another = Path(name).expanduser(), f"'{name}' is another encoder"
     # of a commit on the hub; what lies on this disk is what its hashes say
-    same = name == encoding.encoder["name"] and not Path(name).is_dir()
+    same = name == encoding.encoder["name"] and not folder.is_dir()
     revision = encoding.encoder["revision"] if same else None
     named = {"encoder": name, "revision": revision, "device": device, "batch_tokens": batch_tokens}
     config = settings.resolve(ExtractConfig, "extract", settings_of(encoding) | named)
@@ -52,32 +46,23 @@ def reopen(
         versions = plugins.load(MEDIA, encoding.kind, kind="kind of files").decoders()
         what = f"rows of {encoding.kind} are decoded by other versions"
         _check_same(versions, encoding.decoders, what, encoding)
-    another = f"'{name}' is another encoder"
     rows = _fitted_on(encoding, config) if _called(name) else {}
     try:
         opened = open_encoder(encoding.kind, config, rows)
         found = opened.identity()
     except GaamError as error:
-        lacking = isinstance(error, NotFoundError | HubError)
-        folder = Path(name).expanduser()
-        if not folder.exists() and not _called(name) and not lacking:
-            folder = locate(name, config.revision, weights=False).path
-        if folder.exists() or not lacking:  # of another one nothing else matters
+        if folder.exists():  # of another one nothing else matters
             then = encoding.identity.get("files", {})
             now = {file: hash_file(folder / file) for file in then if (folder / file).is_file()}
             _check_same({"files": now}, {"files": then}, another, encoding)
-        if encoder is None and lacking:
+        elif encoder is None and isinstance(error, NotFoundError | HubError):
             error.details["to do"] = f"name its folder with --encoder; or {INSTEAD}"
         raise
     _check_same(found, encoding.identity, another, encoding)
     opened.load()
-    sizes = opened.num_layers, opened.hidden_size
-    if sizes != (encoding.num_layers, encoding.hidden_size):
-        raise ConfigError(
-            f"'{name}' yields states of another shape than it did",
-            expected=f"{encoding.num_layers} layers x {encoding.hidden_size}",
-            found=f"{sizes[0]} layers x {sizes[1]}",
-        )
+    shape = {"num_layers": opened.num_layers, "hidden_size": opened.hidden_size}
+    there = {"num_layers": encoding.num_layers, "hidden_size": encoding.hidden_size}
+    _check_same(shape, there, f"'{name}' yields states of another shape", encoding)
     return config, opened
 
 
@@ -114,7 +99,7 @@ def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
     path, name = encoding.rows["path"], encoding.rows["name"]
     place = path if path is not None and Path(path).exists() else name
     try:
-        rows = find_source(place).read(replace(config, dataset=place), split)
+        return {split: find_source(place).read(replace(config, dataset=place), split)}
     except GaamError as error:
         raise NotFoundError(
             f"{encoding.label} was fitted on rows that are not there any more",
@@ -124,7 +109,6 @@ def _fitted_on(encoding: Encoding, config: ExtractConfig) -> Mapping[str, Rows]:
             hint=f"bring the data back to where they were; or {INSTEAD}; "
             "tfidf:hashed=true is fitted on nothing",
         ) from error
-    return {split: rows}
 
 
 def _check_same(now: dict[str, Any], then: dict[str, Any], what: str, encoding: Encoding) -> None:

@@ -63,8 +63,8 @@ class EncodedBatch(NamedTuple):
     states: dict[str, Tensor]
     """Pooling -> (B, L, D) in the storage type, on the host."""
     digits: dict[str, Tensor]
-    """Pooling -> (2, L): how many lost their digits, how many are not 0; none where nothing is
-    rounded."""
+    """Pooling -> (2, L): how many numbers lost their digits when they were rounded, how many are
+    not 0; none where nothing is rounded."""
     exact: dict[int, dict[str, Tensor]]
     """Row in the piece, of those that prove it, -> pooling -> (L, D) before it was rounded."""
 
@@ -78,20 +78,11 @@ class Encoded(NamedTuple):
     """Row in the piece -> pooling -> (1, L, D) float32, on the host."""
 
 
-def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
-    """(2, L): how many numbers lost their digits when they were rounded, how many are not 0."""
-    layers = x_BLD.unbind(1)  # one at a time: of all at once there may be no room for copies
-    both = zip(layers, stored_BLD.unbind(1), strict=True)
-    lost = [((y - x).abs_() > LOST * x.abs()).count_nonzero() for x, y in both]
-    return torch.stack([*lost, *(x.count_nonzero() for x in layers)]).view(2, -1)
-
-
 class StateMaker:
     """Makes the states of pieces of rows; each stage may run in a thread of its own.
 
     The batches of whoever began an encoding count too: they may have been measured on a device that
-    is not ours. ``further`` rows are no cache's, but encoded as those of one: what to do about one
-    that cannot be is then something else.
+    is not ours. ``further`` rows are no cache's, but encoded as those of one.
     """
 
     def __init__(
@@ -104,20 +95,14 @@ class StateMaker:
         further: bool = False,
     ) -> None:
         self.tally = tally
-        self._encoder = encoder
-        self._encoding = encoding
-        self._further = further
+        self._encoder, self._encoding, self._further = encoder, encoding, further
         self._batch_tokens = budget_of(batch_tokens, encoder.device.type)
         self._batching = max(encoding.batching, encoder.batching, key=BATCHINGS.index)
         tally.batching = self._batching
         self._copies = CopyBack(encoder.device)
 
     def prepare(self, rows: Sequence[Any], **place: Any) -> Piece:
-        """Make rows ready, whose place is that of a ``Piece``.
-
-        Raises:
-            DataError: a row of which nothing is left to encode.
-        """
+        """Make rows ready, whose place is that of a ``Piece``; DataError where one has nothing."""
         piece = Piece(inputs=self._encoder.prepare(rows), **place)
         if len(empty := np.flatnonzero(np.asarray(piece.inputs.lengths) == 0)):
             row = int(empty[0])
@@ -131,12 +116,6 @@ class StateMaker:
         never waits for the disk, nor for Python to look at a number. Where its memory is too small
         for a batch, the piece is begun again with half of the tokens a batch, and so are those that
         follow: all rows of a piece are in batches of one budget.
-
-        Raises:
-            ShortOfMemoryError: it is too small for one row.
-
-        Warns:
-            GaamWarning: batches had to become smaller.
         """
         asked, tally, inputs = self._batch_tokens, self.tally, piece.inputs
         while (encoded := self._encode_within(piece, tick)) is None:
@@ -150,8 +129,7 @@ class StateMaker:
                 GaamWarning,
                 stacklevel=2,
             )
-        batches = [batch.rows for batch in encoded.batches]
-        cost = cost_in_tokens(inputs.sizes, batches)
+        cost = cost_in_tokens(inputs.sizes, [batch.rows for batch in encoded.batches])
         tally.cost += cost
         if self._batching != "padded":
             padded = token_budget_batches(inputs.sizes, self._batch_tokens)
@@ -189,11 +167,7 @@ class StateMaker:
         return encoded
 
     def _attempt(self, encode: Callable[[], Any], piece: Piece, rows: Sequence[int]) -> Any:
-        """What ``encode`` makes of rows; None where there is no memory for several.
-
-        Raises:
-            ShortOfMemoryError: there is none for the only one.
-        """
+        """What ``encode`` makes of rows; None where there is no memory for several."""
         found = attempt(encode, self._encoder.device)
         if not isinstance(found, NoRoom):
             return found
@@ -231,35 +205,29 @@ class StateMaker:
         """What was encoded, in the order of the rows: pooling -> (N, L, D) in the storage type.
 
         bfloat16, which NumPy lacks, comes as its bits. All is finite, and some of it proven.
-
-        Raises:
-            NumericsError: a state that the storage type cannot hold or that is not that of its row
-                alone, or a layer of states that are too small for the storage type.
         """
         self.wait()
-        piece = encoded.piece
-        states = {name: self._assemble(encoded, name) for name in self._encoding.pooling}
+        encoding, dtype = self._encoding, self._encoding.storage_dtype
+        states = {name: self._assemble(encoded, name) for name in encoding.pooling}
         computed = (one for batch in encoded.batches for one in batch.exact.items())
-        share, layer, row = worst_deviation(
-            states, computed, encoded.alone, self._encoding.storage_dtype
-        )
+        share, layer, row = worst_deviation(states, computed, encoded.alone, dtype)
         self.tally.proven += len(encoded.alone)
         self.tally.deviation = max(self.tally.deviation, share)
-        if share <= (limit := proof_limit(self._encoder.dtype)):
-            return states
-        hint = "look at the machine: the same text gave two different states"
-        if self._batching != "alone":
-            hint = "encode every text alone, with --set batch-tokens=1"
-            if not self._further:
-                hint = f"delete this folder (rows that were not tried may be wrong too) and {hint}"
-        what = "nothing was made of it" if self._further else "the shard was not published"
-        raise NumericsError(
-            f"a text has another state in its batch than alone; {what}",
-            expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
-            found=f"{share:.1e} in layer {layer + self._encoding.first_layer}",
-            where=piece.where(row),
-            hint=hint,
-        )
+        if not share <= (limit := proof_limit(self._encoder.dtype)):
+            hint = "look at the machine: the same text gave two different states"
+            if self._batching != "alone":
+                hint = "encode every text alone, with --set batch-tokens=1"
+                if not self._further:
+                    hint = f"delete this folder (other rows may be wrong too) and {hint}"
+            what = "nothing was made of it" if self._further else "the shard was not published"
+            raise NumericsError(
+                f"a text has another state in its batch than alone; {what}",
+                expected=f"at most {limit:.1e} of the layer's norm apart: what rounding explains",
+                found=f"{share:.1e} in layer {layer + encoding.first_layer}",
+                where=encoded.piece.where(row),
+                hint=hint,
+            )
+        return states
 
     def _assemble(self, encoded: Encoded, pooling: str) -> NDArray[Any]:
         """States of one pooling, (N, L, D), as NumPy sees them; all finite."""
@@ -271,28 +239,36 @@ class StateMaker:
             states[batch.rows] = bits(batch.states[pooling])
         if (bad := first_not_finite(states, dtype)) is not None:
             row, layer, feature = bad[0], bad[1] + encoding.first_layer, bad[2]
-            # the others reach as far as the encoder's arithmetic; rounding makes no NaN
-            overflow = dtype == "float16" and bool(np.isinf(states[bad]))
+            what = f"the encoder's layer {layer} yields numbers that are not finite"
+            found = "inf or NaN"
             hint = "look at the row, or compute in --dtype float32 with a new --out"
-            if overflow:
+            # the others reach as far as the encoder's arithmetic; rounding makes no NaN
+            if dtype == "float16" and np.isinf(states[bad]):
+                what, found = (
+                    f"a state of layer {layer} cannot be stored as {dtype}",
+                    "a larger one",
+                )
                 hint = "--storage-dtype float32 and a new --out"
             if self._further:
                 hint = "leave the row out; the cache could not hold it either"
             raise NumericsError(
-                f"a state of layer {layer} cannot be stored as {dtype}"
-                if overflow
-                else f"the encoder's layer {layer} yields numbers that are not finite",
+                what,
                 expected=f"finite values up to {LARGEST[dtype]:g}",
-                found=f"{'a larger one' if overflow else 'inf or NaN'} in feature {feature}",
+                found=f"{found} in feature {feature}",
                 where=piece.where(row),
                 hint=hint,
             )
         counts = [batch.digits[pooling] for batch in batches if pooling in batch.digits]
         if counts and not self._further:  # else the decoders learned from such states
-            check_digits(
-                torch.stack(counts).sum(0).numpy(),
-                dtype,
-                first_layer=encoding.first_layer,
-                where=piece.where(0, piece.count - 1),
-            )
+            digits_2L = torch.stack(counts).sum(0).numpy()
+            where, first = piece.where(0, piece.count - 1), encoding.first_layer
+            check_digits(digits_2L, dtype, first_layer=first, where=where)
         return states
+
+
+def _digits(x_BLD: Tensor, stored_BLD: Tensor) -> Tensor:
+    """(2, L): how many numbers lost their digits when they were rounded, how many are not 0."""
+    layers = x_BLD.unbind(1)  # one at a time: of all at once there may be no room for copies
+    both = zip(layers, stored_BLD.unbind(1), strict=True)
+    lost = [((y - x).abs_() > LOST * x.abs()).count_nonzero() for x, y in both]
+    return torch.stack([*lost, *(x.count_nonzero() for x in layers)]).view(2, -1)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
+from gaam_cache.extraction.job import Job
 from gaam_cache.messages import visible
 from gaam_cache.sources._row_checks import truncation
 from gaam_cache.store.digest import short_digest
-from gaam_cache.store.plan import Batching
+from gaam_cache.store.plan import Batching, Plan
 
 LARGEST_COUNTS = ("deviation", "seconds")
 """Of several workers beside each other."""
+OF_PLAN = ("fingerprint", "num_layers", "hidden_size", "rows")
+OF_ENCODER = ("dtype", "max_length", "usual_length", "leak", "noun", "unit")
+FIRST_SKIPPED = 3
+"""Rows of a split that were left out and are named."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,11 +86,13 @@ class ExtractSummary(Tally):
     rows: dict[str, int]
     shards: int
     max_length: int
+    usual_length: int | None
+    """Where sentence-transformers cuts with this encoder, as its folder says."""
     leak: float | None
     """By how much of their norm states move in padded batches, where there are none for that."""
-    noun: str = "text"
+    noun: str
     """What people call a row."""
-    unit: str = "tokens"
+    unit: str
     """What ``tokens`` and ``max_length`` count."""
     workers: int = 1
     """That made them."""
@@ -96,6 +103,26 @@ class ExtractSummary(Tally):
     skipped: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of every split from which rows were left out (skip-empty): how many, and where the first
     stood."""
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan, tally: Tally, *, missing: int, by: str | None) -> Self:
+        """Of a job that is done, or of which others make what is ``missing``."""
+        encoder = job.encoder
+        return cls(
+            path=str(job.config.out),
+            encoder=encoder.label,
+            shards=plan.num_shards,
+            **{name: getattr(plan, name) for name in OF_PLAN},
+            **{name: getattr(encoder, name) for name in OF_ENCODER},
+            missing=missing,
+            made_by=by,
+            skipped={
+                name: {"rows": len(part.skipped), "first": list(part.skipped[:FIRST_SKIPPED])}
+                for name, part in job.rows.items()
+                if part.skipped
+            },
+            **asdict(tally) | {"batching": tally.batching or plan.batching},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -108,27 +135,31 @@ class ExtractSummary(Tally):
 
     def in_words(self) -> str:
         """Lines for people."""
-        rows = ", ".join(f"{visible(name)} {count:,}" for name, count in self.rows.items())
-        units = self.unit
-        where = f"the cache in '{visible(str(self.path))}'"
-        left_out = "; ".join(
-            f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
-            + ", ..." * (about["rows"] > len(about["first"]))
-            for split, about in self.skipped.items()
-        )
+        units, where = self.unit, f"the cache in '{visible(str(self.path))}'"
+        done = f"{where} is complete"
+        if self.missing:
+            done = f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work "
+            done += f"on {self.made_by}; the last to finish says that it is complete"
+        size = f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}"
+        if units == "tokens":
+            size += f", cuts at {self.max_length:,} tokens"
+        if self.usual_length not in (None, self.max_length):
+            size += f" (sentence-transformers at {self.usual_length:,})"
         lines = [
-            f"{where} is complete"
-            if not self.missing
-            else f"{where} lacks {self.missing:,} of {self.shards:,} shards: others are at work on "
-            f"{self.made_by}; the last to finish says that it is complete",
-            f"  encoder      {visible(self.encoder)}, "
-            f"{self.num_layers} layers x {self.hidden_size}, computed in {self.dtype}",
-            f"  rows         {rows}",
-            *([f"  left out     {left_out} (skip-empty)"] if left_out else []),
-            f"  fingerprint  {short_digest(self.fingerprint)}",
+            done,
+            f"  encoder      {visible(self.encoder)}, {size}",
+            f"  rows         {', '.join(f'{visible(k)} {n:,}' for k, n in self.rows.items())}",
         ]
+        if self.skipped:
+            left_out = "; ".join(
+                f"{visible(split)} {about['rows']:,}: {', '.join(about['first'])}"
+                + ", ..." * (about["rows"] > len(about["first"]))
+                for split, about in self.skipped.items()
+            )
+            lines.append(f"  left out     {left_out} (skip-empty)")
+        lines.append(f"  fingerprint  {short_digest(self.fingerprint)}")
         if not self.shards_made:
-            why = "every shard was there" if not self.missing else "others do the rest"
+            why = "others do the rest" if self.missing else "every shard was there"
             return "\n".join([*lines, f"  this run     nothing to do, {why}"])
         lines += [
             f"  this run     {self.shards_made} of {self.shards} shards, {self.rows_made:,} rows, "
@@ -156,9 +187,9 @@ class ExtractSummary(Tally):
         """Which rows share batches, why, and what that costs."""
         if self.batching == "padded":
             return f"padded; a {self.noun}'s states are the same alone and in a batch (measured)"
-        leaks = self.leak is not None and self.leak <= 1e6
-        moved = f" by {100 * (self.leak or 0):.2g}% of their norm" if leaks else ""
         what, why = f"of one {self.noun}", "neighbours move this encoder's states"
         if self.batching == "equal lengths":
-            what, why = "of equal length only", f"padding moves this encoder's states{moved}"
+            what, why = "of equal length only", "padding moves this encoder's states"
+            if self.leak is not None and self.leak <= 1e6:
+                why += f" by {100 * self.leak:.2g}% of their norm"
         return f"{what}: {why}; about {self.batching_cost:.1f} times the cost of padded batches"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import gaam_cache
 from gaam_cache.cache import open_cache
+from gaam_cache.encoders._located import usual_length
 from gaam_cache.errors import CacheError
 from gaam_cache.import_config import is_imported
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
@@ -134,11 +136,9 @@ def export_cache(
                 except OSError:  # another file system, or one without links
                     shutil.copyfile(file, target, follow_symlinks=False)
         write_synced(folder / PLAN_FILE, plan.to_json().encode())
-        found = verify(folder, progress=progress or silent)
-        if not found.good:
+        if not (found := verify(folder, progress=progress or silent)).good:
             raise CacheError(
                 f"the cache '{visible(str(root))}' is damaged; nothing was exported",
-                expected="shards that are what their receipts say",
                 found="; ".join(f"{shard.name}: {shard.reason}" for shard in found.bad[:3]),
                 where=str(root.absolute()),
                 hint="'gaam verify' says how to repair it",
@@ -147,15 +147,22 @@ def export_cache(
         write_synced(folder / FORMAT_FILE, form.read_bytes())
         write_synced(folder / CARD_FILE, card(plan).encode())
         sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    columns, sizes_of = tuple(plan.columns), (len(sizes), sum(sizes))
-    return CacheExport(str(out), plan.fingerprint, plan.rows, columns, *sizes_of)
+    columns = tuple(plan.columns)
+    return CacheExport(str(out), plan.fingerprint, plan.rows, columns, len(sizes), sum(sizes))
+
+
+def cut_of(encoder: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """Where texts are cut, and where sentence-transformers cuts them, as far as that is known."""
+    longest, usual = identity["max_length"], usual_length(encoder["name"])
+    also = f" (sentence-transformers cuts at {usual:,})" if usual not in (None, longest) else ""
+    return f"cut at {longest:,} tokens{also}"
 
 
 def card(plan: Plan) -> str:
     """A card in Markdown, of a plan that names no path."""
     identity, encoder, dataset = plan.fingerprint_fields["encoder"], plan.encoder, plan.dataset
     how = f"computed in {identity['dtype']}"
-    how += f", texts cut at {identity['max_length']:,} tokens" if encoder["kind"] == "text" else ""
+    how += f", texts {cut_of(encoder, identity)}" if encoder["kind"] == "text" else ""
     about = [
         f"data set: {brief(dataset['name'])}, revision {brief(str(dataset.get('revision')))}",
         f"encoder: {brief(plan.encoder_label)}, revision {encoder['revision']}",

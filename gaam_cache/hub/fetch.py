@@ -47,36 +47,35 @@ def hub_errors(repo_id: str, *, kind: str) -> Iterator[None]:
         network = isinstance(error, ConnectionError | TimeoutError)
         if isinstance(error, GaamError) or (getattr(error, "errno", None) and not network):
             raise  # said already, or of this disk
-        found = _translated(error, repo_id, kind)
+        raised, expected, message, hint = _told(error, f"{NOUNS[kind]} '{repo_id}'")
         here = DEFAULT_ENCODER if kind == "model" else DEFAULT_DATASET
         short = {here.rpartition("/")[2]: here, here.partition("-")[0]: here}
         if repo_id != here and nearest(repo_id, [here], short):
-            found.details["to do"] = f"did you mean '{here}', which needs no hub?"
-        raise found from error
+            hint = f"did you mean '{here}', which needs no hub?"
+        raise raised(message, expected=expected, found=one_line(error), hint=hint) from error
 
 
-def _translated(error: BaseException, repo_id: str, kind: str) -> GaamError:
+def _told(error: BaseException, what: str) -> tuple[type[GaamError], str | None, str, str | None]:
+    """What to raise for an error of the client: class, what must hold, message, remedy."""
     from huggingface_hub import errors
 
-    what, said = f"{NOUNS[kind]} '{repo_id}'", one_line(error)
     if isinstance(error, errors.HFValidationError):
-        message = f"'{repo_id}' is neither an existing path nor the id of a {NOUNS[kind]}"
-        return ConfigError(message, expected="a path, or an id like 'owner/name'", found=said)
+        expected = "an existing path, or an id like 'owner/name'"
+        return ConfigError, expected, f"no {what}", None
     if isinstance(error, errors.RevisionNotFoundError):
         expected = "a branch, a tag or a full commit hash of that repository"
-        return NotFoundError(f"the {what} has no such revision", expected=expected, found=said)
+        return NotFoundError, expected, f"the {what} has no such revision", None
     if isinstance(error, errors.RepositoryNotFoundError):
         expected = "a local path or an id that exists on the hub (private ones need HF_TOKEN)"
-        return NotFoundError(f"no {what}", expected=expected, found=said)
+        return NotFoundError, expected, f"no {what}", None
     while getattr(error, "response", None) is None and error.__cause__ is not None:
         error = error.__cause__
-    said = one_line(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status is None:
-        check = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
-        return HubError(f"the hub could not be reached for the {what}", found=said, hint=check)
+        hint = "no file or folder has that name; for the hub check HF_ENDPOINT, HF_HUB_OFFLINE"
+        return HubError, None, f"the hub could not be reached for the {what}", hint
     later = "run the same again later: files that are complete are kept"
-    return HubError(f"the hub refused the {what}", found=said, hint=REMEDIES.get(status, later))
+    return HubError, None, f"the hub refused the {what}", REMEDIES.get(status, later)
 
 
 def gated(repo_id: str, kind: str) -> HubError:
@@ -141,17 +140,6 @@ def hub_only(option: str, revision: str, name: str) -> ConfigError:
     """The refusal of a revision of what lies on this disk: it is as it is, whatever was asked."""
     found = f"{option} {shortened(revision)}, and '{name}' is on this disk"
     return ConfigError(f"{option} is for what comes from the hub", found=found)
-
-
-def no_safetensors(where: str, files: list[str]) -> ConfigError:
-    """The refusal of weights in any format that can carry code."""
-    return ConfigError(
-        f"the encoder '{where}' has no safetensors weights",
-        expected="model.safetensors (weights in other formats can carry code and are never read)",
-        found=", ".join(sorted(files)[:6]),
-        hint="convert it where you trust it: "
-        "AutoModel.from_pretrained(...).save_pretrained(folder), then --encoder folder",
-    )
 
 
 def refuse_code(folder: Path) -> None:

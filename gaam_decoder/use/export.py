@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gaam_cache.hub.export import cut_of
 from gaam_cache.markdown import MOST_CLASSES, NOUNS, front_matter, items, licences, pipes, plain
 from gaam_cache.messages import brief, visible
 from gaam_cache.store.encoding import Encoding
@@ -161,7 +162,7 @@ def card(run: RunResult, config: DecoderConfig, encoding: Encoding) -> str:
         "whatever it is given gets one of its classes; probabilities are not calibrated",
     ]
     if known.kind == "text":
-        limits.append(f"texts are cut at {known.identity['max_length']:,} tokens")
+        limits.append(f"texts are {cut_of(known.encoder, known.identity)}")
     names, count = config.class_names[:MOST_CLASSES], len(config.class_names)
     classes = [f"{count:,} classes:", "", *items(map(brief, names))]
     classes += [f"\nand {count - MOST_CLASSES:,} more, in `config.json`"] * (count > MOST_CLASSES)

@@ -23,8 +23,9 @@ from gaam_cache.extraction.states import StateMaker
 from gaam_cache.store.plan import BATCHINGS
 
 
-@pytest.mark.parametrize("storage_dtype", ["float16", "float32", "bfloat16"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "storage_dtype"), [("float32", "float16"), ("bfloat16", "float32")]
+)
 def test_a_state_that_is_not_that_of_the_text_alone_stops_the_extraction(
     dtype: Any, storage_dtype: Any, tiny_config: ExtractConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.errors import CacheError, GaamWarning
-from tests.conftest import Outcome, shard_bytes
+from tests.conftest import shard_bytes
 
 NAME = "train-00002"
 DAMAGE: dict[str, Callable[[Path, Path], object]] = {
@@ -51,19 +51,3 @@ def test_what_is_no_shard_is_made_again_and_said(
         assert (summary.shards_made, summary.rows_made) == (1, 10)
         assert shard_bytes(tiny_config.out) == whole
     assert file_of(tiny_config, "train-00000").stat() == kept
-
-
-def test_bytes_are_left_to_the_reader_who_says_how_to_repair_them(
-    tiny_config: ExtractConfig, whole: dict[str, bytes], gaam: Callable[..., Outcome]
-) -> None:
-    path = file_of(tiny_config)
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert gaam_cache.extract(tiny_config).shards_made == 0
-    with pytest.raises(CacheError) as caught:
-        gaam_cache.open_cache(tiny_config.out)["train"].labels  # noqa: B018
-    remove, rest = caught.value.details["to do"].split(" && gaam ")
-    extract = rest.removesuffix(" (gaam verify lists all damage)")
-    Path(remove.removeprefix("rm ")).unlink()
-    assert gaam(*extract.split(), "--set", "batch-tokens=64", "-q").code == 0
-    assert shard_bytes(tiny_config.out) == whole

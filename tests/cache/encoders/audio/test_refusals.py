@@ -1,41 +1,54 @@
-"""What cannot be heard, or not as asked, is refused before anything is computed."""
+"""Encoders as people have saved them; what cannot be heard, or not as asked, is refused."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+import torch
+import transformers
 
 import gaam_cache
 from gaam_cache.config import ExtractConfig
 from gaam_cache.encoders.audio import AudioEncoder
 from gaam_cache.errors import ConfigError, DataError
+from tests.cache.encoders.audio import sounds
 
 
 def opened(folder: Path, **settings: Any) -> AudioEncoder:
     return AudioEncoder.open(ExtractConfig(encoder=str(folder), **settings))
 
 
-@pytest.fixture
-def copied(audio_encoders: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
-    return lambda name: Path(shutil.copytree(audio_encoders[name], tmp_path / "copy"))
-
-
-def change(path: Path, **settings: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+@pytest.mark.parametrize(
+    ("name", "cls"),
+    [("wavlm-layer", transformers.WavLMForCTC),
+     ("whisper", transformers.WhisperForConditionalGeneration)],
+)  # fmt: skip
+def test_a_model_with_a_head_is_the_model(
+    name: str, cls: Any, audio_encoders: dict[str, Path], tmp_path: Path
+) -> None:
+    model = cls.from_pretrained(audio_encoders[name])
+    model.save_pretrained(tmp_path)
+    sounds.extractor_for(model.config).save_pretrained(tmp_path)
+    states = []
+    for folder in (tmp_path, audio_encoders[name]):
+        encoder = opened(folder)
+        encoder.load()
+        states.append(encoder.encode([encoder.prepare(sounds.sounds()).items[2]])["mean"])
+    assert torch.equal(*states)
 
 
 def test_a_feature_extractor_that_draws_random_numbers_is_refused(
-    copied: Callable[[str], Path],
+    audio_encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = copied("whisper")
-    change(folder / "preprocessor_config.json", dither=0.01)
+    folder = Path(shutil.copytree(audio_encoders["whisper"], tmp_path / "copy"))
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dither": 0.01}))
     with pytest.raises(ConfigError, match="draws random numbers"):
         opened(folder)
 

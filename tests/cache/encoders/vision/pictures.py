@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +27,6 @@ class Drawn:
     @property
     def width(self) -> int:
         return self.array.shape[1]
-
-    @property
-    def identity(self) -> bytes:
-        return hashlib.sha256(repr(self.array.shape).encode() + self.array.tobytes()).digest()
 
     @property
     def where(self) -> str:
