@@ -18,7 +18,6 @@ from gaam_cache import open_cache, plugins
 from gaam_cache.errors import CacheError, ConfigError
 from gaam_cache.store.digest import sealed_text, unsealed
 from gaam_decoder.runs.result import RunResult
-from gaam_decoder.use import export
 from gaam_decoder.use.export import export_run
 from gaam_decoder.use.exported import CONFIG_FILE, OWN_FILES, WEIGHTS_FILE
 from gaam_decoder.use.hub_model import HubDecoder
@@ -69,7 +68,7 @@ def test_every_mechanism_and_head_comes_back_bit_for_bit(
         np.testing.assert_allclose(p_NC, predicted.probabilities_NC, atol=1e-6)
 
 
-def test_one_seed_is_that_seed(
+def test_one_seed_is_that_seed_and_what_cannot_be_exported_is_refused(
     runs: dict[str, RunResult], tiny_cache: Path, tmp_path: Path
 ) -> None:
     states_NLD = open_cache(tiny_cache)["test"].embeddings[:]
@@ -84,16 +83,11 @@ def test_one_seed_is_that_seed(
     for path in (run.path, tmp_path / "all"):
         with pytest.raises(ConfigError, match="no seed 7"):
             gaam_decoder.load(path, seed=7)
-    with pytest.raises(ConfigError, match="no seed 7"):
-        export_run(run.path, tmp_path / "none", seed=7)
-    assert not (tmp_path / "none").exists()
-
-
-def test_what_looks_at_other_rows_is_refused(tiny_cache: Path, tmp_path: Path) -> None:
-    [run] = train(tiny_cache, tmp_path, "mha:published=true").values()
-    with pytest.raises(ConfigError, match="rows beside it"):
-        export_run(run.path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    [other] = train(tiny_cache, tmp_path / "runs", "mha:published=true").values()
+    for made, seed, why in ((run, 7, "no seed 7"), (other, None, "rows beside it")):
+        with pytest.raises(ConfigError, match=why):
+            export_run(made.path, tmp_path / "none", seed=seed)
+        assert not (tmp_path / "none").exists()
 
 
 def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_path: Path) -> None:
@@ -112,21 +106,6 @@ def test_a_folder_of_others_is_never_replaced(runs: dict[str, RunResult], tmp_pa
         with pytest.raises(ConfigError, match=r"is there already|a file|into itself"):
             export_run(run, place, overwrite=True)
     assert (mine / "thesis.tex").exists()
-
-
-def test_a_folder_is_there_whole_or_not_at_all(
-    runs: dict[str, RunResult], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*arguments: object) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(export, "card", fail)
-    before = {path: path.read_bytes() for path in folder.rglob("*")}
-    for out in (folder, folder.with_name("new")):
-        with pytest.raises(KeyboardInterrupt):
-            export_run(runs["mha + linear"].path, out, seed=1, overwrite=True)
-    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
-    assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
 
 def reseal(**changes: Any) -> Callable[[Path], object]:

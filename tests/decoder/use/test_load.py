@@ -121,7 +121,7 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     whole = predictor.predict_states(states).probabilities_NC
     same = [states.astype(np.float32), states.astype(np.float64), states.tolist()]
     same += [torch.from_numpy(states), torch.from_numpy(states).double()]
-    same += [np.ma.masked_array(states), states.astype(np.float64).astype(">f8")]
+    same += [states.astype(np.float64).astype(">f8")]
     for given in same:
         assert (predictor.predict_states(given).probabilities_NC == whole).all()
     assert len(predictor.predict_states(states[:0])) == 0
@@ -130,7 +130,6 @@ def test_states_of_any_floating_type_are_taken_and_others_refused(
     refused = [
         (states.view(np.uint16), "no floating-point"), (states[0], "another shape"),
         (states[:, 1:], "another shape"), (states[..., 1:], "another shape"),
-        (np.ma.masked_array(states, states > 0), "masked"),
         (np.where(np.isfinite(broken), states.astype(np.float64), 1e300), "not finite in float32"),
         (broken, "not finite"),
     ]  # fmt: skip
@@ -187,19 +186,6 @@ def test_a_decoder_is_loaded_right_while_an_encoder_is_opened(
         assert opening.result().shape == (1, 3)
 
 
-def test_rows_that_are_none_are_refused_by_their_number(config: TrainConfig) -> None:
-    [run] = train(config)
-    predictor = gaam_decoder.load(run.path, device="cpu")
-    with pytest.raises(ConfigError, match="rows are a list"):
-        predictor.predict("goal")
-    for bad in ("", " ", "\u200b"):
-        with pytest.raises(DataError, match="empty") as caught:
-            predictor.predictions(["goal", "bank", bad], origin="mine.csv")
-        assert "mine.csv, row 3" in str(caught.value)
-    assert predictor.predict([]) == []
-    assert predictor.predict_proba([]).shape == (0, 3)
-
-
 def test_another_encoder_is_refused_when_it_is_needed(
     config: TrainConfig, cache: Path, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -213,6 +199,11 @@ def test_another_encoder_is_refused_when_it_is_needed(
     assert len(other.predict_states(gaam_cache.open_cache(cache)["test"].embeddings))
     with pytest.raises(ConfigError, match=r"another encoder(.|\n)*config.json"):
         other.predict(texts)
+    with pytest.raises(ConfigError, match="rows are a list"):
+        moved.predict("goal")
+    with pytest.raises(DataError, match=r"empty(.|\n)*mine.csv, row 3"):
+        moved.predictions(["goal", "bank", " "], origin="mine.csv")
+    assert moved.predict([]) == []
 
 
 def test_imported_states_are_predicted_from_states_alone(tmp_path: Path) -> None:
